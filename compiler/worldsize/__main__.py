@@ -25,9 +25,9 @@ def _dispatch() -> None:
     """
     paths = sys.argv[2:]
     if sys.argv[1:2] == ["check"] and paths and all(map(_is_path, paths)):
-        from worldsize.checking import console  # one way or the other, not both
+        from worldsize.checking import checker  # one way or the other, not both
 
-        raise SystemExit(console.check(paths))
+        raise SystemExit(checker.print_check(paths))
     from worldsize.cli import main as parse
 
     parse(prog_name="worldsize")

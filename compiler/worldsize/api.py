@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from worldsize.emit.layout import Layout
     from worldsize.planning.memory.step_memory import Need
     from worldsize.resolving.resolve import ResolvedSpec
+    from worldsize.yaml import Document
 
 
 class Planned(Struct, frozen=True):
@@ -124,7 +125,7 @@ def plan_document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[s
 
 
 def compile(  # noqa: A001
-    spec: str | os.PathLike[str], out: str | os.PathLike[str], *, text: str | None = None
+    spec: str | os.PathLike[str], out: str | os.PathLike[str], *, document: Document | None = None
 ) -> Compiled:
     """Compile a spec into a folder.
 
@@ -134,7 +135,7 @@ def compile(  # noqa: A001
     Args:
         spec: The spec file.
         out: The folder to write.
-        text: What counts instead of the spec's content on the disk.
+        document: The spec, if it is parsed already; its text counts instead of that on the disk.
 
     Returns:
         What was written, with the plan behind it.
@@ -149,7 +150,7 @@ def compile(  # noqa: A001
 
     path, folder = Path(spec), Path(out)
     allowed = boundary.find_allowed(path)
-    checked = check_spec(path, text, readable=allowed or allow_everything)
+    checked = check_spec(path, document, readable=allowed or allow_everything)
     report = checked.report
     with in_budget(path, report.sources):
         resolved, derived, layout = _lay_out(checked, folder, allowed)
@@ -181,14 +182,14 @@ def _lay_out(
     from worldsize.emit import output_folder
     from worldsize.emit.layout import lay_out_files
 
-    if refused := boundary.as_errors(checked.report.diagnostics, allowed):
+    if refused := boundary.raise_to_errors(checked.report.diagnostics, allowed):
         raise SpecError(refused, checked.report.sources)
     output_folder.check_target(folder)
     resolved, derived = _require_plan(checked)
-    if outside := boundary.not_copied(resolved.problems):
+    if outside := boundary.find_not_copied(resolved.problems):
         raise _spec_error(outside, checked)
     layout = lay_out_files(resolved, derived, folder)
-    problems = layout.problems or boundary.refusals(layout.files, allowed, resolved.spec.span)
+    problems = layout.problems or boundary.report_refused(layout.files, allowed, resolved.spec.span)
     if problems:
         raise _spec_error(problems, checked)
     return resolved, derived, layout

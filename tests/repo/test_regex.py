@@ -41,7 +41,7 @@ BUILT: dict[str, tuple[str, ...]] = {
         r"'is_cuda_build', True",
     ),
     "rules/graph/_built_in.py:find_with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
-    "running/environments/planning.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
+    "running/environments/definition.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
     "running/prepare/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
     "secrecy/masking.py:_sought": (r"(?:abcdefgh|(?<![\w-])abcd(?![\w-]))",),
     "spec/schema.py:_compile": (),

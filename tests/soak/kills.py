@@ -29,7 +29,7 @@ from worldsize.running.record.history import load_run
 WORLDSIZE = [sys.executable, "-m", "worldsize"]
 RUN = ("run", "pipeline.yml", "--no-track", "-q", "--environment", "current")
 VICTIMS = ("runner", "step", "tree")
-MOST_RESUMES = 8
+MAX_RESUMES = 8
 STEP_SECONDS = 0.15
 
 # `seed` differs from round to round, so that nothing is found in the store until the round is done.
@@ -130,7 +130,7 @@ def round_(folder: Path, number: int, chance: random.Random, tally: Tally) -> No
     (folder / "pipeline.yml").write_text(pipeline(seed))
     before = set((folder / ".worldsize" / "runs").glob("*"))
     words: tuple[str, ...] = RUN
-    for attempt in range(MOST_RESUMES):
+    for attempt in range(MAX_RESUMES):
         runner = start(folder, *words)
         if attempt < 2 or chance.random() < 0.3:
             victim = chance.choice(VICTIMS)
@@ -145,7 +145,7 @@ def round_(folder: Path, number: int, chance: random.Random, tally: Tally) -> No
         words = ("resume", "last", "-q")
         tally.resumes += 1
     else:
-        tally.faults.append(f"{seed}: not done after {MOST_RESUMES} attempts")
+        tally.faults.append(f"{seed}: not done after {MAX_RESUMES} attempts")
         return
     check(folder, seed, tally)
 

@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from kills import MOST_RESUMES, inside, kill, start
+from kills import MAX_RESUMES, inside, kill, start
 
 from worldsize.running.record.history import load_run
 
@@ -86,7 +86,7 @@ def round_(folder: Path, number: int, seconds: float | None, moments: Counter[st
     runner.wait(60)
     found = dict(query(folder, VERSIONS))
     moments["after the version" if f"model-{number}" in found else "before the version"] += 1
-    for _ in range(MOST_RESUMES):
+    for _ in range(MAX_RESUMES):
         if load_run(max((folder / ".worldsize" / "runs").iterdir())).state == "succeeded":
             break
         start(folder, "resume", "last", "-q").wait(300)

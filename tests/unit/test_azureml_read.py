@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.azureml import component, distribution, job, write
+from worldsize.azureml import component, fields, job, write
 from worldsize.azureml.model import Binding, Data, Job, Literal
 
 PIPELINE = """\
@@ -101,13 +101,13 @@ def test_a_component_file_is_read_once_however_often_it_is_used(pipeline: Job) -
 
 
 def test_a_distribution_is_seen_whatever_its_case(pipeline: Job) -> None:
-    view = distribution.read_distribution(pipeline.steps["train"].distribution)
+    view = fields.read_distribution(pipeline.steps["train"].distribution)
     assert view is not None
     assert view.kind == "pytorch"
     assert view.process_count_per_instance is not None
     assert view.process_count_per_instance.value == 2
     assert view.process_count_per_instance.span is not None
-    assert distribution.read_distribution(pipeline.steps["prep"].distribution) is None
+    assert fields.read_distribution(pipeline.steps["prep"].distribution) is None
 
 
 def test_what_is_read_is_what_is_written(pipeline: Job, tmp_path: Path) -> None:

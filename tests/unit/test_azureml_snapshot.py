@@ -124,7 +124,7 @@ def test_a_zip_is_written_piece_by_piece(tmp_path: Path) -> None:
 def test_a_name_that_is_not_text_has_no_place_in_a_zip(tmp_path: Path) -> None:
     tree(tmp_path, {"c/src/a.py": "1", "data/x.txt": "2", "data/\udcff": "3"})
     found, _ = merged(tmp_path / "c", "code: src\nadditional_includes: [../data.zip]\n")
-    assert boundary.refusals(found.files, None, Span("c", 1, 1, 1, 1))
+    assert boundary.report_refused(found.files, None, Span("c", 1, 1, 1, 1))
     with pytest.raises(OSError, match="its name is not text"):
         copy_snapshot(found, tmp_path / "code")
 

@@ -20,8 +20,8 @@ from worldsize.errors import OutputError, SpecError
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import RunOptions
 from worldsize.running.prepare import preparation
-from worldsize.running.reuse import trees
-from worldsize.running.reuse.trees import TreeEntry, walk_tree
+from worldsize.running.reuse import digests
+from worldsize.running.reuse.digests import TreeEntry, walk_tree
 
 SECRET = "worldsize-boundary-secret"
 HEAD = "$schema: https://azuremlschemas.azureedge.net/latest/"
@@ -321,7 +321,7 @@ def test_folders_in_folders_end(project: Path) -> None:
 def test_hashing_ends_where_links_double_at_every_level(tmp_path: Path) -> None:
     doubling(tmp_path / "data")
     found = list(walk_tree(tmp_path / "data" / "d0"))
-    assert len(found) < 2 * trees.MOST_REPEATED
+    assert len(found) < 2 * digests.MAX_REPEATED
     assert found[-1] == TreeEntry("y/\0x/d1/".replace("x/d1/", "x/"), "other")
 
 

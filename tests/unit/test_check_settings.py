@@ -136,7 +136,7 @@ WRONG = [
 
 @pytest.mark.parametrize("text", RIGHT + WRONG)
 def test_the_schema_and_the_reader_agree(text: str) -> None:
-    problems = settings.read(yaml.load("worldsize.yml", text)).problems
+    problems = settings.read_settings(yaml.load("worldsize.yml", text)).problems
     errors = list(jsonschema.Draft202012Validator(SCHEMA).iter_errors(pyyaml.safe_load(text)))
     assert bool(problems) is bool(errors) is (text in WRONG)
     assert len(problems) <= 1

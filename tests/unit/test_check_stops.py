@@ -47,7 +47,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_settings_file_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("worldsize.yml").write_text("ignore: [WS9x1, WS9x2]\n", encoding="utf-8")
-    judged = count(monkeypatch, settings, "no_rule")
+    judged = count(monkeypatch, settings, "describe_unknown_rule")
     report = worldsize.check(".")
     assert sum(each.slug == "settings-unknown-rule" for each in report.diagnostics) == 2
     assert judged == ["WS9x1", "WS9x2"]

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from worldsize.diagnostics import Diagnostic, Related, Severity, ci_formats, json_format, text
+from worldsize.diagnostics import Diagnostic, Related, Severity, ci_formats, text
 from worldsize.diagnostics.ci_formats import RuleInfo
 from worldsize.diagnostics.diagnostic import sort_unique
 from worldsize.diagnostics.render import render_report
@@ -126,7 +126,7 @@ def test_arranged_by_place_and_each_once() -> None:
 
 def test_json_has_the_keys_of_version_one() -> None:
     at = Span("sub/a.yml", 1, 4, 1, 5)
-    shown = json.loads(json_format.render_json([diagnostic(at, related=(Related(at, "here"),))], files=3))
+    shown = json.loads(ci_formats.render_json([diagnostic(at, related=(Related(at, "here"),))], files=3))
     assert shown == {
         "version": 1,
         "diagnostics": [

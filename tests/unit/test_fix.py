@@ -15,7 +15,7 @@ import worldsize
 from worldsize import fixing, yaml
 from worldsize.base.problem import Fix
 from worldsize.cli import main
-from worldsize.fixing import edits
+from worldsize.fixing import apply
 from worldsize.fixing.apply import replace_content
 
 MESSY = """\
@@ -227,7 +227,7 @@ def test_an_edit_that_would_change_more_is_not_made(text: str, old: str, new: st
     document = yaml.load("f.yml", text)
     start = text.index(old)
     fix = Fix(document.source.span(start, start + len(old)), new)
-    assert edits.apply_fixes(document, [fix])[0] == expected
+    assert apply.apply_fixes(document, [fix])[0] == expected
 
 
 def test_of_overlapping_fixes_the_first_is_made() -> None:
@@ -235,7 +235,7 @@ def test_of_overlapping_fixes_the_first_is_made() -> None:
     span = document.source.span
     fixes = [Fix(span(5, 9), "x"), Fix(span(3, 6), "uno"), Fix(span(14, 19), "tre"), Fix(span(3, 6), "uno")]
     expected = ("a: uno two\nb: tre\n", 2)
-    assert edits.apply_fixes(document, fixes) == edits.apply_fixes(document, fixes[::-1]) == expected
+    assert apply.apply_fixes(document, fixes) == apply.apply_fixes(document, fixes[::-1]) == expected
 
 
 WORDS = [

@@ -14,12 +14,18 @@ from worldsize.running.launch.launchers import count_ports, plan_processes
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Call, walk_processes
 from worldsize.running.model.task import Task
-from worldsize.running.nodes import namespaces, node_faults
-from worldsize.running.nodes.emulation import read_emulation
+from worldsize.running.nodes import emulation, namespaces
+from worldsize.running.nodes.emulation import (
+    NodeFault,
+    assign_step,
+    describe_fault,
+    parse_fault,
+    read_emulation,
+)
 from worldsize.running.nodes.namespaces import make_plan
 from worldsize.running.nodes.network import (
-    LEAST_BITS_PER_S,
-    MOST_NODES,
+    MAX_NODES,
+    MIN_BITS_PER_S,
     NETWORK,
     UNSHAPED,
     FittedLink,
@@ -31,7 +37,6 @@ from worldsize.running.nodes.network import (
     parse_link,
     shaping_commands,
 )
-from worldsize.running.nodes.node_faults import NodeFault, assign_step, describe_fault, parse_fault
 
 
 def task(name: str, instances: int, per_instance: int = 1, launcher: str = "pytorch") -> Task:
@@ -40,7 +45,7 @@ def task(name: str, instances: int, per_instance: int = 1, launcher: str = "pyto
     )
 
 
-@given(st.integers(1, MOST_NODES))
+@given(st.integers(1, MAX_NODES))
 def test_nodes_have_names_and_addresses_of_their_own(count: int) -> None:
     made = make_nodes(count)
     assert [node.name for node in made] == [f"node{number}" for number in range(count)]
@@ -55,7 +60,7 @@ def test_nodes_have_names_and_addresses_of_their_own(count: int) -> None:
     assert lines[2:] == [f"{node.address}\t{node.name}" for node in made]
 
 
-@pytest.mark.parametrize("count", [0, MOST_NODES + 1])
+@pytest.mark.parametrize("count", [0, MAX_NODES + 1])
 def test_a_bridge_has_so_many_ports(count: int) -> None:
     with pytest.raises(ValueError, match="1 to 1000"):
         make_nodes(count)
@@ -137,7 +142,7 @@ def test_any_text_is_a_link_or_refused(text: str) -> None:
         link = parse_link(text)
     except LinkError:
         return
-    assert link.bits_per_s is None or link.bits_per_s >= LEAST_BITS_PER_S
+    assert link.bits_per_s is None or link.bits_per_s >= MIN_BITS_PER_S
     assert 0 <= link.loss < 1
     for command in shaping_commands("eth0", link):
         assert all(word and word == word.strip() for word in command)
@@ -204,7 +209,7 @@ def test_a_link_is_fitted_to_the_kernel_and_the_difference_said(
         ),
     ],
 )
-def test_a_fault_is_read(kind: node_faults.Kind, text: str, fault: NodeFault) -> None:
+def test_a_fault_is_read(kind: emulation.Kind, text: str, fault: NodeFault) -> None:
     assert parse_fault(kind, text) == fault
 
 
@@ -220,8 +225,8 @@ def test_a_fault_is_read(kind: node_faults.Kind, text: str, fault: NodeFault) ->
         ("drop-link", "node1@3s for 0s", "`--drop-link node1@3s for 0s`: `0s` is not a length of time"),
     ],
 )
-def test_what_is_no_fault_is_refused(kind: node_faults.Kind, text: str, message: str) -> None:
-    with pytest.raises(node_faults.FaultError) as caught:
+def test_what_is_no_fault_is_refused(kind: emulation.Kind, text: str, message: str) -> None:
+    with pytest.raises(emulation.FaultError) as caught:
         parse_fault(kind, text)
     assert str(caught.value) == message
     assert caught.value.help
@@ -231,7 +236,7 @@ def test_what_is_no_fault_is_refused(kind: node_faults.Kind, text: str, message:
 def test_any_text_is_a_fault_or_refused(text: str) -> None:
     try:
         fault = parse_fault("drop-link", text)
-    except node_faults.FaultError:
+    except emulation.FaultError:
         return
     assert (fault.at_step is None) != (fault.at_seconds is None)
 
@@ -266,7 +271,7 @@ SEVERAL = {"prepare": task("prepare", 1, launcher="none"), "a": task("a", 2, 2),
     ],
 )
 def test_a_fault_needs_a_node_that_is_there(text: str, message: str, help_: str) -> None:
-    with pytest.raises(node_faults.FaultError) as caught:
+    with pytest.raises(emulation.FaultError) as caught:
         assign_step(parse_fault("kill", text), SEVERAL)
     assert (str(caught.value), caught.value.help) == (message, help_)
 
@@ -274,17 +279,17 @@ def test_a_fault_needs_a_node_that_is_there(text: str, message: str, help_: str)
 def test_a_fault_finds_the_only_step_that_can_be_meant() -> None:
     one = {"prepare": SEVERAL["prepare"], "train": task("train", 2)}
     assert assign_step(parse_fault("kill", "node1@3s"), one).step == "train"
-    with pytest.raises(node_faults.FaultError, match="no step has nodes"):
+    with pytest.raises(emulation.FaultError, match="no step has nodes"):
         assign_step(parse_fault("kill", "node1@3s"), {"prepare": SEVERAL["prepare"]})
 
 
 def test_when_a_fault_is_due() -> None:
     by_step, by_time = parse_fault("kill", "node1@step:200"), parse_fault("kill", "node1@30s")
-    assert not by_step.due(1e6, None)
-    assert not by_step.due(1e6, 199)
-    assert by_step.due(0.0, 203)  # progress is told now and then
-    assert not by_time.due(29.9, 10**6)
-    assert by_time.due(30.0, None)
+    assert not by_step.is_due(1e6, None)
+    assert not by_step.is_due(1e6, 199)
+    assert by_step.is_due(0.0, 203)  # progress is told now and then
+    assert not by_time.is_due(29.9, 10**6)
+    assert by_time.is_due(30.0, None)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.prepare.worldsize_parallel import batches, data, mltable, settings
+from worldsize.running.prepare.worldsize_parallel import data, mltable, settings
+from worldsize.running.prepare.worldsize_parallel.pool import Tally
 from worldsize.running.prepare.worldsize_parallel.settings import DriverError, Settings
-from worldsize.running.prepare.worldsize_parallel.tally import Tally
 
 LINES = {
     "workers": "2",
@@ -31,7 +31,7 @@ def read(path: Path | str = ".", **more: str) -> Settings:
 
 @given(st.integers(0, 200), st.integers(1, 50))
 def test_parting_by_count_takes_every_item_once_in_order(items: int, size: int) -> None:
-    parted = batches.by_count(items, size)
+    parted = data.by_count(items, size)
     assert [position for batch in parted for position in batch.positions] == list(range(items))
     assert all(len(batch.positions) == size for batch in parted[:-1])
     assert [batch.index for batch in parted] == list(range(len(parted)))
@@ -39,7 +39,7 @@ def test_parting_by_count_takes_every_item_once_in_order(items: int, size: int) 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), max_size=60))
 def test_parting_by_key_takes_every_item_once_and_never_mixes_keys(keys: list[tuple[str, int]]) -> None:
-    parted = batches.by_key(["letter", "digit"], keys)
+    parted = data.by_key(["letter", "digit"], keys)
     assert sorted(position for batch in parted for position in batch.positions) == list(range(len(keys)))
     for batch in parted:
         assert {keys[position] for position in batch.positions} == {tuple((batch.key or {}).values())}
@@ -48,7 +48,7 @@ def test_parting_by_key_takes_every_item_once_and_never_mixes_keys(keys: list[tu
 
 @given(st.integers(1, 10**9), st.integers(1, 10**5), st.integers(0, 10**9))
 def test_rows_of_a_size_are_at_least_one_and_about_that_size(size: int, rows: int, total: int) -> None:
-    count = batches.rows_of(size, rows, total)
+    count = data.rows_of(size, rows, total)
     assert count >= 1
     if total:
         assert count == 1 or count * total <= size * rows

@@ -10,7 +10,7 @@ from worldsize.azureml import job as jobs
 from worldsize.azureml.copying import CopyAccess
 from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.snapshots import list_snapshots
+from worldsize.running.prepare.preparation import list_snapshots
 
 PIPELINE = """\
 type: pipeline

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.record.json_files import read_json, write_json
 from worldsize.running.reuse import digests as digesting
-from worldsize.running.reuse import output_record, trees
-from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse import output_record
+from worldsize.running.reuse.digests import Digests, parse_tree
 from worldsize.running.reuse.output_record import (
     OutputRecord,
     load_output_record,
@@ -25,7 +25,6 @@ from worldsize.running.reuse.output_record import (
     verify_outputs,
 )
 from worldsize.running.reuse.store import Store, StoreEntry
-from worldsize.running.reuse.trees import parse_tree
 
 LATER = 10_000_000_000  # ns
 
@@ -145,7 +144,7 @@ def test_hashing_stops_when_it_is_asked_to(data: Path) -> None:
 
 
 LEAF = st.builds(
-    trees.Leaf,
+    digesting.Leaf,
     st.text("0123456789abcdef", min_size=64, max_size=64),
     st.integers(0, 1 << 50),
     st.none() | st.tuples(*[st.integers(0, 1 << 62)] * 4),
@@ -154,17 +153,19 @@ NAMES = st.text(min_size=1, max_size=8)
 
 
 @given(st.dictionaries(NAMES, LEAF, max_size=4), st.lists(NAMES, max_size=3), st.lists(NAMES, max_size=3))
-def test_a_tree_survives_json(leaves: dict[str, trees.Leaf], folders: list[str], others: list[str]) -> None:
-    tree = trees.Tree("folder", leaves, tuple(folders), tuple(others))
+def test_a_tree_survives_json(
+    leaves: dict[str, digesting.Leaf], folders: list[str], others: list[str]
+) -> None:
+    tree = digesting.Tree("folder", leaves, tuple(folders), tuple(others))
     assert parse_tree(json.loads(json.dumps(tree.document()))) == tree
 
 
 @given(st.dictionaries(NAMES, LEAF, max_size=4), st.dictionaries(NAMES, LEAF, max_size=4))
 def test_trees_have_one_digest_exactly_if_names_and_contents_are_equal(
-    one: dict[str, trees.Leaf], other: dict[str, trees.Leaf]
+    one: dict[str, digesting.Leaf], other: dict[str, digesting.Leaf]
 ) -> None:
     contents = [{name: leaf.sha256 for name, leaf in each.items()} for each in (one, other)]
-    digests = [trees.Tree("folder", each).digest() for each in (one, other)]
+    digests = [digesting.Tree("folder", each).digest() for each in (one, other)]
     assert (digests[0] == digests[1]) == (contents[0] == contents[1])
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.running.environments.planning import EnvironmentPlan
+from worldsize.running.environments.definition import EnvironmentPlan
 from worldsize.running.launch.step_folder import prepare_step_folder
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.source import ARTIFACTS, File, Joined, Output, RunName, Source, Text

@@ -147,7 +147,7 @@ REFERENCES = st.one_of(
 @given(REFERENCES)
 def test_what_help_says_to_write_is_read_back_as_this_reference(text: str) -> None:
     line = AssetMap().missing(text).partition("write `")[2].partition("` under `assets:`")[0]
-    read = settings.read(load("worldsize.yml", f"assets:\n  {line}\n"))
+    read = settings.read_settings(load("worldsize.yml", f"assets:\n  {line}\n"))
     assert not read.problems
     (asset,) = read.assets
     assert AssetMap([AssetEntry(asset.reference, Path("x"), asset.span)]).local(text) == Path("x")

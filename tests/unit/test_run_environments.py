@@ -18,7 +18,12 @@ from worldsize.azureml.files import Files
 from worldsize.base.span import Span
 from worldsize.facts import curated
 from worldsize.running.environments import definition, docker, layers, store
-from worldsize.running.environments.definition import read_definition
+from worldsize.running.environments.definition import (
+    EnvironmentPlan,
+    choose_mode,
+    plan_environments,
+    read_definition,
+)
 from worldsize.running.environments.docker import (
     find_docker_fault,
     find_orphans,
@@ -28,7 +33,6 @@ from worldsize.running.environments.docker import (
 )
 from worldsize.running.environments.interpreters import has_other_mlflow, keep_mlflow_apart
 from worldsize.running.environments.layers import layer_variables, make_layer, packages_folder
-from worldsize.running.environments.planning import EnvironmentPlan, choose_mode, plan_environments
 from worldsize.running.environments.requirements import (
     CondaRequirements,
     digest_requirements,
@@ -40,10 +44,10 @@ from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.process import Process
 from worldsize.running.prepare.assets import AssetEntry, AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.snapshots import list_snapshots
+from worldsize.running.prepare.preparation import list_snapshots
 
 SKLEARN = "azureml://registries/azureml/environments/sklearn-1.5/labels/latest"
-OTHER = "3.8" if definition.HERE != "3.8" else "3.9"
+OTHER = "3.8" if definition.PYTHON_VERSION != "3.8" else "3.9"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,7 @@ OTHER = "3.8" if definition.HERE != "3.8" else "3.9"
 def test_a_dependency_of_conda_as_pip_has_it(written: str, expected: str | None) -> None:
     found = read_conda([written])
     assert found.requirements == (() if expected is None else (expected,))
-    assert found.left == ((written,) if expected is None else ())
+    assert found.unavailable == ((written,) if expected is None else ())
 
 
 def test_a_whole_conda_file() -> None:
@@ -89,7 +93,7 @@ def test_a_whole_conda_file() -> None:
     found = read_conda(pyyaml.safe_load(text)["dependencies"])
     assert found.python == OTHER
     assert found.requirements == ("scipy", "mlflow==2.9.2", "--extra-index-url https://example.com/simple")
-    assert found.left == ("gcc_linux-64",)
+    assert found.unavailable == ("gcc_linux-64",)
     assert read_conda(["python>=3.8"]).python is None
     assert read_conda("numpy") == CondaRequirements((), None, ())
 
@@ -190,7 +194,9 @@ def test_every_way_to_define_an_environment(tmp_path: Path) -> None:
     }
     assert plan.find_definition("needy.trial-003") == plan.find_definition("needy")
     said = "\n".join(plan.notices)
-    assert f"`env/conda.yml`: it asks for Python {OTHER}, its steps run with {definition.HERE}" in said
+    assert (
+        f"`env/conda.yml`: it asks for Python {OTHER}, its steps run with {definition.PYTHON_VERSION}" in said
+    )
     assert "`libgcc`: a package of conda that pip is not known to have" in said
     assert "`example.com/own:1` (image): what its image holds is not known here" in said
     assert "`azureml:other@latest` (unknown)" in said
@@ -306,11 +312,13 @@ def test_another_mlflow_keeps_its_records_apart(tmp_path: Path) -> None:
 
 def test_scripts_leave_the_choice_of_python_to_the_path() -> None:
     own = Path("/place/bin/python3.11")
-    assert layers.portable(b"#!/place/bin/python3.11 -E\nbody\n", own) == b"#!/usr/bin/env python\nbody\n"
+    assert (
+        layers.make_portable(b"#!/place/bin/python3.11 -E\nbody\n", own) == b"#!/usr/bin/env python\nbody\n"
+    )
     long = b"#!/bin/sh\n'''exec' \"/place/bin/python\" \"$0\" \"$@\"\n' '''\nbody\n"
-    assert layers.portable(long, own) == b"#!/usr/bin/env python\nbody\n"
+    assert layers.make_portable(long, own) == b"#!/usr/bin/env python\nbody\n"
     for other in (b"#!/bin/sh\necho\n", b"#!/usr/bin/python3\nbody\n", b"#!/usr/bin/env python\nx\n", b"#!"):
-        assert layers.portable(other, own) is None
+        assert layers.make_portable(other, own) is None
 
 
 def test_a_process_in_a_container() -> None:

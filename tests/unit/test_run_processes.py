@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.launch import launchers, mpi
+from worldsize.running.launch import launchers
 from worldsize.running.launch.group import make_request
 from worldsize.running.launch.launchers import count_ports, plan_processes
 from worldsize.running.model.process import Call, walk_processes
@@ -51,7 +51,7 @@ def test_the_plan_is_the_committed_one(name: str, update_golden: bool) -> None:
     call = CASES[name]
     ports = preview.ports(count_ports(call))
     text = render_preview({call.step: plan_processes(call, ports)})
-    text = text.replace(sys.executable, "{python}").replace(str(mpi.MEMBER), "{member}")
+    text = text.replace(sys.executable, "{python}").replace(str(launchers.MEMBER), "{member}")
     path = GOLDEN / f"{name}.txt"
     if update_golden:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -70,14 +70,14 @@ def test_a_rehearsal_without_a_step_to_rehearse_is_refused() -> None:
 def test_the_promise_is_the_last_checkpoint_that_was_on_the_disk() -> None:
     hit = InjectedFault(PlannedFault("kill", 0.5, (1,)), "train", 1, reached=34, saved=30, since=0.0)
     assert hit.pending
-    assert not hit.kept
+    assert not hit.is_promise_kept
     hit.resumed = 30
-    assert (hit.lost, hit.promised, hit.kept) == (4, 4, True)
+    assert (hit.lost, hit.allowed_loss, hit.is_promise_kept) == (4, 4, True)
     hit.resumed = 25
-    assert (hit.lost, hit.kept) == (9, False)
+    assert (hit.lost, hit.is_promise_kept) == (9, False)
     assert InjectedFault(
         PlannedFault("slow", 0.5, (1,), 3.0), "train", 1, reached=34, saved=30, since=0.0
-    ).kept
+    ).is_promise_kept
 
 
 def test_only_whole_checkpoints_count(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from worldsize.planning import Plan
 from worldsize.running.engine.restarts import (
     FIRST_SECONDS,
     LONGEST_SECONDS,
-    MOST_RESUMES,
+    MAX_RESUMES,
     EndedAttempt,
     RestartPolicy,
 )
@@ -34,7 +34,7 @@ def test_nothing_is_tried_again_unless_asked() -> None:
 
 
 def test_what_saved_its_state_is_resumed_without_being_asked_and_does_not_count() -> None:
-    policy = RestartPolicy(most=1)
+    policy = RestartPolicy(max_restarts=1)
     history = tries(*[(RESUME, step, "saved") for step in range(5)], (KILLED, 9, "killed"))
     assert RestartPolicy().decide(history[:1]).seconds is not None
     assert policy.decide(history).seconds is not None
@@ -42,13 +42,13 @@ def test_what_saved_its_state_is_resumed_without_being_asked_and_does_not_count(
 
 
 def test_nobody_is_resumed_for_ever() -> None:
-    history = tries(*[(RESUME, step, "saved") for step in range(MOST_RESUMES + 1)])
+    history = tries(*[(RESUME, step, "saved") for step in range(MAX_RESUMES + 1)])
     assert RestartPolicy().decide(history[:-1]).seconds is not None
     assert RestartPolicy().decide(history).seconds is None
 
 
 def test_the_same_error_at_the_same_step_ends_it() -> None:
-    policy = RestartPolicy(most=9)
+    policy = RestartPolicy(max_restarts=9)
     twice = tries((1, 7, "KeyError"), (1, 7, "KeyError"))
     decision = policy.decide(twice)
     assert decision.seconds is None
@@ -60,19 +60,20 @@ def test_the_same_error_at_the_same_step_ends_it() -> None:
 
 def test_who_is_killed_twice_at_one_place_may_try_again() -> None:
     assert (
-        RestartPolicy(most=9).decide(tries((KILLED, 7, "killed"), (KILLED, 7, "killed"))).seconds is not None
+        RestartPolicy(max_restarts=9).decide(tries((KILLED, 7, "killed"), (KILLED, 7, "killed"))).seconds
+        is not None
     )
 
 
 def test_wrong_inputs_stay_wrong() -> None:
-    decision = RestartPolicy(most=9).decide(tries((2, None, "error")))
+    decision = RestartPolicy(max_restarts=9).decide(tries((2, None, "error")))
     reason = "its inputs are wrong, and another attempt would not change that"
     assert (decision.seconds, decision.reason) == (None, reason)
 
 
 @given(st.integers(1, 30), st.text(max_size=5))
 def test_pauses_double_up_to_a_limit_and_are_the_same_for_a_seed(failures: int, seed: str) -> None:
-    policy = RestartPolicy(most=99, seed=seed)
+    policy = RestartPolicy(max_restarts=99, seed=seed)
     history = tries(*[(1, step, "error") for step in range(failures)])
     seconds = policy.decide(history).seconds
     assert seconds is not None

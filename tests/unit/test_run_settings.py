@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize import api, checking
+from worldsize import api, checking, yaml
 from worldsize.azureml import job as jobs
 from worldsize.errors import SpecError
 from worldsize.running import RunError
@@ -19,6 +19,7 @@ from worldsize.running.prepare import targets
 from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.overrides import override_inputs, override_spec
+from worldsize.yaml.compose import Composer
 
 Set = Callable[..., dict[str, str]]
 PIPELINE = """
@@ -233,6 +234,22 @@ def test_a_spec_is_planned_with_what_is_set(
     assert list(commands(path, {}).values()) == said
 
 
+def test_a_spec_that_runs_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = []
+    compose = Composer.run
+
+    def count(composer: Composer) -> None:
+        parsed.append(Path(composer.source.path).name)
+        compose(composer)
+
+    monkeypatch.setattr(Composer, "run", count)
+    spec = tmp_path / "spec.yml"
+    spec.write_text(textwrap.dedent(SPEC), encoding="utf-8")
+    (tmp_path / "leaf.yml").write_text(textwrap.dedent(LEAF), encoding="utf-8")
+    targets.find_target(tmp_path / "." / "spec.yml", tmp_path / "build", {})
+    assert parsed.count("spec.yml") == 1
+
+
 def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yml"
     spec.write_text(
@@ -245,7 +262,7 @@ def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:
         """)
     )
     wanted = {"on.a": "1", "rate": "2", "one": "1", "two.a": "1", "group.a": "1", "own.rte": "1"}
-    problems = override_spec(spec, wanted)[1]
+    problems = override_spec(yaml.load(spec), wanted)[1]
     assert [(problem.message, problem.help) for problem in problems] == [
         (
             "`on.a` names no input of a step, such as `one.epochs`",
@@ -313,10 +330,10 @@ def test_files_that_are_no_jobs_are_told_apart(name: str, tmp_path: Path) -> Non
 def test_the_plan_follows_what_is_set(tmp_path: Path) -> None:
     """The text that is planned is the spec's own, with one value changed."""
     path = Path(__file__).parents[2] / "pipelines" / "digits_ddp.yml"
-    text, problems = override_spec(path, {"train.optimizer": "adamw"})
+    document, problems = override_spec(yaml.load(path), {"train.optimizer": "adamw"})
     assert not problems
     as_it_is = api.compile(path, tmp_path / "plain").plan.steps["train"].training
-    changed = api.compile(path, tmp_path / "build", text=text).plan.steps["train"].training
+    changed = api.compile(path, tmp_path / "build", document=document).plan.steps["train"].training
     assert as_it_is is not None
     assert changed is not None
     assert (as_it_is.rule, changed.rule) == ("linear", "sqrt")

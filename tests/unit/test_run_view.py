@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
-from worldsize.running.model.view import Progress, Status
+from worldsize.running.model.results import Failure, Progress, Registration, RunResult, Status, StepResult
 from worldsize.running.show import live
 from worldsize.running.show.summary import render_summary
 from worldsize.running.show.views import PlainView, format_duration
@@ -40,7 +39,7 @@ def test_lines_without_a_terminal() -> None:
 
 def drawn(statuses: list[Status], *, rows: int = 20, width: int = 100) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    picture = live.table({status.name: status for status in statuses}, now=12.5, rows=rows, width=width)
+    picture = live.draw_table({status.name: status for status in statuses}, now=12.5, rows=rows, width=width)
     with console.capture() as capture:
         console.print(picture)
     return capture.get()

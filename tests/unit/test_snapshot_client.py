@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from worldsize.azureml import component as reader
 from worldsize.azureml import listing, snapshot
-from worldsize.azureml.automaton import Lines, compile_lines
 from worldsize.azureml.copying import CopyAccess
-from worldsize.azureml.glob import parse_line
+from worldsize.azureml.ignore_patterns import Lines, compile_lines, parse_line
 from worldsize.base import limits
 
 with warnings.catch_warnings():

@@ -17,7 +17,7 @@ from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.results import Failure, StepResult, StepState
 from worldsize.running.model.sweep import EarlyTermination, Parameter, SweepPlan
 from worldsize.running.model.task import Task
-from worldsize.running.record.events import EventLog, read_events
+from worldsize.running.record.events import EventLog, scan_events
 from worldsize.running.record.tracking import LoggedMetric, Tracking
 
 PLAN = SweepPlan(
@@ -105,7 +105,7 @@ def test_trials_follow_each_other_up_to_the_limits_and_the_best_is_linked(
     assert (step / "outputs" / "model").resolve() == tmp_path / "steps" / "s.trial-001" / "outputs" / "model"
     assert not (step / "outputs" / "model").readlink().is_absolute()
     assert driver.sweep.summary == "the best of 3 trials is trial-001: loss 2 with x 2"
-    ended = [each for each in read_events(tmp_path / "events.jsonl") if each["event"] == "sweep_ended"]
+    ended = [each for each in scan_events(tmp_path / "events.jsonl")[0] if each["event"] == "sweep_ended"]
     assert [(each["best"], each["parameters"], each["value"]) for each in ended] == [
         ("s.trial-001", {"x": 2}, 2.0)
     ]
@@ -230,7 +230,7 @@ def test_a_policy_is_applied_once_at_each_interval(tmp_path: Path, log: EventLog
     assert driver.sweep.best is not None
     assert driver.sweep.best.name == "s.trial-000"
     stopped = [
-        each for each in read_events(tmp_path / "events.jsonl") if each["event"] == "trial_stopped_early"
+        each for each in scan_events(tmp_path / "events.jsonl")[0] if each["event"] == "trial_stopped_early"
     ]
     assert [(each["step"], each["policy"], each["interval"]) for each in stopped] == [
         ("s.trial-001", "bandit", 2)

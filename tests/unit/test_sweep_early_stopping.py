@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.engine.early_stopping import best_value, is_to_stop, is_worse
+from worldsize.running.engine.early_stopping import best_value, is_worse, should_stop
 from worldsize.running.model.sweep import EarlyTermination, Goal
 
 NOBODY: frozenset[str] = frozenset()
 
 
 def stopped(policy: EarlyTermination, goal: Goal, histories: dict[str, list[float]]) -> set[str]:
-    return {name for name in histories if is_to_stop(policy, goal, name, histories, frozenset(histories))}
+    return {name for name in histories if should_stop(policy, goal, name, histories, frozenset(histories))}
 
 
 def test_bandit_stops_what_is_worse_than_the_best_by_more_than_its_slack() -> None:
@@ -59,8 +59,8 @@ def test_finished_trials_can_be_left_out_of_a_truncation() -> None:
     running_only = EarlyTermination(
         "truncation_selection", truncation_percentage=50, exclude_finished_jobs=True
     )
-    assert not is_to_stop(everybody, "maximize", "a", histories, frozenset({"a", "b"}))
-    assert is_to_stop(running_only, "maximize", "a", histories, frozenset({"a", "b"}))
+    assert not should_stop(everybody, "maximize", "a", histories, frozenset({"a", "b"}))
+    assert should_stop(running_only, "maximize", "a", histories, frozenset({"a", "b"}))
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_a_policy_applies_at_multiples_of_its_interval_from_its_delay_on(
 
 def test_who_has_not_come_so_far_is_not_compared() -> None:
     policy = EarlyTermination("bandit", evaluation_interval=2, slack_amount=0.1)
-    assert not is_to_stop(policy, "maximize", "slow", {"slow": [0.5, 0.5], "new": [0.9]}, NOBODY)
-    assert is_to_stop(policy, "maximize", "slow", {"slow": [0.5, 0.5], "new": [0.9, 0.9]}, NOBODY)
+    assert not should_stop(policy, "maximize", "slow", {"slow": [0.5, 0.5], "new": [0.9]}, NOBODY)
+    assert should_stop(policy, "maximize", "slow", {"slow": [0.5, 0.5], "new": [0.9, 0.9]}, NOBODY)
 
 
 def test_nan_is_worse_than_any_number() -> None:

@@ -17,9 +17,9 @@ from typing import IO, Literal, NamedTuple
 
 from msgspec import Struct, field
 
-MOST_ENTRIES = 100_000  # files and folders of one snapshot, links followed
-MOST_DEPTH = 100  # folders in each other
-MOST_LOOKED_AT = 2_000_000  # entries of all snapshots of one command
+MAX_ENTRIES = 100_000  # files and folders of one snapshot, links followed
+MAX_DEPTH = 100  # folders in each other
+MAX_LOOKED_AT = 2_000_000  # entries of all snapshots of one command
 CHUNK = 1 << 20  # bytes that are copied at once
 _FLAGS = os.O_RDONLY
 for _flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # each where the system has it
@@ -35,23 +35,14 @@ def allow_everything(_path: str | os.PathLike[str]) -> bool:
 
 
 class Entry(NamedTuple):
-    """One name in a folder.
-
-    Attributes:
-        name: The name.
-        kind: What it is, links followed; ``other`` is neither a file nor a folder.
-        real: Its path, links resolved.
-        size: Bytes of a file.
-        link: Whether it is a symbolic link.
-        what: The kind of ``other``, in words.
-    """
+    """One name in a folder."""
 
     name: str
-    kind: Kind
-    real: str
-    size: int = 0
-    link: bool = False
-    what: str = ""
+    kind: Kind  # what it is, links followed; `other` is neither a file nor a folder
+    real: str  # its path, links resolved
+    size: int = 0  # bytes of a file
+    link: bool = False  # whether it is a symbolic link
+    what: str = ""  # the kind of `other`, in words
 
 
 class CopyAccess(Struct, eq=False):
@@ -62,10 +53,7 @@ class CopyAccess(Struct, eq=False):
     _folders: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
 
     def entries(self, real: str) -> tuple[Entry, ...]:
-        """The entries of a folder, sorted by name.
-
-        Args:
-            real: The folder, links resolved.
+        """The entries of a folder, whose links are resolved, sorted by name.
 
         Raises:
             OSError: It cannot be listed.
@@ -76,7 +64,7 @@ class CopyAccess(Struct, eq=False):
             with os.scandir(real) as entries:
                 for entry in entries:
                     entries_found.append(_entry(entry, real))
-                    if len(entries_found) > MOST_ENTRIES:
+                    if len(entries_found) > MAX_ENTRIES:
                         break
             cached = self._folders[real] = tuple(sorted(entries_found))
         return cached
@@ -106,10 +94,7 @@ def _kind(mode: int) -> tuple[Kind, str]:
 
 
 def open_listed(path: Path) -> IO[bytes]:
-    """Open a file that was listed, to copy it.
-
-    Args:
-        path: The file, links resolved when it was listed.
+    """Open a file to copy it; its links were resolved when it was listed.
 
     Raises:
         OSError: It cannot be read, or was replaced.
@@ -133,14 +118,14 @@ def _is_still(path: Path, number: int) -> bool:
         return os.path.realpath(path) == str(path) and os.path.samestat(os.stat(path), os.fstat(number))  # noqa: PTH116
 
 
-def read_listed(path: Path, most: int = -1) -> bytes:
-    """The bytes of a file that was listed, or its first ``most``.
+def read_listed(path: Path, limit: int = -1) -> bytes:
+    """The bytes of a file that was listed, or its first ``limit``.
 
     Raises:
         OSError: See :func:`open_listed`.
     """
     with open_listed(path) as file:
-        return file.read(most)
+        return file.read(limit)
 
 
 def are_equal(one: Path, other: Path) -> bool:

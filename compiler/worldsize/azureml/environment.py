@@ -22,12 +22,7 @@ class Reference(NamedTuple):
 
 
 def list_references(environment: Field[Any] | None, folder: Path) -> Iterator[Reference]:
-    """The local files and folders that an environment needs.
-
-    Args:
-        environment: The field ``environment`` of a job or component.
-        folder: The folder of the file that contains it.
-    """
+    """The local files and folders that an environment in a file of ``folder`` needs."""
     if environment is None:
         return
     value, node = environment.value, environment.node

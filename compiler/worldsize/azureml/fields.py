@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingType
 from typing import Any
 
+from msgspec import Struct
+
 from worldsize.azureml.model import Field
 from worldsize.yaml import to_python
 from worldsize.yaml.nodes import Mapping, Node, Scalar
@@ -40,3 +42,34 @@ def read_mapping(mapping: Mapping, key: str) -> Mapping | None:
     """The value under a key if it is a mapping, else None."""
     node = mapping.get(key)
     return node if isinstance(node, Mapping) else None
+
+
+class Distribution(Struct, frozen=True):
+    """The values as written, neither converted nor filled with defaults."""
+
+    type: Field[Any] | None
+    process_count_per_instance: Field[Any] | None = None
+    worker_count: Field[Any] | None = None
+    parameter_server_count: Field[Any] | None = None
+
+    @property
+    def kind(self) -> str | None:
+        """``pytorch``, ``mpi``, ``tensorflow``, ``ray`` or another word, in lower case."""
+        return self.type.value.lower() if self.type and isinstance(self.type.value, str) else None
+
+
+def read_distribution(block: Field[Any] | None) -> Distribution | None:
+    """Read a ``distribution`` field; None if it is absent or not a mapping."""
+    if block is None or not isinstance(block.value, dict):
+        return None
+    names = ("type", "process_count_per_instance", "worker_count", "parameter_server_count")
+    return Distribution(*(read_member(block, name) for name in names))
+
+
+def read_member(block: Field[Any] | None, name: str) -> Field[Any] | None:
+    """Read one entry of a field that is a mapping, with its position if the block has one."""
+    if block is None or not isinstance(block.value, dict) or name not in block.value:
+        return None
+    if isinstance(block.node, Mapping):
+        return read_field(block.node, name)
+    return block.parts[name] if block.parts is not None else Field(block.value[name])

@@ -39,23 +39,14 @@ LONGEST = 10_000  # characters of a line that are read
 
 
 class Installed(Struct, frozen=True):
-    """A framework that an environment contains.
+    """A framework that an environment contains."""
 
-    Attributes:
-        package: ``torch`` or ``tensorflow``.
-        version: the pinned version: ``2.10.0`` or ``2.10``.
-        tag: the build, ``cu128``, ``cpu`` or ``rocm7.2``; None for that of Python's package index.
-        text: as it is written.
-        span: its position in a YAML file; None in another file.
-        image: the image of the environment, if it is named.
-    """
-
-    package: str
-    version: str
-    tag: str | None
-    text: str
-    span: Span | None
-    image: str = ""
+    package: str  # `torch` or `tensorflow`
+    version: str  # the pinned version: `2.10.0` or `2.10`
+    tag: str | None  # the build, `cu128`, `cpu` or `rocm7.2`; None for that of Python's package index
+    text: str  # as it is written
+    span: Span | None  # its position in a YAML file; None in another file
+    image: str = ""  # the image of the environment, if it is named
 
 
 def read_installed(

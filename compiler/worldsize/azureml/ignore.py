@@ -14,9 +14,8 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from worldsize.azureml.automaton import Lines, compile_lines
 from worldsize.azureml.copying import read_listed
-from worldsize.azureml.glob import parse_line
+from worldsize.azureml.ignore_patterns import Lines, compile_lines, parse_line
 from worldsize.azureml.references import is_file
 
 NAMES = (".amlignore", ".gitignore")
@@ -62,8 +61,8 @@ def _compile_content(content: bytes) -> Lines:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     # The last line that matches decides, so of equal lines only the last counts.
     distinct = reversed(dict.fromkeys(reversed((*lines, _CACHES, _RUNS))))
-    found = (parse_line(line) for line in distinct)
-    return compile_lines([pattern for pattern in found if pattern is not None])
+    patterns = (parse_line(line) for line in distinct)
+    return compile_lines([pattern for pattern in patterns if pattern is not None])
 
 
 def find_ignore_file(folder: Path) -> Path | None:

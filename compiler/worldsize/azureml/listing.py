@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct, field
 
 from worldsize.azureml import ignore
-from worldsize.azureml.copying import MOST_DEPTH, MOST_ENTRIES, MOST_LOOKED_AT, CopyAccess, Entry
+from worldsize.azureml.copying import MAX_DEPTH, MAX_ENTRIES, MAX_LOOKED_AT, CopyAccess, Entry
 from worldsize.azureml.ignore import Ignore
 from worldsize.base import limits
 
@@ -23,21 +23,16 @@ HOLDS_ITSELF = "a link to a folder that holds it"
 
 
 class Listing(Struct, eq=False):
-    """The files below one folder, or one file.
+    """The files below one folder, or one file."""
 
-    Attributes:
-        files: The file with links resolved, by path in the snapshot.
-        sizes: Of the files, in bytes.
-        outside: The target of a link that may not be copied, by path.
-        left_out: What is neither a file nor a folder, in words, by path.
-        exceeded: The limit that the folder exceeds, in words; the rest of it was not listed.
-    """
-
+    # the file with links resolved, by path in the snapshot
     files: dict[str, Path] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)  # of the files, in bytes
+    # the target of a link that may not be copied, by path
     outside: dict[str, str] = field(default_factory=dict)
+    # what is neither a file nor a folder, in words, by path
     left_out: dict[str, str] = field(default_factory=dict)
-    exceeded: str = ""
+    exceeded: str = ""  # the limit that the folder exceeds, in words; the rest of it was not listed
     looked_at: int = 0
 
     def take(self, place: str, entry: Entry) -> None:
@@ -88,8 +83,8 @@ def list_folder(
         return listing
     first = above or ignore.read_ignore_file(None, PurePosixPath())
     rules = ((first, os.path.dirname(real) if at.parts else real), *_own_rules(gate, real, at.parts))  # noqa: PTH120
-    own = rules if not at.parts else rules[1:]
-    pending = [_Folder(real, at.parts, rules, ())] if not merged or _admit_folder(own) else []
+    own_rules = rules if not at.parts else rules[1:]
+    pending = [_Folder(real, at.parts, rules, ())] if not merged or _admit_folder(own_rules) else []
     while pending and not listing.exceeded:
         pending += reversed(list(_look_into(gate, pending.pop(), listing, merged=merged)))
     return listing
@@ -105,9 +100,9 @@ def _own_rules(gate: CopyAccess, real: str, at: tuple[str, ...]) -> tuple[tuple[
     return ((ignore.read_ignore_file(Path(real), PurePosixPath(*at)), real),)
 
 
-def _admit_folder(own: tuple[tuple[Ignore, str], ...]) -> bool:
+def _admit_folder(own_rules: tuple[tuple[Ignore, str], ...]) -> bool:
     """Whether the client copies a folder at all: it also compares the folder's own patterns with ``.``."""
-    return not any(rules.excludes_parts((".",)) for rules, _ in own)
+    return not any(rules.excludes_parts((".",)) for rules, _ in own_rules)
 
 
 def _look_into(  # noqa: C901 - one branch a kind of entry
@@ -162,10 +157,10 @@ def _parts(real: str, base: str) -> tuple[str, ...]:
 
 
 def _exceeded(gate: CopyAccess, folder: _Folder, listing: Listing) -> str:
-    if len(folder.above) > MOST_DEPTH:
-        return f"more than {MOST_DEPTH} folders in each other"
-    if listing.looked_at > MOST_ENTRIES:
-        return f"more than {MOST_ENTRIES:,} files and folders, links followed"
-    if gate.looked_at > MOST_LOOKED_AT:
-        return f"folders of more than {MOST_LOOKED_AT:,} files in all, links followed"
+    if len(folder.above) > MAX_DEPTH:
+        return f"more than {MAX_DEPTH} folders in each other"
+    if listing.looked_at > MAX_ENTRIES:
+        return f"more than {MAX_ENTRIES:,} files and folders, links followed"
+    if gate.looked_at > MAX_LOOKED_AT:
+        return f"folders of more than {MAX_LOOKED_AT:,} files in all, links followed"
     return ""

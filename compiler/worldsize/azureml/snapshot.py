@@ -40,11 +40,11 @@ class Snapshot(Struct):
         """The paths of all files, sorted, the same on every machine."""
         return sorted(self.files)
 
-    def content(self, name: str, most: int = -1) -> bytes:
-        """The bytes of one file that is not a zip, or its first ``most``."""
+    def content(self, name: str, limit: int = -1) -> bytes:
+        """The bytes of one file that is not a zip, or its first ``limit``."""
         source = self.files[name]
         assert isinstance(source, Path)
-        return read_listed(source, most)
+        return read_listed(source, limit)
 
 
 class Part(NamedTuple):
@@ -251,15 +251,7 @@ def check_references(component: Component, folder: Path) -> list[Problem]:
 def add_to_snapshot(
     snapshot: Snapshot, path: Path, span: Span, gate: CopyAccess, place: str = ""
 ) -> list[Problem]:
-    """Add a folder's files, or a single file, to a snapshot, unless it may not be copied.
-
-    Args:
-        snapshot: What to add to.
-        path: The folder or file.
-        span: Where it is named.
-        gate: What may be copied.
-        place: The folder of the snapshot to add it to.
-    """
+    """Add a folder's files, or a single file, to a folder of a snapshot, unless it may not be copied."""
     problems: list[Problem] = []
     above = ignore.read_ignore_file(None, _ROOT) if place else None
     listed = _list_path(gate, path, place, span, problems, above=above, merged=bool(place))

@@ -25,12 +25,7 @@ _SCHEMAS = "https://azuremlschemas.azureedge.net/latest"
 
 
 def dump(job: Job, *, header: str | None = None) -> str:
-    """A pipeline job as YAML, an empty line between steps, comments of fields behind their values.
-
-    Args:
-        job: The pipeline.
-        header: A comment for the first line.
-    """
+    """A pipeline job as YAML: an empty line between steps, comments behind values, a header."""
     return yaml_dump.dump(job_document(job), header=header, paragraphs="jobs")
 
 

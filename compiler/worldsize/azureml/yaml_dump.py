@@ -14,7 +14,7 @@ import io
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -40,6 +40,32 @@ _FOLD = "\a "  # ruamel.yaml breaks a line of a folded text here
 _STRING = Tag(suffix="tag:yaml.org,2002:str")
 _UNTAGGED = (True, True, True)  # neither plain nor quoted values show their tag
 _MARK = CommentMark(0)
+_YAML = YAML()
+_Emit = Callable[[events.Event], None]
+
+
+class _LineEmitter(Emitter):
+    """ruamel.yaml's emitter, with shorter ways for what a large pipeline consists of."""
+
+    # A large pipeline repeats the same few texts in every step.
+    analyze_scalar = staticmethod(
+        lru_cache(maxsize=4096)(Emitter(io.StringIO(), allow_unicode=True, dumper=_YAML).analyze_scalar)
+    )
+
+    def emit(self, event: events.Event) -> None:
+        """Take an event; unlike the original, look up no environment variable for debugging."""
+        self.events.append(event)
+        while not self.need_more_events():
+            self.event = self.events.pop(0)
+            self.state()
+            self.event = None
+
+    def write_plain(self, text: str, _split: bool = True) -> None:
+        """Write text in one piece: plain text has no line break here, and no line is too long."""
+        text = text if self.whitespace else f" {text}"
+        self.whitespace = self.indention = False
+        self.column += len(text)
+        self.stream.write(text)
 
 
 def dump(document: Mapping[str, Any], *, header: str | None = None, paragraphs: str | None = None) -> str:
@@ -55,62 +81,59 @@ def dump(document: Mapping[str, Any], *, header: str | None = None, paragraphs: 
     if header:
         text.write(f"{_remark(header)[1:]}\n")
     # Texts are folded where this module says, and never elsewhere.
-    emitter = Emitter(text, width=sys.maxsize, allow_unicode=True, dumper=YAML())
+    emitter = _LineEmitter(text, width=sys.maxsize, allow_unicode=True, dumper=_YAML)
     emitter.best_sequence_indent, emitter.sequence_dash_offset = 4, 2
-    # A large pipeline repeats the same few texts in every step.
-    emitter.analyze_scalar = lru_cache(maxsize=4096)(emitter.analyze_scalar)  # type: ignore[method-assign]
-    for event in _document(document, paragraphs):
-        emitter.emit(event)
+    emitter.emit(events.StreamStartEvent())
+    emitter.emit(events.DocumentStartEvent(explicit=False))
+    _emit_mapping(emitter.emit, document, 0, paragraphs=paragraphs)
+    emitter.emit(events.DocumentEndEvent(explicit=False))
+    emitter.emit(events.StreamEndEvent())
     return text.getvalue()
 
 
-def _document(document: Mapping[str, Any], paragraphs: str | None) -> Iterator[events.Event]:
-    yield events.StreamStartEvent()
-    yield events.DocumentStartEvent(explicit=False)
-    yield from _mapping(document, 0, paragraphs=paragraphs)
-    yield events.DocumentEndEvent(explicit=False)
-    yield events.StreamEndEvent()
-
-
-def _mapping(
+def _emit_mapping(
+    emit: _Emit,
     mapping: Mapping[Any, Any],
     indent: int,
     comment: str | None = None,
     *,
     paragraphs: str | None = None,
     is_spaced: bool = False,
-) -> Iterator[events.Event]:
-    """The events of a mapping whose keys start at column ``indent``."""
+) -> None:
+    """Emit a mapping whose keys start at column ``indent``."""
     limits.check_time()
-    yield events.MappingStartEvent(
-        None, None, True, flow_style=not mapping, comment=_behind(comment, mapping)
+    emit(
+        events.MappingStartEvent(None, None, True, flow_style=not mapping, comment=_behind(comment, mapping))
     )
     for number, (key, value) in enumerate(mapping.items()):
         is_paragraph = key == paragraphs
         gap = [None, [_token("\n")]] if is_paragraph or (is_spaced and number) else None
-        yield _scalar(key, gap)
-        yield from _mapping(value, indent + 2, is_spaced=True) if is_paragraph else _node(value, indent + 2)
-    yield events.MappingEndEvent(comment=_behind(comment))
+        emit(_scalar(key, gap))
+        if is_paragraph:
+            _emit_mapping(emit, value, indent + 2, is_spaced=True)
+        else:
+            _emit_node(emit, value, indent + 2)
+    emit(events.MappingEndEvent(comment=_behind(comment)))
 
 
-def _node(value: Any, indent: int) -> Iterator[events.Event]:
-    """The events of a value; its further lines start at column ``indent``."""
+def _emit_node(emit: _Emit, value: Any, indent: int) -> None:
+    """Emit a value; its further lines start at column ``indent``."""
     value, comment = (value.value, value.comment) if isinstance(value, Field) else (value, None)
     if isinstance(value, Mapping):
-        yield from _mapping(value, indent, comment)
+        _emit_mapping(emit, value, indent, comment)
     elif isinstance(value, (list, tuple)):
-        yield events.SequenceStartEvent(
-            None, None, True, flow_style=not value, comment=_behind(comment, value)
+        emit(
+            events.SequenceStartEvent(None, None, True, flow_style=not value, comment=_behind(comment, value))
         )
         for item in value:
-            yield from _node(item, indent + 2)
-        yield events.SequenceEndEvent(comment=_behind(comment))
+            _emit_node(emit, item, indent + 2)
+        emit(events.SequenceEndEvent(comment=_behind(comment)))
     elif isinstance(value, str) and (block := _literal(value) or _folded(value, indent)):
         text, style = block
         remark = [None, [f" {_remark(comment)}"]] if comment else None
-        yield events.ScalarEvent(None, None, _UNTAGGED, text, style=style, comment=remark)
+        emit(events.ScalarEvent(None, None, _UNTAGGED, text, style=style, comment=remark))
     else:
-        yield _scalar(value, _behind(comment))
+        emit(_scalar(value, _behind(comment)))
 
 
 def _behind(comment: str | None, container: object = None) -> list[CommentToken | None] | None:
@@ -132,10 +155,17 @@ def _scalar(value: Any, comment: list[Any] | None = None) -> events.ScalarEvent:
     """A value on one line."""
     if not isinstance(value, str):
         return events.ScalarEvent(None, None, _UNTAGGED, _word(value), comment=comment)
-    may_be_plain = classify_scalar(value) == "str" and not _NUMBER_IN_1_2.match(value)
-    style = '"' if "\n" in value or _NOT_PRINTABLE.search(value) else None
+    implicit, style = _choose_style(value)
     tag = None if value else _STRING  # the emitter asks for the tag of empty text only
-    return events.ScalarEvent(None, tag, (may_be_plain, True, True), value, style=style, comment=comment)
+    return events.ScalarEvent(None, tag, implicit, value, style=style, comment=comment)
+
+
+@lru_cache(maxsize=4096)
+def _choose_style(text: str) -> tuple[tuple[bool, bool, bool], str | None]:
+    """Whether a text may be plain, and its style where only one will do."""
+    may_be_plain = classify_scalar(text) == "str" and not _NUMBER_IN_1_2.match(text)
+    style = '"' if "\n" in text or _NOT_PRINTABLE.search(text) else None
+    return (may_be_plain, True, True), style
 
 
 def _word(value: Any) -> str:

@@ -1,1 +1,1 @@
-"""What every layer may use: places in files, problems, budgets of time, suggestions. Imports nothing else."""
+"""What every layer may use: positions in files, problems, time budgets, suggestions. Imports nothing else."""

@@ -1,7 +1,7 @@
 """What compiling and running may copy: files of the project, unless ``worldsize.yml`` allows others.
 
-A file that is read decides nothing here but what it says. One that is copied is uploaded with the pipeline,
-so a spec from elsewhere must not be able to name a home folder, nor a link in its code lead there.
+A file that is copied is uploaded with the pipeline, so a spec from elsewhere must not be able to name a home
+folder, and no link in its code may lead there.
 """
 
 from __future__ import annotations
@@ -26,27 +26,24 @@ if TYPE_CHECKING:
     from worldsize.yaml import Document
 
 Allowed = Callable[[str | os.PathLike[str]], bool]
-_OUTSIDE = ("code-outside-tree", "reference-outside")  # only warned of where nothing is copied
-_MOST = 5  # files that are named one by one
+_OUTSIDE = ("code-outside-tree", "reference-outside")  # warnings where nothing is copied
+_MOST = 5  # files that are listed by name
 
 
 def find_allowed(path: str | os.PathLike[str], read: Mapping[Path, Document] | None = None) -> Allowed | None:
-    """What may be copied for a file: its checkout, and what ``worldsize.yml`` allows beside it.
+    """What may be copied for a file: its checkout, and what its ``worldsize.yml`` allows in addition.
 
-    Args:
-        path: The file.
-        read: Files that are read already, by their resolved paths.
-
-    Returns:
-        The judgement of a path, links resolved; None where neither a checkout nor a ``worldsize.yml`` says
-        where the project ends.
+    The function that is returned resolves links. It is None if neither a checkout nor a ``worldsize.yml``
+    says where the project ends. ``read`` holds documents that are parsed already, by resolved path.
     """
-    tree = discover.project_of(path)
+    tree = discover.find_project(path)
     if tree is None:
         return None
     folder = os.path.realpath(path)
-    found = discover.settings_of(folder if Path(folder).is_dir() else str(Path(folder).parent), tree)
-    return Context(Path(tree), _allowed(found, read or {})).readable
+    settings_file = discover.find_settings(
+        folder if Path(folder).is_dir() else str(Path(folder).parent), tree
+    )
+    return Context(Path(tree), _allowed(settings_file, read or {})).readable
 
 
 def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[Path, ...]:
@@ -56,21 +53,19 @@ def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[
     from worldsize.checking import settings
 
     document = read.get(Path(os.path.realpath(settings_file)))
-    return settings.allowed(document or yaml.load(settings_file))
+    return settings.read_allowed(document or yaml.load(settings_file))
 
 
-def files_of(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()) -> Files:
+def make_files(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()) -> Files:
     """What compiling or running a file may read and copy.
 
-    Args:
-        path: The file.
-        mapped: What the user says stands for assets here; it counts with the project that it lies in.
-        ours: Folders of Worldsize itself.
+    ``mapped`` are local paths of assets, each allowed with the project around it; ``ours`` are folders of
+    Worldsize itself.
     """
     allowed = [
         find_allowed(path) or allow_everything,
-        *(find_allowed(each) or _below(each) for each in mapped),
-        *map(_below, ours),
+        *(find_allowed(each) or _allow_below(each) for each in mapped),
+        *map(_allow_below, ours),
     ]
 
     def judge(file: str | os.PathLike[str]) -> bool:
@@ -79,30 +74,30 @@ def files_of(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: It
     return Files(readable=judge, gate=CopyAccess(judge))
 
 
-def _below(path: Path) -> Allowed:
-    """The permission for a folder alone, or for the one of a file."""
+def _allow_below(path: Path) -> Allowed:
+    """Allow a folder, or the folder of a file."""
     return Context(path if path.is_dir() else path.parent).inside
 
 
-def refusals(files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span) -> list[Problem]:
-    """What is wrong with files that are to be uploaded: where they come from, and their names."""
+def report_refused(
+    files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span
+) -> list[Problem]:
+    """Report files that must not be uploaded, for where they come from or for their names."""
     inner = [name for source in files.values() if isinstance(source, Archive) for name, _ in source.files]
     unreadable = [name for name in (*files, *inner) if not _is_text(name)]
-    return [*outside(files, allowed, at), *(_not_text(name, at) for name in unreadable[:_MOST])]
+    return [*report_outside(files, allowed, at), *(_report_not_text(name, at) for name in unreadable[:_MOST])]
 
 
-def outside(files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span) -> list[Problem]:
-    """The first few files that lie outside of what may be copied.
-
-    Args:
-        files: By the place where they land.
-        allowed: From :func:`of`.
-        at: Where to report.
-    """
+def report_outside(
+    files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span
+) -> list[Problem]:
+    """Report the first few files that may not be copied, by their place in the output."""
     if allowed is None:
         return []
-    found = (_outside(name, source, at) for name, source in _copied(files) if not allowed(source))
-    return list(islice(found, _MOST))
+    outsiders = (
+        _report_outside_file(name, source, at) for name, source in _copied(files) if not allowed(source)
+    )
+    return list(islice(outsiders, _MOST))
 
 
 def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, Path]]:
@@ -114,20 +109,20 @@ def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, 
             yield name, source
 
 
-def not_copied(problems: Iterable[Problem]) -> list[Problem]:
-    """Why something that belongs to a pipeline may not be copied, each an error whatever a comment says."""
-    found = [each for each in problems if each.slug in (*_OUTSIDE, "copy-outside-tree", "too-many-files")]
-    return [replace(each, slug="copy-outside-tree") if each.slug in _OUTSIDE else each for each in found]
+def find_not_copied(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems for which something may not be copied. Each is an error, whatever a comment says."""
+    refused = [each for each in problems if each.slug in (*_OUTSIDE, "copy-outside-tree", "too-many-files")]
+    return [replace(each, slug="copy-outside-tree") if each.slug in _OUTSIDE else each for each in refused]
 
 
-def as_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None) -> list[Diagnostic]:
-    """All findings, those of code outside of the project as errors; none where nothing lies outside."""
+def raise_to_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None) -> list[Diagnostic]:
+    """All findings, with those of code outside of the project as errors; none if nothing lies outside."""
     if allowed is None or all(each.slug not in _OUTSIDE for each in diagnostics):
         return []
     return [replace(each, severity="error") if each.slug in _OUTSIDE else each for each in diagnostics]
 
 
-def _outside(name: str, source: Path, at: Span) -> Problem:
+def _report_outside_file(name: str, source: Path, at: Span) -> Problem:
     message = f"`{name}` is `{os.path.realpath(source)}`, which lies outside of the project"
     help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
     return Problem("copy-outside-tree", at, message, help_)
@@ -141,7 +136,7 @@ def _is_text(name: str) -> bool:
     return "\0" not in name
 
 
-def _not_text(name: str, at: Span) -> Problem:
+def _report_not_text(name: str, at: Span) -> Problem:
     shown = os.fsencode(name).decode("utf-8", "backslashreplace")
     message = f"the name of the file `{shown}` is not UTF-8, so it cannot be uploaded"
     return Problem("file-name-not-text", at, message, "rename it, or leave it out by `.amlignore`")

@@ -1,8 +1,9 @@
-"""Reads files, hands what they hold to the rules, and reports: stages, suppression, selection."""
+"""Reads files, gives what they contain to the rules, and selects and suppresses findings."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -17,7 +18,7 @@ from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.suggest import did_you_mean
 from worldsize.checking import boundary, discover, shorten
-from worldsize.checking.run import Run
+from worldsize.checking.stages import CheckRun
 from worldsize.diagnostics.diagnostic import Diagnostic, Severity, sort_unique
 from worldsize.diagnostics.snippet import Sources
 from worldsize.rules import engine, registry
@@ -26,28 +27,29 @@ from worldsize.secrecy import reports
 
 if TYPE_CHECKING:
     from worldsize.checking.settings import Settings
+    from worldsize.yaml import Document
 
 INTERNAL = "WS000"
 
 
 class Report(Struct, frozen=True):
-    """What a check found. Diagnostics are sorted by place and each stands once."""
+    """What a check found. Diagnostics are sorted by position, without duplicates."""
 
     diagnostics: tuple[Diagnostic, ...]
     sources: Sources  # texts by path, for showing excerpts
     files: tuple[str, ...]  # the recognised files that were checked
-    fixed: int = 0  # problems that were mended before this report
+    fixed: int = 0  # problems that were fixed before this report
 
     @property
     def exit_code(self) -> int:
-        """0 when clean, 1 with errors or warnings, 3 when worldsize itself failed on the way."""
+        """0 when clean, 1 with errors or warnings, 3 when worldsize itself failed."""
         if any(diagnostic.code == INTERNAL for diagnostic in self.diagnostics):
             return 3
         return int(any(diagnostic.severity != "info" for diagnostic in self.diagnostics))
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics that say a file cannot work as written."""
+        """The diagnostics that say that a file cannot work as written."""
         return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
 
     def render(self, format_: str = "text", *, colour: bool = False) -> str:
@@ -83,13 +85,13 @@ def check(
     """Check files and folders.
 
     Args:
-        paths: Specs, Azure ML YAML files, or folders of them. A file in a folder that is neither is
-            passed over.
+        paths: Specs, Azure ML YAML files, or folders of them. Other files
+            in a folder are skipped.
         select: Codes (``WS203``), beginnings of codes (``WS2``) or slugs; only these are reported.
         ignore: The same; these are not reported. Faults of worldsize itself always are.
-        texts: Contents of files that count instead of those on the disk, by path.
+        texts: Contents of files by path, which count instead of those on the disk.
 
-    ``worldsize.yml`` of a file's project says more: see ``schemas/worldsize.schema.json``.
+    ``worldsize.yml`` of a file's project has further settings: see ``schemas/worldsize.schema.json``.
 
     Returns:
         The report. Files that cannot be read are diagnostics in it.
@@ -107,44 +109,45 @@ def check_files(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     texts: Mapping[str, bytes] | None = None,
+    document: Document | None = None,
     readable: Callable[[Path], bool] | None = None,
-) -> tuple[Report, list[Run]]:
-    """As :func:`check`, with what was read and resolved on the way.
+) -> tuple[Report, list[CheckRun]]:
+    """As :func:`check`, with what was read and resolved meanwhile.
 
-    Args:
-        paths: As there.
-        select: As there.
-        ignore: As there.
-        texts: As there.
-        readable: Which component files and data may be read; left out, those inside the tree.
+    ``document`` is a file that is parsed already. ``readable`` says which component files and data may be
+    read; by default those in the tree.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    asked = Wanted(_prefixes(select), _prefixes(ignore))
-    files = Files(texts={Path(os.path.realpath(path)): text for path, text in (texts or {}).items()})
+    requested = Wanted(_resolve_prefixes(select), _resolve_prefixes(ignore))
+    parsed = {} if document is None else {Path(os.path.realpath(document.path)): document}
+    content = {Path(os.path.realpath(path)): text for path, text in (texts or {}).items()}
+    files = Files(documents=parsed, texts=content)
     diagnostics: list[Diagnostic] = []
     sources: dict[str, Source] = {}
-    runs: list[Run] = []
-    for project in discover.projects(listed):
-        run, wanted, severity = _run(project, files, asked, readable)
+    runs: list[CheckRun] = []
+    for project in discover.group_projects(listed):
+        run, wanted, severity = _check_project(project, files, requested, readable)
         problems = run.problems + list(engine.run(run.context, run.subjects))
-        levelled = [_levelled(each, severity) for each in sort_unique(engine.diagnose(problems))]
-        kept = _suppressed([each for each in levelled if wanted(each.code)], run, wanted)
-        diagnostics += shorten.many(kept, wanted)
+        levelled = [_apply_severity(each, severity) for each in sort_unique(engine.diagnose(problems))]
+        kept = _apply_suppressions([each for each in levelled if wanted(each.code)], run, wanted)
+        diagnostics += shorten.cap_repeats(kept, wanted)
         sources |= run.context.sources()
         runs.append(run)
     roots = {document.path: document.root for document in files.documents.values()}
-    masked, shown = reports.mask_findings(shorten.whole(sort_unique(diagnostics), asked), sources, roots)
+    masked, shown_sources = reports.mask_findings(
+        shorten.cap_report(sort_unique(diagnostics), requested), sources, roots
+    )
     checked = sorted(path for run in runs for path in run.files)
-    return Report(tuple(masked), shown, tuple(checked)), runs
+    return Report(tuple(masked), shown_sources, tuple(checked)), runs
 
 
-def _run(
-    project: discover.Project, files: Files, asked: Wanted, readable: Callable[[Path], bool] | None
-) -> tuple[Run, Wanted, dict[str, str]]:
+def _check_project(
+    project: discover.Project, files: Files, wanted: Wanted, readable: Callable[[Path], bool] | None
+) -> tuple[CheckRun, Wanted, dict[str, str]]:
     """Read the files of one project by its settings."""
     files.readable = files.readable_data = allow_anything
     budgets = Budgets()
-    chosen = _settings(project, files, budgets)
+    chosen = _read_settings(project, files, budgets)
     context = Context(Path(project.tree), chosen.allow if chosen else (), files=files, budgets=budgets)
     files.readable = files.readable_data = readable or context.readable
     if project.files:
@@ -153,7 +156,7 @@ def _run(
         )
     else:
         files.gate = CopyAccess()
-    run = Run(context)
+    run = CheckRun(context)
     if chosen is not None:
         run.problems += chosen.problems
         for cluster in chosen.computes:
@@ -161,24 +164,24 @@ def _run(
         # What is wrong with the file itself is reported whatever it selects.
         own = (*dict.fromkeys(chosen.select), "WS03") if chosen.select else ()
         silent = [code for code, level in chosen.severity.items() if level == "off"]
-        asked = Wanted(asked.selected or own, tuple({*asked.ignored, *chosen.ignore, *silent}))
-    for found in project.files:
-        run.guarded(found)
-    run.follow()
-    return run, asked, chosen.severity if chosen else {}
+        wanted = Wanted(wanted.selected or own, tuple({*wanted.ignored, *chosen.ignore, *silent}))
+    for file in project.files:
+        run.check_file(file)
+    run.check_referred()
+    return run, wanted, chosen.severity if chosen else {}
 
 
-def _settings(project: discover.Project, files: Files, budgets: Budgets) -> Settings | None:
+def _read_settings(project: discover.Project, files: Files, budgets: Budgets) -> Settings | None:
     if project.settings is None:
         return None
     from worldsize.checking import settings  # few projects have any
 
     path = os.path.relpath(project.settings)
     with budgets.charge(path):
-        return settings.read(files.document(Path(path)))
+        return settings.read_settings(files.document(Path(path)))
 
 
-def _levelled(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:
+def _apply_severity(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:
     """A diagnostic with the severity that the project gives it; the longest beginning of its code decides."""
     matching = [code for code in severity if diagnostic.code.startswith(code)]
     if not matching or diagnostic.code == INTERNAL:
@@ -186,8 +189,8 @@ def _levelled(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:
     return replace(diagnostic, severity=cast("Severity", severity[max(matching, key=len)]))
 
 
-def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Wanted) -> list[Diagnostic]:
-    """Apply the comments of all files, and report those that silence nothing."""
+def _apply_suppressions(diagnostics: list[Diagnostic], run: CheckRun, wanted: Wanted) -> list[Diagnostic]:
+    """Apply the suppressing comments of all files, and report those without effect."""
     documents = [run.context.document(path) for path in run.files]
     marked = [document for document in documents if "worldsize" in document.text]
     if not marked:
@@ -203,10 +206,10 @@ def _suppressed(diagnostics: list[Diagnostic], run: Run, wanted: Wanted) -> list
             )
         problems += unusable
     kept = suppress.apply_suppressions(diagnostics, suppressions)
-    for path, found in suppressions.items():
+    for path, file_suppressions in suppressions.items():
         if path not in run.incomplete | run.context.budgets.exhausted:
-            problems += suppress.report_unused(found, lambda word: wanted(_code(word)))
-    extra = [found for found in engine.diagnose(problems) if wanted(found.code)]
+            problems += suppress.report_unused(file_suppressions, lambda word: wanted(_code(word)))
+    extra = [diagnostic for diagnostic in engine.diagnose(problems) if wanted(diagnostic.code)]
     return sort_unique([*kept, *extra])
 
 
@@ -228,13 +231,49 @@ class Wanted(NamedTuple):
         return (not self.selected or code.startswith(self.selected)) and not code.startswith(self.ignored)
 
 
-def _prefixes(words: Sequence[str]) -> tuple[str, ...]:
+def _resolve_prefixes(words: Sequence[str]) -> tuple[str, ...]:
     prefixes = []
     for word in words:
-        rule = registry.find(word)
-        start = word.upper() if rule is None else rule.code
-        if not word or not registry.begins_code(start):
-            advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
-            raise ValueError(f"`{word}` is not the code or slug of a rule: {advice}")
-        prefixes.append(start)
+        prefix = find_prefix(word)
+        if prefix is None:
+            raise ValueError(": ".join(describe_unknown_rule(word)))
+        prefixes.append(prefix)
     return tuple(prefixes)
+
+
+def find_prefix(word: str) -> str | None:
+    """The code of a slug, a code or the beginning of one, in upper case; None for anything else."""
+    rule = registry.find(word)
+    prefix = word.upper() if rule is None else rule.code
+    return prefix if prefix and registry.begins_code(prefix) else None
+
+
+def describe_unknown_rule(word: str) -> tuple[str, str]:
+    """Message and help for a word that is not the name of a rule."""
+    advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
+    return f"`{word}` is not the code or slug of a rule", advice
+
+
+def print_check(
+    paths: Sequence[str], *, format_: str = "text", select: Sequence[str] = (), ignore: Sequence[str] = ()
+) -> int:
+    """Check files and folders and print what was found.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ValueError: A word of ``select`` or ``ignore`` is not a code or slug.
+    """
+    from worldsize.diagnostics.text import wants_colour  # other callers print nothing
+
+    report = check(paths, select=select, ignore=ignore)
+    write_output(report.render(format_, colour=wants_colour(sys.stdout)))
+    return report.exit_code
+
+
+def write_output(text: str) -> None:
+    """Print text, with characters that the terminal cannot show escaped."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stdout.write(text)
+    sys.stdout.flush()

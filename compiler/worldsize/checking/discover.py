@@ -1,12 +1,13 @@
-"""Which files are checked, and what each is: told by its keys, without knowing their rules."""
-
-# Paths are texts here: a Path a file is slow in big trees.
-# ruff: noqa: PTH118, PTH119, PTH120, PTH110, PTH112, PTH113
+"""Finds the files to check, and recognises the kind of each by its keys."""
 
 from __future__ import annotations
 
+# Paths are strings here: a Path object per file is slow in big trees.
+# ruff: noqa: PTH118, PTH119, PTH120, PTH110, PTH112, PTH113
 import os
+import re
 from collections.abc import Iterable, Iterator
+from pathlib import PurePath
 from typing import NamedTuple
 
 from worldsize.yaml import Document, Mapping
@@ -15,49 +16,49 @@ SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".venv", "venv", ".tox", ".worldsize", "node_modules", "__pycache__"}
 )
 SUFFIXES = (".yml", ".yaml")
-MOST_ENTRIES = 2_000_000  # files and folders below one that is checked
+MAX_ENTRIES = 2_000_000  # files and folders below a checked folder
 SETTINGS = ("worldsize.yml", "worldsize.yaml")
 
 
-class Found(NamedTuple):
-    """A file to check; ``named`` where the user gave its own path, not a folder's."""
+class CheckedFile(NamedTuple):
+    """A file to check; ``named`` if the user gave its path, not that of a folder above it."""
 
     path: str
     named: bool
 
 
 class Project(NamedTuple):
-    """Files that are checked together, because they share a tree and the settings that count for them."""
+    """Files that are checked together, because they share a tree and settings."""
 
     tree: str  # real path: nothing outside is read
     settings: str | None
-    files: tuple[Found, ...]
+    files: tuple[CheckedFile, ...]
 
 
-def files(paths: Iterable[str | os.PathLike[str]]) -> list[Found]:
+def list_files(paths: Iterable[str | os.PathLike[str]]) -> list[CheckedFile]:
     """The YAML files at and below the paths, sorted, each once. Linked folders are not entered.
 
     Raises:
-        ValueError: A folder holds more than can be meant.
+        ValueError: A folder holds more files than can be intended.
     """
-    found: dict[str, Found] = {}
+    files_by_path: dict[str, CheckedFile] = {}
     for path in paths:
         name = os.path.normpath(os.fspath(path))
         if os.path.isdir(name):
             for file in _below(name):
-                found.setdefault(file, Found(file, named=False))
+                files_by_path.setdefault(file, CheckedFile(file, named=False))
         else:
-            found[name] = Found(name, named=True)
-    return sorted(found.values())
+            files_by_path[name] = CheckedFile(name, named=True)
+    return sorted(files_by_path.values())
 
 
 def _below(folder: str) -> Iterator[str]:
     looked_at = 0
     for parent, folders, names in os.walk(folder):
         looked_at += len(folders) + len(names)
-        if looked_at > MOST_ENTRIES:
+        if looked_at > MAX_ENTRIES:
             raise ValueError(
-                f"`{folder}` holds more than {MOST_ENTRIES:,} files and folders; name the folders to check"
+                f"`{folder}` holds more than {MAX_ENTRIES:,} files and folders; name the folders to check"
             )
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         for name in names:
@@ -65,28 +66,28 @@ def _below(folder: str) -> Iterator[str]:
                 yield os.path.normpath(os.path.join(parent, name))
 
 
-def projects(paths: Iterable[str | os.PathLike[str]]) -> list[Project]:
+def group_projects(paths: Iterable[str | os.PathLike[str]]) -> list[Project]:
     """The files at and below the paths, by the tree and the ``worldsize.yml`` that they belong to."""
-    found: dict[str, tuple[Found, str]] = {}
+    files_by_path: dict[str, tuple[CheckedFile, str]] = {}
     for path in paths:
-        tree = tree_of(path)
-        for file in files([path]):
-            if file.path not in found or file.named:
-                found[file.path] = (file, tree)
-    grouped: dict[tuple[str, str | None], list[Found]] = {}
+        tree = find_tree(path)
+        for file in list_files([path]):
+            if file.path not in files_by_path or file.named:
+                files_by_path[file.path] = (file, tree)
+    grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
     known: dict[str, dict[str, str | None]] = {}
-    for name in sorted(found):
-        file, tree = found[name]
+    for name in sorted(files_by_path):
+        file, tree = files_by_path[name]
         folder = os.path.realpath(os.path.dirname(name))
         settings = _settings_above(folder, tree, known.setdefault(tree, {}))
         grouped.setdefault((tree, settings), []).append(file)
     return [Project(tree, settings, tuple(members)) for (tree, settings), members in grouped.items()]
 
 
-def tree_of(path: str | os.PathLike[str]) -> str:
+def find_tree(path: str | os.PathLike[str]) -> str:
     """The folder whose files belong together: the git checkout around a path.
 
-    Outside of one it is the working folder where that holds the path, else the nearest folder above
+    Outside of one it is the working folder if that holds the path, else the nearest folder above
     with a ``worldsize.yml``, else the folder itself.
     """
     above = list(_above(_folder_of(path)))
@@ -99,13 +100,13 @@ def tree_of(path: str | os.PathLike[str]) -> str:
     return _with_settings(above) or above[0]
 
 
-def project_of(path: str | os.PathLike[str]) -> str | None:
-    """The folder that a checkout or a ``worldsize.yml`` says is the whole project; None without either."""
+def find_project(path: str | os.PathLike[str]) -> str | None:
+    """The root of the project, given by a checkout or a ``worldsize.yml``; None without either."""
     above = list(_above(_folder_of(path)))
     return _checkout(above) or _with_settings(above)
 
 
-def settings_of(folder: str, tree: str) -> str | None:
+def find_settings(folder: str, tree: str) -> str | None:
     """The nearest ``worldsize.yml`` at or above a folder of the tree."""
     return _settings_above(folder, tree, {})
 
@@ -124,7 +125,7 @@ def _with_settings(folders: list[str]) -> str | None:
 
 
 def _above(folder: str) -> Iterator[str]:
-    """A folder and all that hold it."""
+    """A folder and all folders above it."""
     while True:
         yield folder
         parent = os.path.dirname(folder)
@@ -141,16 +142,16 @@ def _settings_in(folder: str) -> str | None:
 def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str | None:
     """The nearest ``worldsize.yml`` at or above a folder of the tree."""
     if folder not in known:
-        found = _settings_in(folder)
+        settings = _settings_in(folder)
         parent = os.path.dirname(folder)
-        if found is None and folder not in (tree, parent):
-            found = _settings_above(parent, tree, known)
-        known[folder] = found
+        if settings is None and folder not in (tree, parent):
+            settings = _settings_above(parent, tree, known)
+        known[folder] = settings
     return known[folder]
 
 
-def kind_of(document: Document, *, named: bool) -> str | None:
-    """What a file is, or None where it is none of ours.
+def recognise_kind(document: Document, *, named: bool) -> str | None:
+    """What a file is, or None if it is neither a spec nor an Azure ML file.
 
     Returns:
         ``spec``, ``settings`` (``worldsize.yml``), or a kind of :mod:`worldsize.azureml.shape`.
@@ -161,12 +162,58 @@ def kind_of(document: Document, *, named: bool) -> str | None:
     if not isinstance(root, Mapping):
         return None
     if "steps" in root and "jobs" not in root and "$schema" not in root:
-        return "spec" if _means_a_spec(document, root, named=named) else None
+        return "spec" if _is_spec(document, root, named=named) else None
     from worldsize.azureml.shape import recognise  # a spec alone needs none of it
 
     return recognise(root, document.path)
 
 
-def _means_a_spec(document: Document, root: Mapping, *, named: bool) -> bool:
+def _is_spec(document: Document, root: Mapping, *, named: bool) -> bool:
     """Azure DevOps and others have ``steps:`` too, but as a list."""
     return named or isinstance(root.get("steps"), Mapping) or "spec.schema.json" in document.text
+
+
+# Only our files contain these.
+_SURE = re.compile(
+    r"azuremlschemas|spec\.schema\.json|azureml:|\$\{\{\s*(?:parent|plan|search_space)\.|\buri_(?:file|folder)\b"
+)
+
+# Files of other tools contain these, too; those are recognised by their other keys.
+_STEP_OF_SPEC = re.compile(r"^[ \t]*(?:component|uses):", re.MULTILINE)
+_KIND = r"""["']?(?:pipeline|command|sweep|parallel|spark)\b"""
+_TYPED = re.compile(rf"^type:[ \t]*{_KIND}", re.MULTILINE)
+_JOBS = re.compile(r"^jobs:", re.MULTILINE)
+_STEP = re.compile(
+    rf"\btype:[ \t]*{_KIND}|^[ \t]+(?:[\w-]+:[ \t]*\{{[ \t]*)?(?:command|trial|compute|environment):",
+    re.MULTILINE,
+)
+
+# A file name is enough only together with a key that such a file begins with.
+_NAME = re.compile(r"(?:^|[-_.])(?:pipeline|job|component|sweep)(?:[-_.]|$)", re.IGNORECASE)
+_ROOT_KEY = re.compile(
+    r"^(?:inputs|outputs|command|code|environment|compute|settings|jobs|trial|search_space):", re.MULTILINE
+)
+
+# GitHub, Kubernetes, GitLab, Concourse, Kubeflow, and the templates of Helm and Jinja.
+_FOREIGN = re.compile(
+    r"^[ \t]*(?:-[ \t]+)?(?:runs-on|script|plan):|^(?:on|runs|apiVersion|stages|implementation):"
+    r"|^jobs:[ \t]*\n[ \t]*-\s|(?<!\$)\{\{|^[ \t]*\{%",
+    re.MULTILINE,
+)
+# CircleCI, Azure DevOps, Buildkite; and a spec.
+_STEPS = re.compile(r"^[ \t]*(?:-[ \t]+)?steps:", re.MULTILINE)
+
+
+def looks_like_azureml(path: str, text: str) -> bool:
+    """Whether a file that is not valid YAML is ours, so that its faults are reported."""
+    if _SURE.search(text):
+        return True
+    if _FOREIGN.search(text):
+        return False
+    if _STEP_OF_SPEC.search(text):
+        return True
+    if _STEPS.search(text):
+        return False
+    if _TYPED.search(text) or (_JOBS.search(text) and _STEP.search(text)):
+        return True
+    return bool(_NAME.search(PurePath(path).stem) and _ROOT_KEY.search(text))

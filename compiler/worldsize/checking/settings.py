@@ -1,7 +1,7 @@
-"""``worldsize.yml``: what a project says of its clusters and assets, of rules, and of folders beside it.
+"""``worldsize.yml``: what a project says about its clusters and assets, rules, and allowed folders outside.
 
-The file is described by ``schemas/worldsize.schema.json``; what is wrong with it is reported like any
-other fault, at its place, and the rest of it still counts, up to as many faults as nobody reads.
+The file is described by ``schemas/worldsize.schema.json``. What is wrong with it is reported like any other
+fault, at its position, and the rest of it still counts.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from worldsize.azureml import compute
-from worldsize.azureml.compute import Compute
+from worldsize.azureml import job
+from worldsize.azureml.job import Compute
 from worldsize.azureml.references import classify, exists
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest_unambiguous, did_you_mean
+from worldsize.base.wording import shorten
+from worldsize.checking.checker import describe_unknown_rule, find_prefix
 from worldsize.diagnostics.diagnostic import SEVERITIES
-from worldsize.rules import registry
 from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence
 
 KEYS = ("allow", "assets", "compute", "ignore", "select", "severity")
@@ -31,7 +32,7 @@ TIERS = ("dedicated", "low_priority")
 
 
 class Asset(NamedTuple):
-    """Where something that Azure ML keeps elsewhere lies on this machine."""
+    """Where an asset of Azure ML lies on this machine."""
 
     reference: str
     path: Path
@@ -39,7 +40,7 @@ class Asset(NamedTuple):
 
 
 class Settings(Struct):
-    """One file's content. Codes are whole (``WS203``) or beginnings (``WS2``)."""
+    """The content of a file. Codes are complete (``WS203``) or beginnings (``WS2``)."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -50,126 +51,115 @@ class Settings(Struct):
     problems: list[Problem] = field(default_factory=list)
 
 
-def read(document: Document) -> Settings:
-    """The settings of a file that is already parsed, with its problems."""
+def read_settings(document: Document) -> Settings:
+    """The settings of a parsed file, with its problems."""
     settings = Settings(problems=list(document.problems))
     root = document.root
     if root is None:
         return settings
     if not isinstance(root, Mapping):
-        settings.problems.append(_wrong(root, "the file", "a mapping", "start with `compute:` or `ignore:`"))
+        settings.problems.append(
+            _report_wrong(root, "the file", "a mapping", "start with `compute:` or `ignore:`")
+        )
         return settings
-    settings.problems += islice(_unknown_keys(root, KEYS, "worldsize.yml"), limits.FOUND)
+    settings.problems += islice(_report_unknown_keys(root, KEYS, "worldsize.yml"), limits.FOUND)
     folder = Path(document.path).parent
-    settings.select = tuple(_codes(settings, root, "select"))
-    settings.ignore = tuple(_codes(settings, root, "ignore"))
-    settings.severity = dict(_severities(settings, root.get("severity")))
-    settings.allow = tuple(_folders(settings, root.get("allow"), folder))
-    settings.assets = tuple(_assets(settings, root.get("assets"), folder))
-    settings.computes = list(_computes(settings, root, Path(document.path)))
+    settings.select = tuple(_read_codes(settings, root, "select"))
+    settings.ignore = tuple(_read_codes(settings, root, "ignore"))
+    settings.severity = dict(_read_severities(settings, root.get("severity")))
+    settings.allow = tuple(_read_folders(settings, root.get("allow"), folder))
+    settings.assets = tuple(_read_assets(settings, root.get("assets"), folder))
+    settings.computes = list(_read_computes(settings, root, Path(document.path)))
     return settings
 
 
-def allowed(document: Document) -> tuple[Path, ...]:
-    """The folders under ``allow`` alone, without a judgement of the rest of the file."""
+def read_allowed(document: Document) -> tuple[Path, ...]:
+    """Only the folders under ``allow``, without a check of the rest of the file."""
     root = document.root
     node = root.get("allow") if isinstance(root, Mapping) else None
-    return tuple(_folders(Settings(), node, Path(document.path).parent))
+    return tuple(_read_folders(Settings(), node, Path(document.path).parent))
 
 
-def prefix_of(word: str) -> str | None:
-    """The code of a slug, a code or the beginning of one, in upper case; None for anything else."""
-    rule = registry.find(word)
-    if rule is not None:
-        return rule.code
-    start = word.upper()
-    return start if start and registry.begins_code(start) else None
-
-
-def no_rule(word: str) -> tuple[str, str]:
-    """Message and help for a word that names no rule."""
-    advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
-    return f"`{word}` is not the code or slug of a rule", advice
-
-
-def _unknown_keys(node: Mapping, known: tuple[str, ...], where: str) -> Iterator[Problem]:
+def _report_unknown_keys(node: Mapping, known: tuple[str, ...], where: str) -> Iterator[Problem]:
     for key in (key for key, _ in node.items()):
         if key.text not in known:
-            message = f"unknown key `{_short(key.text)}` in `{where}`"
+            message = f"unknown key `{shorten(key.text, 60)}` in `{where}`"
             sure = closest_unambiguous(key.text, [name for name in known if name not in node])
             fix = Fix(key.span, sure) if sure else None
             yield Problem("settings-unknown-key", key.span, message, did_you_mean(key.text, known), fix=fix)
 
 
-def _codes(settings: Settings, root: Mapping, name: str) -> Iterator[str]:
-    for item in _items(settings, root.get(name), name, "[WS4, yaml-empty]"):
-        code = _code(settings, item)
+def _read_codes(settings: Settings, root: Mapping, name: str) -> Iterator[str]:
+    for item in _read_items(settings, root.get(name), name, "[WS4, yaml-empty]"):
+        code = _read_code(settings, item)
         if code is not None:
             yield code
 
 
-def _code(settings: Settings, word: Scalar) -> str | None:
-    code = prefix_of(word.text)
+def _read_code(settings: Settings, word: Scalar) -> str | None:
+    code = find_prefix(word.text)
     if code is None:
-        message, help_ = no_rule(_short(word.text))
+        message, help_ = describe_unknown_rule(shorten(word.text, 60))
         settings.problems.append(Problem("settings-unknown-rule", word.span, message, help_))
     return code
 
 
-def _severities(settings: Settings, node: Node | None) -> Iterator[tuple[str, str]]:
-    for key, value in _entries(settings, node, "severity", "{WS204: info}"):
-        code = _code(settings, key)
+def _read_severities(settings: Settings, node: Node | None) -> Iterator[tuple[str, str]]:
+    for key, value in _read_entries(settings, node, "severity", "{WS204: info}"):
+        code = _read_code(settings, key)
         level = value.text if isinstance(value, Scalar) else None
         if isinstance(value, Scalar) and value.value is False:
             level = "off"  # YAML 1.1 reads a bare `off` as false
         if level not in LEVELS:
-            settings.problems.append(_choice(value, f"severity.{key.text}", LEVELS))
+            settings.problems.append(_report_choice(value, f"severity.{key.text}", LEVELS))
         elif code is not None:
             yield code, level
 
 
-def _folders(settings: Settings, node: Node | None, folder: Path) -> Iterator[Path]:
-    for item in _items(settings, node, "allow", "[../shared-components]"):
+def _read_folders(settings: Settings, node: Node | None, folder: Path) -> Iterator[Path]:
+    for item in _read_items(settings, node, "allow", "[../shared-components]"):
         path = folder / item.text
         if exists(path):
             yield path
         else:
-            message = f"`{_short(item.text)}` does not exist, so nothing is allowed by it"
+            message = f"`{shorten(item.text, 60)}` does not exist, so nothing is allowed by it"
             help_ = "the path is relative to the folder of `worldsize.yml`"
             settings.problems.append(Problem("settings-path-missing", item.span, message, help_))
 
 
-def _assets(settings: Settings, node: Node | None, folder: Path) -> Iterator[Asset]:
+def _read_assets(settings: Settings, node: Node | None, folder: Path) -> Iterator[Asset]:
     """The map of assets. Whether a path exists is for a run to say: not every machine has all data."""
-    for key, value in _entries(settings, node, "assets", "{azureml:cifar@latest: ./data/cifar}"):
-        where = f"assets.{_short(key.text)}"
+    for key, value in _read_entries(settings, node, "assets", "{azureml:cifar@latest: ./data/cifar}"):
+        where = f"assets.{shorten(key.text, 60)}"
         if classify(key.text) == "local":
-            message = f"`{_short(key.text)}` under `assets` is no reference to something elsewhere"
+            message = f"`{shorten(key.text, 60)}` under `assets` is not a reference to something elsewhere"
             help_ = "write what jobs say: `azureml:name:version`, `azureml://datastores/…` or a web address"
             settings.problems.append(Problem("settings-wrong-value", key.span, message, help_))
         elif isinstance(value, Scalar) and isinstance(value.value, str) and value.value:
             yield Asset(key.text, folder / value.value, value.span)
         else:
-            help_ = f"write a file or folder of this machine behind `{_short(key.text)}:`"
-            settings.problems.append(_wrong(value, where, "a path", help_))
+            help_ = f"write a file or folder of this machine behind `{shorten(key.text, 60)}:`"
+            settings.problems.append(_report_wrong(value, where, "a path", help_))
 
 
-def _computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Compute]:
+def _read_computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Compute]:
     block = root.get("compute")
-    for name, node in _entries(
+    for name, node in _read_entries(
         settings, block, "compute", "{gpu-cluster: {instance_type: Standard_NC96ads_A100_v4}}"
     ):
-        where = f"compute.{_short(name.text)}"
+        where = f"compute.{shorten(name.text, 60)}"
         if not isinstance(node, Mapping):
-            settings.problems.append(_wrong(node, where, "a mapping", "write `instance_type:` below it"))
+            settings.problems.append(
+                _report_wrong(node, where, "a mapping", "write `instance_type:` below it")
+            )
             continue
-        settings.problems += islice(_unknown_keys(node, COMPUTE_KEYS, where), limits.FOUND)
-        _judge(settings, node, where, "instance_type", fits=_is_text, wanted="the name of a VM size")
-        _judge(settings, node, where, "max_instances", fits=_is_count, wanted="a whole number from 1")
+        settings.problems += islice(_report_unknown_keys(node, COMPUTE_KEYS, where), limits.FOUND)
+        _check_value(settings, node, where, "instance_type", fits=_is_text, wanted="the name of a VM size")
+        _check_value(settings, node, where, "max_instances", fits=_is_count, wanted="a whole number from 1")
         tier = node.get("tier")
         if tier is not None and not (isinstance(tier, Scalar) and tier.text in TIERS):
-            settings.problems.append(_choice(tier, f"{where}.tier", TIERS))
-    yield from compute.read_declared(root, path)
+            settings.problems.append(_report_choice(tier, f"{where}.tier", TIERS))
+    yield from job.read_declared(root, path)
 
 
 def _is_text(value: object) -> bool:
@@ -180,19 +170,21 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _judge(
+def _check_value(
     settings: Settings, node: Mapping, where: str, key: str, *, fits: Callable[[object], bool], wanted: str
 ) -> None:
     value = node.get(key)
     if value is not None and not (isinstance(value, Scalar) and fits(value.value)):
-        settings.problems.append(_wrong(value, f"{where}.{key}", wanted, f"write {wanted} behind `{key}:`"))
+        settings.problems.append(
+            _report_wrong(value, f"{where}.{key}", wanted, f"write {wanted} behind `{key}:`")
+        )
 
 
-def _items(settings: Settings, node: Node | None, name: str, example: str) -> Iterator[Scalar]:
+def _read_items(settings: Settings, node: Node | None, name: str, example: str) -> Iterator[Scalar]:
     """The texts of a list."""
     items = node.items if isinstance(node, Sequence) else [] if node is None else [node]
     if node is not None and not isinstance(node, Sequence):
-        settings.problems.append(_wrong(node, name, "a list", f"write `{name}: {example}`"))
+        settings.problems.append(_report_wrong(node, name, "a list", f"write `{name}: {example}`"))
         return
     for item in items:
         if len(settings.problems) >= limits.FOUND:
@@ -201,33 +193,32 @@ def _items(settings: Settings, node: Node | None, name: str, example: str) -> It
             yield item
         else:
             settings.problems.append(
-                _wrong(item, f"an entry of `{name}`", "text", f"write `{name}: {example}`")
+                _report_wrong(item, f"an entry of `{name}`", "text", f"write `{name}: {example}`")
             )
 
 
-def _entries(settings: Settings, node: Node | None, name: str, example: str) -> Iterator[tuple[Scalar, Node]]:
+def _read_entries(
+    settings: Settings, node: Node | None, name: str, example: str
+) -> Iterator[tuple[Scalar, Node]]:
     if isinstance(node, Mapping):
         yield from takewhile(lambda _: len(settings.problems) < limits.FOUND, node.items())
     elif node is not None:
-        settings.problems.append(_wrong(node, name, "a mapping", f"write `{name}: {example}`"))
+        settings.problems.append(_report_wrong(node, name, "a mapping", f"write `{name}: {example}`"))
 
 
-def _wrong(node: Node, name: str, wanted: str, help_: str) -> Problem:
+def _report_wrong(node: Node, name: str, wanted: str, help_: str) -> Problem:
     shown = name if "`" in name or name == "the file" else f"`{name}`"
     span = node.entries[0][0].span if isinstance(node, Mapping) and node.entries else node.span
-    found = {Mapping: "a mapping", Sequence: "a list"}.get(type(node), "")
-    given = found or (f"`{_short(node.text)}`" if isinstance(node, Scalar) and node.text else "nothing")
-    return Problem("settings-wrong-value", span, f"{shown} must be {wanted}, but it is {given}", help_)
+    collection = {Mapping: "a mapping", Sequence: "a list"}.get(type(node), "")
+    written = collection or (
+        f"`{shorten(node.text, 60)}`" if isinstance(node, Scalar) and node.text else "nothing"
+    )
+    return Problem("settings-wrong-value", span, f"{shown} must be {wanted}, but it is {written}", help_)
 
 
-def _choice(node: Node, name: str, words: tuple[str, ...]) -> Problem:
-    given = _short(node.text) if isinstance(node, Scalar) else "what stands here"
-    message = f"`{given}` is not a value of `{name}`"
-    sure = closest_unambiguous(given, words) if isinstance(node, Scalar) else None
+def _report_choice(node: Node, name: str, words: tuple[str, ...]) -> Problem:
+    written = shorten(node.text, 60) if isinstance(node, Scalar) else "what stands here"
+    message = f"`{written}` is not a value of `{name}`"
+    sure = closest_unambiguous(written, words) if isinstance(node, Scalar) else None
     fix = Fix(node.span, sure) if sure else None
-    return Problem("settings-wrong-value", node.span, message, did_you_mean(given, words), fix=fix)
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= 60 else flat[:59] + "…"
+    return Problem("settings-wrong-value", node.span, message, did_you_mean(written, words), fix=fix)

@@ -1,4 +1,4 @@
-"""Keeps a report readable where a file has the same fault a thousand times, or a thousand faults."""
+"""Shortens a report in which a file has the same fault a thousand times, or a thousand faults."""
 
 from __future__ import annotations
 
@@ -14,17 +14,13 @@ from worldsize.rules import engine
 if TYPE_CHECKING:
     from worldsize.checking.checker import Wanted
 
-_HELP = "mend what is listed and check again"
+_HELP = "fix what is listed and check again"
 
 
-def many(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
-    """The first findings of each rule in each file, and for the rest one that says how many there are.
+def cap_repeats(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
+    """The first findings of each rule in each file, and a note that counts the rest.
 
-    Of a file that still has too many the gravest are kept.
-
-    Args:
-        diagnostics: All findings, in order.
-        wanted: Whether a code is reported.
+    Of a file that still has too many findings, the most severe are kept.
     """
     if len(diagnostics) <= limits.SAME:
         return list(diagnostics)
@@ -39,20 +35,19 @@ def many(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
             last[key] = each
     notes = list(_notes(counts, last))
     listed: list[Diagnostic] = []
-    for found in kept.values():
-        gravest = _gravest(found, limits.LISTED)
-        if len(gravest) < len(found):
-            message = (
-                f"{len(found) - len(gravest):,} more findings of several rules in this file are not listed"
-            )
-            notes.append(Problem("findings-left-out", gravest[-1].span, message, _HELP))
-        listed += gravest
+    for findings in kept.values():
+        most_severe = _select_most_severe(findings, limits.LISTED)
+        if len(most_severe) < len(findings):
+            left_out = len(findings) - len(most_severe)
+            message = f"{left_out:,} more findings of several rules in this file are not listed"
+            notes.append(Problem("findings-left-out", most_severe[-1].span, message, _HELP))
+        listed += most_severe
     return sort_unique([*listed, *(note for note in engine.diagnose(notes) if wanted(note.code))])
 
 
-def whole(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
-    """The gravest findings of a whole check, and for the rest one that says how many there are."""
-    kept = _gravest(diagnostics, limits.REPORTED)
+def cap_report(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
+    """The most severe findings of a whole check, and one more that counts the rest."""
+    kept = _select_most_severe(diagnostics, limits.REPORTED)
     if len(kept) == len(diagnostics):
         return kept
     listed = {each.span.path for each in kept}
@@ -63,12 +58,12 @@ def whole(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]
     return sort_unique([*kept, *(each for each in engine.diagnose([note]) if wanted(each.code))])
 
 
-def _gravest(diagnostics: Sequence[Diagnostic], most: int) -> list[Diagnostic]:
-    """As many as are listed, errors before warnings before the rest, in the order they came in."""
-    if len(diagnostics) <= most:
+def _select_most_severe(diagnostics: Sequence[Diagnostic], limit: int) -> list[Diagnostic]:
+    """At most ``limit`` findings, errors before warnings before the rest, in their original order."""
+    if len(diagnostics) <= limit:
         return list(diagnostics)
     ranked = sorted(range(len(diagnostics)), key=lambda at: (SEVERITIES.index(diagnostics[at].severity), at))
-    return [diagnostics[at] for at in sorted(ranked[:most])]
+    return [diagnostics[at] for at in sorted(ranked[:limit])]
 
 
 def _notes(counts: Counter[tuple[str, str]], last: dict[tuple[str, str], Diagnostic]) -> Iterator[Problem]:

@@ -14,28 +14,31 @@ from worldsize.base.limits import OVER_BUDGET, Budgets, OverBudgetError, report_
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking.checker import Report, check_files
-from worldsize.checking.run import Run
+from worldsize.checking.stages import CheckRun
 from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
 
 if TYPE_CHECKING:
     from worldsize.resolving.resolve import ResolvedSpec
+    from worldsize.yaml import Document
 
 
 class CheckedSpec(Struct, frozen=True):
-    """A spec without errors: the report, and what was resolved on the way for other verbs to go on with."""
+    """A spec without errors: the report, and what was resolved meanwhile, for the other verbs."""
 
     report: Report
-    resolved: ResolvedSpec | None  # None where errors were silenced by a comment or by the settings
-    problems: tuple[Problem, ...]  # everything that reading and resolving reported, silenced or not
+    resolved: ResolvedSpec | None  # None if errors were silenced by a comment or by the settings
+    problems: tuple[Problem, ...]  # all that reading and resolving reported, silenced or not
 
 
-def check_spec(path: Path, text: str | None = None, *, readable: Callable[[Path], bool]) -> CheckedSpec:
+def check_spec(
+    path: Path, document: Document | None = None, *, readable: Callable[[Path], bool]
+) -> CheckedSpec:
     """Check a spec that is to be planned, compiled or run.
 
     Args:
         path: The file.
-        text: What counts instead of the file's content on the disk.
+        document: The file, if it is parsed already; its text counts instead of that on the disk.
         readable: Which component files and data may be read, also outside of the tree.
 
     Returns:
@@ -44,10 +47,9 @@ def check_spec(path: Path, text: str | None = None, *, readable: Callable[[Path]
     Raises:
         SpecError: The file has errors, is not a spec, or takes too long to check.
     """
-    texts = None if text is None else {str(path): text.encode()}
-    report, runs = check_files([path], texts=texts, readable=readable)
+    report, runs = check_files([path], document=document, readable=readable)
     refuse_incomplete(report)
-    if text is None and (problem := _explain_other_kind(runs)):
+    if problem := _explain_other_kind(runs):
         from worldsize.rules import engine  # only a refusal needs it
 
         raise SpecError(list(engine.diagnose([problem])), report.sources)
@@ -58,18 +60,18 @@ def check_spec(path: Path, text: str | None = None, *, readable: Callable[[Path]
 
 
 def refuse_incomplete(report: Report) -> None:
-    """Refuse what was not checked to its end: it must not be planned, compiled or run.
+    """Refuse a spec that was not checked completely: it must not be planned, compiled or run.
 
     Raises:
         SpecError: A file took too long to check.
     """
     over = [each.slug == OVER_BUDGET for each in report.diagnostics]
     if any(over):
-        found = [
+        diagnostics = [
             replace(each, severity="error") if late else each
             for each, late in zip(report.diagnostics, over, strict=True)
         ]
-        raise SpecError(found, report.sources)
+        raise SpecError(diagnostics, report.sources)
 
 
 @contextmanager
@@ -85,11 +87,11 @@ def in_budget(path: Path, sources: Sources) -> Iterator[None]:
     except OverBudgetError:
         from worldsize.rules import engine  # only a refusal needs it
 
-        found = engine.diagnose([report_over_budget(str(path))])
-        raise SpecError([replace(each, severity="error") for each in found], sources) from None
+        diagnostics = engine.diagnose([report_over_budget(str(path))])
+        raise SpecError([replace(each, severity="error") for each in diagnostics], sources) from None
 
 
-def _explain_other_kind(runs: list[Run]) -> Problem | None:
+def _explain_other_kind(runs: list[CheckRun]) -> Problem | None:
     """Say what a file is that is recognised, and is not a spec."""
     path, kind = next(((path, kind) for run in runs for path, kind in run.kinds.items()), ("", "spec"))
     if kind == "spec":

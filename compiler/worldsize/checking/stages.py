@@ -2,38 +2,124 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from worldsize import yaml
+from worldsize.base.limits import OverBudgetError
+from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.rules.context import Cluster
+from worldsize.checking import discover
+from worldsize.rules import engine
+from worldsize.rules.context import Cluster, Context
 
 if TYPE_CHECKING:
-    from worldsize.azureml.compute import Compute
-    from worldsize.azureml.job import JobSchedule
+    from worldsize.azureml.job import Compute, JobSchedule
     from worldsize.azureml.model import Component, Job
-    from worldsize.base.problem import Problem
-    from worldsize.checking.run import Run
+    from worldsize.resolving.resolve import ResolvedSpec
     from worldsize.spec.model import ComputeProfile, Spec
 
-Stage = Callable[["Run", yaml.Document], None]
+
+class CheckRun(Struct):
+    """What one call collects on its way through the files."""
+
+    context: Context
+    problems: list[Problem] = field(default_factory=list)
+    subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    referred: list[tuple[str, str]] = field(default_factory=list)  # what else is in use: path and kind
+    kinds: dict[str, str] = field(default_factory=dict)  # what each file was recognised as, by path
+    resolved: list[ResolvedSpec] = field(default_factory=list)
+    incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
+    _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
+
+    def check_file(self, file: discover.CheckedFile, kind: str = "") -> None:
+        """Check one file. A crash is reported, and the other files are still checked."""
+        try:
+            with self.context.budgets.charge(file.path):
+                self._check_file(file, kind)
+        except OverBudgetError:
+            self.incomplete.add(file.path)
+            self.files += [] if file.path in self.files else [file.path]
+            self.problems.append(self.context.budgets.give_up(file.path))
+        except Exception as error:  # a fault of a check must not hide what the others find
+            self.incomplete.add(file.path)
+            self.files += [] if file.path in self.files else [file.path]
+            self.problems.append(engine.crash("reading this file", Span(file.path, 1, 1, 1, 1), error))
+
+    def check_referred(self) -> None:
+        """Check the jobs of schedules and the components of steps that were not given as files.
+
+        What they use in turn is added to the list meanwhile.
+        """
+        seen = {os.path.realpath(path) for path in self.files}
+        for path, kind in self.referred:
+            real = os.path.realpath(path)
+            if real not in seen and self.context.inside(path):
+                seen.add(real)
+                self.check_file(discover.CheckedFile(os.path.normpath(path), named=False), kind)
+
+    def feed(self, subject: Any, span: Span) -> None:
+        """Give something to the rules that are registered for its type."""
+        self.subjects.setdefault(type(subject).__name__, []).append((subject, span))
+
+    def first_time(self, subject: object) -> bool:
+        """Whether this is the first call for an object."""
+        new = id(subject) not in self._met
+        self._met[id(subject)] = subject
+        return new
+
+    def _check_file(self, file: discover.CheckedFile, kind: str = "") -> None:
+        """Recognise one file, unless its kind is known from its use, and run the stage of its kind."""
+        document = self.context.document(file.path)
+        kind = kind or discover.recognise_kind(document, named=file.named) or ""
+        if not kind:
+            self._unrecognised(document, named=file.named)
+            return
+        self.files.append(file.path)
+        self.kinds[document.path] = kind
+        self.problems += document.problems
+        if document.root is not None:
+            self.feed(document, Span(document.path, 1, 1, 1, 1))
+        find_stage(kind)(self, document)
+
+    def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
+        unreadable = any(problem.slug == "yaml-unreadable" for problem in document.problems)
+        if (
+            named
+            or unreadable
+            or (document.root is None and discover.looks_like_azureml(document.path, document.text))
+        ):
+            self.files.append(document.path)
+            self.incomplete.add(document.path)
+            self.problems += document.problems
+            if document.root is not None:
+                message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
+                help_ = "a spec has `steps:`, a job has `$schema:` or `type:`"
+                at_start = Span(document.path, 1, 1, 1, 1)
+                self.problems.append(Problem("file-not-recognised", at_start, message, help_))
 
 
-def stage_of_kind(kind: str) -> Stage:
-    """The stage for a kind of :func:`worldsize.checking.discover.kind_of`."""
+Stage = Callable[[CheckRun, yaml.Document], None]
+
+
+def find_stage(kind: str) -> Stage:
+    """The stage for a kind of :func:`worldsize.checking.discover.recognise_kind`."""
     if kind == "spec":
         return _spec
     return _settings if kind == "settings" else partial(_native, kind=kind)
 
 
-def _settings(run: Run, document: yaml.Document) -> None:
-    """``worldsize.yml`` says things about other files; it was judged when they were gathered."""
+def _settings(run: CheckRun, document: yaml.Document) -> None:
+    """Nothing to do: ``worldsize.yml`` was checked when the files of its project were listed."""
 
 
-def _spec(run: Run, document: yaml.Document) -> None:
+def _spec(run: CheckRun, document: yaml.Document) -> None:
     from worldsize import spec as spec_layer  # only files that are specs need the schema
 
     spec, problems = spec_layer.from_document(document, Path(document.path))
@@ -47,8 +133,8 @@ def _spec(run: Run, document: yaml.Document) -> None:
     _graph(run, spec)
 
 
-def _graph(run: Run, spec: Spec) -> None:
-    """Plan the spec and resolve its graph; rules see the graph as they see a native pipeline."""
+def _graph(run: CheckRun, spec: Spec) -> None:
+    """Plan the spec and resolve its graph, which the rules see like a native pipeline."""
     from worldsize.resolving.resolve import resolve_spec  # a broken spec has no graph
 
     resolved = resolve_spec(spec, run.context.files)
@@ -68,25 +154,25 @@ def _graph(run: Run, spec: Spec) -> None:
 
 
 def _cluster(spec: Spec, profile: ComputeProfile) -> Compute:
-    """The cluster that a profile is compiled to, as its compute file would be read."""
-    from worldsize.azureml.compute import Compute  # Azure ML's own files read it as well
+    """The cluster that a profile is compiled to, as if it were read from its compute file."""
+    from worldsize.azureml.job import Compute  # Azure ML's own files read it as well
     from worldsize.azureml.model import Field
 
     size, most, tier = (
-        None if given is None else Field(given.value, given.span)
-        for given in (profile.instance_type, profile.max_instances, profile.tier)
+        None if located is None else Field(located.value, located.span)
+        for located in (profile.instance_type, profile.max_instances, profile.tier)
     )
     return Compute(profile.name, spec.path, size, most, tier)
 
 
 def _profiles(spec: Spec) -> dict[str, Cluster]:
-    """What the spec says of the cluster of each step."""
-    found = {}
+    """What the spec says about the cluster of each step."""
+    clusters = {}
     for name, step in spec.steps.items():
         profile = spec.compute.get(step.compute.value) if step.compute else None
         if profile is not None:
             size, most, tier = profile.instance_type, profile.max_instances, profile.tier
-            found[name] = Cluster(
+            clusters[name] = Cluster(
                 instance_type=size.value if size else None,
                 max_instances=most.value if most else None,
                 tier=tier.value if tier else None,
@@ -94,10 +180,10 @@ def _profiles(spec: Spec) -> dict[str, Cluster]:
                 max_span=most.span if most else None,
                 tier_span=tier.span if tier else None,
             )
-    return found
+    return clusters
 
 
-def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
+def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
     from worldsize.azureml import component, job, shape  # only Azure ML's files need it
 
     if document.root is None:
@@ -119,36 +205,36 @@ def _native(run: Run, document: yaml.Document, *, kind: str) -> None:
         (_compute if kind == "compute" else _schedule)(run, document.root, Path(document.path))
 
 
-def _compute(run: Run, root: yaml.Mapping, path: Path) -> None:
-    from worldsize.azureml import compute  # few trees have such files
+def _compute(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
+    from worldsize.azureml import job  # few trees have such files
 
-    found = compute.read_compute(root, path)
-    if found is not None:
-        run.context.describe(found)
-        run.feed(found, root.span)
+    cluster = job.read_compute(root, path)
+    if cluster is not None:
+        run.context.describe(cluster)
+        run.feed(cluster, root.span)
 
 
-def _schedule(run: Run, root: yaml.Mapping, path: Path) -> None:
-    """The job that a schedule starts is checked too, also where only the schedule was named."""
+def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
+    """Check a schedule and, even if only the schedule was named, the job that it starts."""
     from worldsize.azureml import job
 
-    found, problems = job.read_schedule(root, path, run.context.files, run.context.inside)
+    schedule, problems = job.read_schedule(root, path, run.context.files, run.context.inside)
     run.problems += problems
-    run.problems += _times(found)
-    run.feed(found, root.span)
-    if found.job is not None and found.target is not None:
-        run.referred.append((str(found.target), ""))
+    run.problems += _times(schedule)
+    run.feed(schedule, root.span)
+    if schedule.job is not None and schedule.target is not None:
+        run.referred.append((str(schedule.target), ""))
 
 
-def _times(found: JobSchedule) -> Iterator[Problem]:
-    """What is wrong with the times, by the rules that a spec's schedule is held to."""
+def _times(schedule_file: JobSchedule) -> Iterator[Problem]:
+    """What is wrong with the times, by the rules for the schedule of a spec."""
     from worldsize.spec import schedule  # few trees have schedules
 
-    if found.trigger is not None:
-        yield from schedule.check_trigger(found.trigger)
+    if schedule_file.trigger is not None:
+        yield from schedule.check_trigger(schedule_file.trigger)
 
 
-def _feed_job(run: Run, job: Job, place: Span) -> None:
+def _feed_job(run: CheckRun, job: Job, place: Span) -> None:
     """A graph, its steps and their components, whatever kind of file it was read from."""
     run.feed(job, place)
     for step in job.steps.values():
@@ -159,13 +245,13 @@ def _feed_job(run: Run, job: Job, place: Span) -> None:
             _feed_component(run, component, at_step)
 
 
-def _is_checked(run: Run, path: Path | None) -> bool:
+def _is_checked(run: CheckRun, path: Path | None) -> bool:
     """Whether a component is checked with the files that use it: a built-in one is where it is made."""
     return path is None or (run.context.inside(path) and not run.context.built_in(path))
 
 
-def _feed_component(run: Run, component: Component, place: Span) -> None:
-    """A component is fed once, however many steps use it; so is the graph inside a pipeline component."""
+def _feed_component(run: CheckRun, component: Component, place: Span) -> None:
+    """Feed a component once, however many steps use it, with the graph inside a pipeline component."""
     if not run.first_time(component):
         return
     if component.path is not None:
@@ -182,7 +268,7 @@ def _feed_component(run: Run, component: Component, place: Span) -> None:
 
 
 def _kind(component: Component) -> str:
-    """What a component's file is: its keys alone may be those of a job, too."""
+    """The kind of a component's file; its keys alone may be those of a job, too."""
     from worldsize.azureml import shape  # only Azure ML's files need it
 
     kind = f"{component.type.lower()}-component"

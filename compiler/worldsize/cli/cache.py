@@ -13,7 +13,7 @@ from worldsize.base.wording import plural
 from worldsize.cli import common
 
 if TYPE_CHECKING:
-    from worldsize.running.reuse.prune import Removal
+    from worldsize.running.reuse.store import Removal
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 EPILOG = """\b
@@ -89,8 +89,7 @@ def _age(_context: click.Context, _parameter: click.Parameter, text: str) -> flo
 @click.pass_obj
 def prune(home: Path, older: float, *, everything: bool, runs: bool, yes: bool) -> None:
     """Forget steps that have not been used for some time. Active runs are not touched."""
-    from worldsize.running.reuse.prune import plan_removal, remove_unused  # as above
-    from worldsize.running.reuse.store import Store
+    from worldsize.running.reuse.store import Store, plan_removal, remove_unused  # as above
 
     store = Store(home)
     removal = plan_removal(store, now=time.time(), older=0.0 if everything else older, runs=runs)

@@ -56,7 +56,7 @@ def command(
     diff: bool,
 ) -> None:
     """Check specs and Azure ML YAML, files or folders."""
-    from worldsize.checking import console
+    from worldsize.checking import checker
 
     gc.disable()  # collecting cycles takes a fifth of the time on large files, and finds none
     try:
@@ -64,7 +64,7 @@ def command(
         if fix or diff:
             status = _fix(paths, format_, rules, write=not diff)
         else:
-            status = console.check(paths, format_=format_, **rules)
+            status = checker.print_check(paths, format_=format_, **rules)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     finally:
@@ -75,14 +75,14 @@ def command(
 def _fix(paths: tuple[str, ...], format_: str, rules: dict[str, list[str]], *, write: bool) -> int:
     """Fix the files and report the remaining findings, or only show the changes."""
     from worldsize import fixing  # most checks only look
-    from worldsize.checking import console
+    from worldsize.checking import checker
     from worldsize.diagnostics.text import wants_colour
 
     result = fixing.fix(paths, **rules, write=write)
     if write:
-        console.write(result.report.render(format_, colour=wants_colour(sys.stdout)))
+        checker.write_output(result.report.render(format_, colour=wants_colour(sys.stdout)))
         return result.report.exit_code
-    console.write("".join(fixing.unified_diff(change) for change in result.changes))
+    checker.write_output("".join(fixing.unified_diff(change) for change in result.changes))
     files = f"{len(result.changes)} file{'s' * (len(result.changes) != 1)}"
     click.echo(f"would fix {result.report.fixed} in {files}", err=True)
     return int(bool(result.changes))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 if TYPE_CHECKING:
+    from worldsize.diagnostics.diagnostic import Diagnostic
+    from worldsize.diagnostics.snippet import Sources
     from worldsize.errors import SpecError
 
 
@@ -63,16 +65,18 @@ def refuse(message: str, help_: str | None = None) -> NoReturn:
     raise SystemExit(1)
 
 
-def show_findings(error: SpecError) -> None:
-    """Print the findings of a spec to standard error."""
-    from worldsize.diagnostics.text import wants_colour
+def show_findings(diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
+    """Print the findings of a spec, whose secrets are masked already, to standard error."""
+    from worldsize.diagnostics.text import render_text, wants_colour
 
-    click.echo(error.render(colour=wants_colour(sys.stderr)), nl=False, color=True, err=True)
+    files = {diagnostic.span.path for diagnostic in diagnostics}
+    text = render_text(diagnostics, sources, files=len(files), colour=wants_colour(sys.stderr))
+    click.echo(text, nl=False, color=True, err=True)
 
 
 def refuse_spec(error: SpecError) -> NoReturn:
     """Print why a spec cannot be used, and exit with status 1, or 3 if the fault is in worldsize."""
-    show_findings(error)
+    show_findings(error.diagnostics, error.sources)
     is_internal = any(diagnostic.code == "WS000" for diagnostic in error.diagnostics)
     raise SystemExit(3 if is_internal else 1)
 

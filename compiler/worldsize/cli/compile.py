@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ def command(spec: Path, output: Path) -> None:
         common.say(f"error: {error}\n  = help: {error.help}", err=True)
         raise SystemExit(1) from None
     if compiled.warnings:
-        common.show_findings(SpecError(compiled.warnings, compiled.sources))
+        common.show_findings(compiled.warnings, compiled.sources)
     common.say(_summary(compiled), nl=False)
 
 
@@ -56,9 +57,8 @@ def _summary(compiled: Compiled) -> str:
     """The written files, and the commands that submit them."""
     lines = [f"wrote {compiled.folder}"]
     lines += [f"  {name}" for name in compiled.files if not name.startswith("components/")]
-    for folder in sorted({name.split("/")[1] for name in compiled.files if name.startswith("components/")}):
-        count = sum(name.startswith(f"components/{folder}/") for name in compiled.files)
-        lines.append(f"  components/{folder}/  ({count} files)")
+    counts = Counter(name.split("/")[1] for name in compiled.files if name.startswith("components/"))
+    lines += [f"  components/{folder}/  ({count} files)" for folder, count in sorted(counts.items())]
     lines += ["", "submit it:"]
     lines += [f"  {line}" for line in _commands(compiled)]
     return "\n".join(lines) + "\n"

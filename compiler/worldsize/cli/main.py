@@ -67,8 +67,8 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _version(ctx: click.Context, _param: click.Parameter, show: bool) -> None:
+    if show and not ctx.resilient_parsing:
         from importlib.metadata import version  # 20 ms that only this option needs
 
         click.echo(f"worldsize {version('worldsize')}")

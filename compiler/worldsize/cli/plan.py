@@ -53,7 +53,7 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     except SpecError as error:
         common.refuse_spec(error)
     if planned.warnings:
-        common.show_findings(SpecError(planned.warnings, planned.sources))
+        common.show_findings(planned.warnings, planned.sources)
     if as_json:
         import json
 
@@ -67,8 +67,7 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     else:
         common.say(plan_table.render_plan(planned.plan), nl=False)
     if needs is not None:
-        job = planned.resolved.job
-        table = plan_table.render_memory(planned.plan, needs, job, imported=import_model)
+        table = plan_table.render_memory(planned, needs, imported=import_model)
         common.say(f"\n{table}", nl=False)
 
 

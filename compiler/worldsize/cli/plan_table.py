@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from worldsize.azureml.model import Job
+from worldsize.api import Planned
 from worldsize.base.wording import plural, show_number
 from worldsize.planning.memory.estimate import SHARES
 from worldsize.planning.memory.step_memory import Need, explain_unknown
@@ -128,15 +128,15 @@ _MEANING = {
 }
 
 
-def render_memory(plan: Plan, needs: Mapping[str, Need], job: Job, *, imported: bool) -> str:
+def render_memory(planned: Planned, needs: Mapping[str, Need], *, imported: bool) -> str:
     """A block for each training step, or a line that says why its memory is unknown.
 
     Args:
-        plan: the plan.
+        planned: the plan, and the graph that tells why the memory of a step is unknown.
         needs: the memory by step, if it is known.
-        job: the resolved graph, which tells why the memory of a step is unknown.
         imported: whether users' models were imported.
     """
+    plan, job = planned.plan, planned.resolved.job
     blocks = [_memory_block(name, need) for name, need in needs.items()]
     unknown = [name for name, step in plan.steps.items() if step.training is not None and name not in needs]
     reasons = ((name, explain_unknown(job, name, imported=imported)) for name in unknown)

@@ -43,8 +43,8 @@ def command(run: str, home: Path, *, settings: tuple[str, ...], quiet: bool) -> 
     root = common.find_run(home, run)
     secrets = running_command.parse_settings(settings)
     with running_command.exit_on_refusal():
-        shown = running_command.choose_view(quiet=quiet)
-        result = running.resume(root, settings=secrets, ask=_secret_prompt(), view=shown)
+        view = running_command.choose_view(quiet=quiet)
+        result = running.resume(root, settings=secrets, ask=_secret_prompt(), view=view)
     running_command.exit_with_result(result, quiet=quiet)
 
 

@@ -14,7 +14,7 @@ from worldsize.cli import common
 
 if TYPE_CHECKING:
     from worldsize.running import RunResult
-    from worldsize.running.model.view import View
+    from worldsize.running.model.results import View
 
 EPILOG = """\b
 Examples:
@@ -144,8 +144,8 @@ def command(
             common.say(render_preview(running.dry_run(target, options)), nl=False)
         return
     with exit_on_refusal():
-        shown = choose_view(quiet=quiet)
-        result = running.run(target, options, runs_dir=runs_dir, track=not no_track, view=shown)
+        view = choose_view(quiet=quiet)
+        result = running.run(target, options, runs_dir=runs_dir, track=not no_track, view=view)
     exit_with_result(result, quiet=quiet)
 
 

@@ -52,11 +52,12 @@ def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
 
 
 def _row(run: RunRecord) -> tuple[str, ...]:
+    from worldsize.running.model.folder import show_path
     from worldsize.running.show.views import format_duration
 
     took = format_duration(run.seconds) if run.started is not None else ""
     steps = f"{run.done}/{len(run.steps)}"
-    return run.id, run.state, steps, common.format_time(run.started), took, relative_path(run.pipeline)
+    return run.id, run.state, steps, common.format_time(run.started), took, show_path(run.pipeline)
 
 
 def _document(run: RunRecord) -> dict[str, Any]:
@@ -70,11 +71,3 @@ def _document(run: RunRecord) -> dict[str, Any]:
         "seconds": round(run.seconds, 3),
         "folder": str(run.root.absolute()),
     }
-
-
-def relative_path(path: str) -> str:
-    """A path relative to the working folder, if it is below it."""
-    try:
-        return str(Path(path).relative_to(Path.cwd()))
-    except ValueError:
-        return path

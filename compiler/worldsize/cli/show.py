@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from worldsize.base.wording import plural
 from worldsize.cli import common
 
 if TYPE_CHECKING:
@@ -44,14 +45,14 @@ def command(run: str, home: Path, *, as_json: bool) -> None:
 
 def render(run: RunRecord) -> Iterator[str]:
     """The run as lines."""
-    from worldsize.cli.runs import relative_path
+    from worldsize.running.model.folder import show_path
     from worldsize.running.show.views import format_duration
 
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
     rows = [
-        ("pipeline", relative_path(run.pipeline)),
+        ("pipeline", show_path(run.pipeline)),
         ("started", common.format_time(run.started)),
-        ("folder", relative_path(str(run.root))),
+        ("folder", show_path(run.root)),
     ]
     rows.append(("resumed", {0: "", 1: "once"}.get(run.resumed, f"{run.resumed} times")))
     rows.append(("note", _describe_damage(run.damaged)))
@@ -66,7 +67,7 @@ def render(run: RunRecord) -> Iterator[str]:
 
 
 def _describe_damage(count: int) -> str:
-    lines = "1 line" if count == 1 else f"{count} lines"
+    lines = plural(count, "line")
     return (
         f"of its event log {lines} cannot be read and {'is' if count == 1 else 'are'} left out"
         if count
@@ -75,6 +76,7 @@ def _describe_damage(count: int) -> str:
 
 
 def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[str]:
+    from worldsize.running.model.folder import show_path
     from worldsize.running.show.views import format_duration
 
     margin = "  " * depth
@@ -91,7 +93,7 @@ def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[
     for name, number in _metrics(run, step).items():
         yield f"{margin}{name}: {number:.6g}"
     for name, path in _outputs(run, step).items():
-        yield f"{margin}-> {name}  {_relative(path)}"
+        yield f"{margin}-> {name}  {show_path(path)}"
     if step.reason:
         yield f"{margin}! {step.reason}"
         yield from (f"{margin}| {line}" for line in _last_lines(run, step))
@@ -102,12 +104,6 @@ def _shorten_value(value: str) -> str:
 
     text = flatten(value.replace("\n", " "))
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
-
-
-def _relative(path: Path) -> str:
-    from worldsize.cli.runs import relative_path
-
-    return relative_path(str(path))
 
 
 def levels(steps: Mapping[str, StepRecord]) -> dict[str, int]:

@@ -14,9 +14,49 @@ from xml.sax.saxutils import escape, quoteattr
 from msgspec import Struct
 
 from worldsize.base.span import Span
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.diagnostics.diagnostic import Diagnostic, count_severities
 from worldsize.diagnostics.snippet import Sources, escape_controls, flatten, mark_controls, show_path
 from worldsize.diagnostics.text import render_diagnostic
+
+VERSION = 1
+
+
+def render_json(diagnostics: Sequence[Diagnostic], *, files: int, fixed: int = 0) -> str:
+    """The report as one JSON document; lines and columns count from 1, ends are exclusive."""
+    totals = count_severities(diagnostics)
+    report = {
+        "version": VERSION,
+        "diagnostics": [as_dict(diagnostic) for diagnostic in diagnostics],
+        "summary": {
+            "files": files,
+            "errors": totals["error"],
+            "warnings": totals["warning"],
+            "infos": totals["info"],
+            "fixed": fixed,
+        },
+    }
+    return escape_controls(json.dumps(report, indent=2, ensure_ascii=False)) + "\n"
+
+
+def as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
+    """One diagnostic with the keys of version 1."""
+    return {
+        "code": diagnostic.code,
+        "slug": diagnostic.slug,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        **_place(diagnostic.span),
+        "end_line": diagnostic.span.end_line,
+        "end_column": diagnostic.span.end_column,
+        "help": diagnostic.help,
+        "docs": diagnostic.docs,
+        "related": [{**_place(related.span), "message": related.message} for related in diagnostic.related],
+    }
+
+
+def _place(span: Span) -> dict[str, Any]:
+    return {"path": show_path(span.path), "line": span.line, "column": span.column}
+
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}

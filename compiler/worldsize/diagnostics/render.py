@@ -43,9 +43,9 @@ def render_report(
 
         return text.render_text(diagnostics, sources, files=len(files), colour=colour, fixed=fixed)
     if format_ == "json":
-        from worldsize.diagnostics import json_format
+        from worldsize.diagnostics import ci_formats
 
-        return json_format.render_json(diagnostics, files=len(files), fixed=fixed)
+        return ci_formats.render_json(diagnostics, files=len(files), fixed=fixed)
     from worldsize.diagnostics import ci_formats
 
     if format_ == "github":

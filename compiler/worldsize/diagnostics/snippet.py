@@ -31,7 +31,7 @@ def mark_controls(text: str) -> str:
 
 def escape_controls(document: str) -> str:
     """Write control characters of a JSON document as JSON escapes, so that a terminal can show it."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
 def terminal_width(text: str) -> int:

@@ -13,7 +13,7 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.yaml.comments import Comment
+from worldsize.yaml.load import Comment
 
 _MARK = re.compile(r"#\s*worldsize\s*:(?P<rest>.*)")
 _IGNORE = re.compile(r"\s*ignore\s*\[(?P<codes>[^\]]*)\]")

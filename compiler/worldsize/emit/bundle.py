@@ -1,7 +1,7 @@
 """One component as a self-contained folder: its YAML, its merged code, its environment's files.
 
-Nothing in it points outside: ``additional_includes`` are merged, the environment's files copied, and
-the components of a pipeline component become folders beside it.
+Nothing in it points outside: ``additional_includes`` are merged, the files of the environment are
+copied, and the components of a pipeline component become folders beside it.
 """
 
 from __future__ import annotations
@@ -40,13 +40,9 @@ class Bundle(Struct):
 def bundle_component(
     component: Component, at: Span, gate: CopyAccess, added: Snapshot | None = None
 ) -> Bundle:
-    """Gather a component.
+    """Collect the files of a component; ``added`` are files of the user that are added to its code.
 
-    Args:
-        component: The component, from a file or made from a spec's own command.
-        at: Where to report what has no place of its own.
-        gate: What may be copied.
-        added: Files of the user's tree that join the code.
+    ``at`` is where problems without a position are reported.
     """
     document, folder = _document(component), component.folder
     assert folder is not None
@@ -55,19 +51,19 @@ def bundle_component(
     named = component.environment.span if component.environment is not None else None
     for block in (document, document.get("task")):
         if isinstance(block, dict) and "environment" in block:
-            block["environment"] = _environment(bundle, block["environment"], folder, named or at)
+            block["environment"] = _move_environment(bundle, block["environment"], folder, named or at)
     if component.graph is not None and isinstance(document.get("jobs"), dict):
         _take_inner(bundle, component, folder, at)
     return bundle
 
 
-def text(bundle: Bundle) -> str:
+def render_component(bundle: Bundle) -> str:
     """The ``component.yml`` of a bundle."""
     return yaml_dump.dump(bundle.document)
 
 
 def _document(component: Component) -> dict[str, Any]:
-    """The component's YAML as plain values, its own order kept."""
+    """The YAML of the component as plain values, in its order."""
     if component.raw is None:
         return {key: _plain(part) for key, part in write.component_document(component).items()}
     document = _plain(yaml.to_python(component.raw))  # a copy, as aliases share their values
@@ -129,8 +125,8 @@ def _place_code(bundle: Bundle, block: dict[str, Any], merged: Snapshot, at: str
         block[key] = value
 
 
-def _environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any:
-    """An environment with its files beside the component; a file of its own is written inline."""
+def _move_environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any:
+    """An environment with its files beside the component; a definition in another file is written inline."""
     if isinstance(value, str) and classify(value) == "local":
         path = local_path(value, folder)
         if path is None or not path.is_file():
@@ -148,19 +144,19 @@ def _environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any:
         if not isinstance(read, dict):
             return value
         kept = {key: part for key, part in read.items() if key in ("image", "conda_file", "build")}
-        return _environment(bundle, kept, path.parent, at)
+        return _move_environment(bundle, kept, path.parent, at)
     if not isinstance(value, dict):
         return value
     moved = dict(value)
     if isinstance(moved.get("conda_file"), str):
-        moved["conda_file"] = _copied(bundle, "conda_file", moved["conda_file"], folder, at)
+        moved["conda_file"] = _copy_files(bundle, "conda_file", moved["conda_file"], folder, at)
     build = moved.get("build")
     if isinstance(build, dict) and isinstance(build.get("path"), str):
-        moved["build"] = {**build, "path": _copied(bundle, "build.path", build["path"], folder, at)}
+        moved["build"] = {**build, "path": _copy_files(bundle, "build.path", build["path"], folder, at)}
     return moved
 
 
-def _copied(bundle: Bundle, key: str, reference: str, folder: Path, at: Span) -> str:
+def _copy_files(bundle: Bundle, key: str, reference: str, folder: Path, at: Span) -> str:
     path = local_path(reference, folder)
     if path is None:
         return reference
@@ -176,7 +172,7 @@ def _copied(bundle: Bundle, key: str, reference: str, folder: Path, at: Span) ->
 
 
 def _take_inner(bundle: Bundle, component: Component, folder: Path, at: Span) -> None:
-    """The steps of a pipeline component: local components are noted, inline code is copied."""
+    """The steps of a pipeline component: local components are recorded, inline code is copied."""
     graph = component.graph
     assert graph is not None
     for name, step in graph.steps.items():
@@ -190,7 +186,7 @@ def _take_inner(bundle: Bundle, component: Component, folder: Path, at: Span) ->
             bundle.problems += problems
             _place_code(bundle, node, merged, str(PurePosixPath(name) / CODE))
             if "environment" in node:
-                node["environment"] = _environment(bundle, node["environment"], folder, at)
+                node["environment"] = _move_environment(bundle, node["environment"], folder, at)
 
 
 def _plain(value: Any) -> Any:

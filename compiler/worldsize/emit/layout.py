@@ -1,4 +1,4 @@
-"""The files that a resolved spec becomes, all in memory: nothing is written here."""
+"""The files that a resolved spec is compiled to, all in memory: nothing is written here."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.emit import bundle as bundles
-from worldsize.emit import deepspeed, plan_file
+from worldsize.emit import plan_file
 from worldsize.emit.bundle import FILE, Bundle, bundle_component
 from worldsize.planning.memory import step_memory
-from worldsize.planning.memory.workload import PREDICTION
-from worldsize.planning.model import Plan
+from worldsize.planning.memory.workload import PREDICTION, literal_inputs
+from worldsize.planning.model import Plan, StepPlan
 from worldsize.resolving import rows, step_settings
 from worldsize.resolving.resolve import ResolvedSpec
 from worldsize.spec.model import ComputeProfile, Spec
+from wstrain_deepspeed import config as deepspeed_config
 
 PIPELINE = "pipeline.yml"
 Content = dict[str, Path | bytes | Archive]
@@ -39,12 +40,12 @@ class Layout(Struct, frozen=True):
     """The files of a compiled spec, each as bytes or as the file to copy, sorted; and the graph in them."""
 
     files: Content
-    job: Job  # as it lies in the folder: paths relative to it
+    job: Job  # as in the folder: paths are relative to it
     problems: list[Problem]
 
 
 class _Shelf(Struct):
-    """The component folders chosen so far: equal components share one."""
+    """The component folders so far; equal components share one."""
 
     gate: CopyAccess
     folders: dict[str, str] = field(default_factory=dict)  # digest -> folder name
@@ -57,10 +58,7 @@ class _Shelf(Struct):
 def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
     """Everything that compiling writes, by path inside the output folder.
 
-    Args:
-        resolved: A spec that was resolved without errors.
-        plan: Its plan.
-        out: The output folder; only local data paths depend on it, being relative to it.
+    Only relative paths of local data depend on ``out``.
     """
     spec, shelf = resolved.spec, _Shelf(resolved.files.gate)
     read_table = partial(rows.read_table_samples, spec.path.parent)
@@ -76,7 +74,7 @@ def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
         files["schedule.yml"] = _schedule(spec).encode()
     files.update(_clusters(spec, plan))
     for name, step in resolved.job.steps.items():
-        config = deepspeed.config(step, plan.steps[name])
+        config = render_deepspeed_config(step, plan.steps[name])
         if config is not None:
             files[f"deepspeed/{name}.json"] = config.encode()
     files[plan_file.NAME] = plan_file.dump(plan, resolved.templates, list(files))
@@ -84,13 +82,7 @@ def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
 
 
 def load_components(job: Job, out: Path, files: Files) -> Job:
-    """The graph with its component files as they lie in the output folder.
-
-    Args:
-        job: From :func:`lay_out_files`. A component that the spec wrote itself is in it already.
-        out: The output folder, which was written.
-        files: What may be read; problems are added to it.
-    """
+    """The graph of :func:`lay_out_files`, with its component files read from the output folder."""
     steps = {}
     for name, step in job.steps.items():
         path = out / step.reference.value if step.component is not None and step.reference else None
@@ -102,7 +94,7 @@ def load_components(job: Job, out: Path, files: Files) -> Job:
 
 
 def _place_step(resolved: ResolvedSpec, step: Step, shelf: _Shelf, out: Path) -> Step:
-    """The step, referring to its component's folder and with data paths that hold from the output."""
+    """The step with a reference to its component's folder, and with data paths relative to the output."""
     limits.check_time()
     folder = resolved.spec.path.parent
     inputs = {name: _relative(argument, folder, out) for name, argument in step.inputs.items()}
@@ -115,12 +107,12 @@ def _place_step(resolved: ResolvedSpec, step: Step, shelf: _Shelf, out: Path) ->
 def _place_component(
     resolved: ResolvedSpec, step: Step, component: Component, shelf: _Shelf, out: Path
 ) -> tuple[str, Component]:
-    """Give a step's component a folder, one for all steps with the same, and say which."""
+    """Give the component of a step a folder, shared by all steps that use it; the name and the component."""
     at = step.span or resolved.spec.span
     added = resolved.added.get(step.name)
     own = added if added is not None and added.files else None
     key = (id(component), id(own))
-    if key not in shelf.placed:  # both are kept, so that their ids stay theirs
+    if key not in shelf.placed:  # both are kept, so that their ids are not reused
         bundle = bundle_component(component, at, shelf.gate, own)
         name = _shelve(shelf, bundle, step.name, step.name if own is not None else None, at)
         if component.path is None:
@@ -130,7 +122,7 @@ def _place_component(
 
 
 def _written_component(component: Component, bundle: Bundle, path: Path) -> Component:
-    """A component that the spec wrote itself, as its file in the output has it."""
+    """A component that is written in the spec, as in its file in the output."""
     code, environment = bundle.document.get("code"), component.environment
     if environment is not None:
         environment = replace(environment, value=bundle.document["environment"], node=None)
@@ -146,24 +138,24 @@ def _written_component(component: Component, bundle: Bundle, path: Path) -> Comp
 
 
 def _with_memory(step: Step, need: step_memory.Need | None) -> Step:
-    """The step, told the memory that its processes are foreseen to take, to measure theirs beside it."""
+    """The step with the estimated memory of its processes as a variable, to compare what they measure."""
     if need is None or step.component is None or PREDICTION not in step.component.inputs:
         return step
-    said = Field[Argument](
+    prediction = Field[Argument](
         Literal(need.breakdown.total), comment="bytes a process, see worldsize plan --memory"
     )
-    return replace(step, inputs={**step.inputs, PREDICTION: step.inputs.get(PREDICTION, said)})
+    return replace(step, inputs={**step.inputs, PREDICTION: step.inputs.get(PREDICTION, prediction)})
 
 
 def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: Span) -> str:
-    """Give a bundle a folder, its inner components first, and say which."""
+    """Give a bundle a folder, after its inner components; the name of the folder."""
     shelf.problems += bundle.problems
     for inner_step, component in bundle.inner.items():
         inner = bundle_component(component, at, shelf.gate)
         name = _shelve(shelf, inner, inner_step, None, at)
         key = "trial" if "trial" in bundle.document["jobs"][inner_step] else "component"
         bundle.document["jobs"][inner_step][key] = f"../{name}/{FILE}"
-    text = bundles.text(bundle).encode()
+    text = bundles.render_component(bundle).encode()
     digest = _digest({**bundle.files, FILE: text})
     known = shelf.folders.get(digest)
     if known is not None:
@@ -182,7 +174,7 @@ def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: S
 
 
 def _digest(contents: Mapping[str, Path | bytes | Archive]) -> str:
-    """Equal for equal folders. A file to copy is known by its path: reading it would double the work."""
+    """Equal for equal folders. Of a file to copy only the path counts: reading it would double the work."""
     total = hashlib.sha256()
     for name in sorted(contents):
         source = contents[name]
@@ -194,7 +186,7 @@ def _digest(contents: Mapping[str, Path | bytes | Archive]) -> str:
 
 
 def _relative(argument: Field[Argument], folder: Path, out: Path) -> Field[Argument]:
-    """A local data path, given relative to the spec, as one relative to the output folder."""
+    """A local data path relative to the output folder, from one relative to the spec."""
     value = argument.value
     if not isinstance(value, Data) or value.path is None or not isinstance(value.path.value, str):
         return argument
@@ -227,11 +219,11 @@ def _schedule(spec: Spec) -> str:
 
 
 def _clusters(spec: Spec, plan: Plan) -> Content:
-    """One file a cluster; profiles of the same cluster agree in what they say of it."""
+    """One file per cluster; all profiles of a cluster say the same about it."""
     together: dict[str, list[ComputeProfile]] = {}
     for profile in spec.compute.values():
         together.setdefault(step_settings.cluster_of(profile), []).append(profile)
-    sized = {name: group for name, group in together.items() if _said(group, "instance_type")}
+    sized = {name: group for name, group in together.items() if _first_setting(group, "instance_type")}
     return {
         f"compute/{name}.yml": _cluster(spec, plan, name, group).encode() for name, group in sized.items()
     }
@@ -246,15 +238,51 @@ def _cluster(spec: Spec, plan: Plan, name: str, profiles: list[ComputeProfile]) 
     ]
     return write.compute(
         name,
-        _said(profiles, "instance_type"),
-        tier=_said(profiles, "tier") or "dedicated",
-        min_instances=_said(profiles, "min_instances") or 0,
-        max_instances=_said(profiles, "max_instances") or max(users, default=1),
-        idle_time_before_scale_down=_said(profiles, "idle_time_before_scale_down"),
+        _first_setting(profiles, "instance_type"),
+        tier=_first_setting(profiles, "tier") or "dedicated",
+        min_instances=_first_setting(profiles, "min_instances") or 0,
+        max_instances=_first_setting(profiles, "max_instances") or max(users, default=1),
+        idle_time_before_scale_down=_first_setting(profiles, "idle_time_before_scale_down"),
     )
 
 
-def _said(profiles: list[ComputeProfile], key: str) -> Any:
-    """What the first of the profiles that says anything says."""
+def _first_setting(profiles: list[ComputeProfile], key: str) -> Any:
+    """The value of the first profile that has one."""
     values = (getattr(profile, key) for profile in profiles)
     return next((located.value for located in values if located is not None), None)
+
+
+STAGE, OWN = "zero_stage", "ds_config"  # inputs by which a DeepSpeed component is known, and given a file
+_INPUTS = (
+    STAGE,
+    "precision",
+    "loss_scale",
+    "max_gradient_norm",
+    "optimizer",
+    "offload_optimizer",
+    "offload_parameters",
+    "offload_path",
+)
+
+
+def render_deepspeed_config(step: Step, plan: StepPlan) -> str | None:
+    """The text of the configuration, or None if the step has none, or its own.
+
+    A combination that DeepSpeed would refuse has none either: the rules have reported it.
+    """
+    if step.component is None or STAGE not in step.component.inputs or OWN in step.inputs:
+        return None
+    training = plan.training
+    if training is None:
+        return None
+    inputs = literal_inputs(step, _INPUTS)
+    try:
+        planned = deepspeed_config.Plan(
+            micro_batch=training.batch_size_per_device,
+            accumulation=training.gradient_accumulation_steps,
+            world_size=plan.topology.world_size,
+            **{name: value for name, value in inputs.items() if value is not None},
+        )
+        return deepspeed_config.to_json(deepspeed_config.build_config(planned))
+    except (TypeError, ValueError):
+        return None

@@ -1,4 +1,4 @@
-"""Putting files into a folder all at once: written beside it, then moved into its place.
+"""Replaces the content of a folder at once: the files are written beside it and then moved to its place.
 
 Whatever goes wrong on the way (a full disk, a file that vanished), the folder that was there stays.
 """
@@ -27,7 +27,7 @@ _SUFFIX, _LOCK = ".part", "lock"  # of the folder beside the output, and the fil
 
 
 def check_target(out: Path) -> None:
-    """Make sure that ``out`` may be replaced: it is new, empty, or holds only what we wrote.
+    """Make sure that ``out`` may be replaced: it is new, empty, or contains only files that we wrote.
 
     Raises:
         OutputError: It may not.
@@ -40,7 +40,7 @@ def check_target(out: Path) -> None:
         # A folder that is not ours may hold a whole disk: one file in it is enough to know.
         there = set(_files_below(out) if document is not None else itertools.islice(_files_below(out), 1))
     except OSError as error:
-        raise _not_written(out, error) from None
+        raise _make_output_error(out, error) from None
     if not there:
         return
     if document is None:
@@ -53,11 +53,7 @@ def check_target(out: Path) -> None:
 
 
 def write_folder(files: Mapping[str, Path | bytes | Archive], out: Path) -> None:
-    """Write the files as the whole content of ``out``.
-
-    Args:
-        files: By path inside the folder, the bytes, the file to copy or the folder to zip.
-        out: The folder; :func:`check_target` must have agreed to it.
+    """Write the files as the whole content of ``out``, which :func:`check_target` has checked.
 
     Raises:
         OutputError: A file could not be read or written. ``out`` is as it was.
@@ -66,7 +62,7 @@ def write_folder(files: Mapping[str, Path | bytes | Archive], out: Path) -> None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
-        with _beside(target) as temporary:
+        with _work_beside(target) as temporary:
             new = temporary / "new"
             new.mkdir(mode=0o755)
             for folder in sorted({path.parent for path in map(PurePosixPath, files)}):
@@ -75,12 +71,12 @@ def write_folder(files: Mapping[str, Path | bytes | Archive], out: Path) -> None
                 _write(new / name, source)
             _swap(new, target, temporary / "old")
     except OSError as error:
-        raise _not_written(out, error) from None
+        raise _make_output_error(out, error) from None
 
 
 @contextlib.contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """A folder beside ``target``, held by a lock that the system releases however this process ends."""
+def _work_beside(target: Path) -> Iterator[Path]:
+    """A folder beside ``target`` with a lock, which the system releases however this process ends."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_SUFFIX, dir=target.parent))
         try:
@@ -95,7 +91,7 @@ def _beside(target: Path) -> Iterator[Path]:
 
 
 def _lock(file: IO[str], *, wait: bool) -> bool:
-    """Take a lock; False where somebody else has it, or the system has no such locks."""
+    """Take a lock; False if another process has it, or the system has no such locks."""
     try:
         import fcntl  # POSIX only
 
@@ -106,7 +102,7 @@ def _lock(file: IO[str], *, wait: bool) -> bool:
 
 
 def _sweep(target: Path) -> None:
-    """Remove what a compile left beside ``target`` when it was killed; nobody holds its lock any more."""
+    """Remove the folders of killed compiles beside ``target``; no process holds their locks any more."""
     for left in target.parent.glob(f".{glob.escape(target.name)}.*{_SUFFIX}"):
         with contextlib.suppress(OSError), (left / _LOCK).open("r+") as file:
             if _lock(file, wait=False):
@@ -114,7 +110,7 @@ def _sweep(target: Path) -> None:
 
 
 def _write(path: Path, source: Path | bytes | Archive) -> None:
-    """One file, its mode reduced to whether it can be executed, so that it is the same everywhere."""
+    """Write one file. Of its mode only the executable bit is kept, so that it is the same everywhere."""
     executable = False
     if isinstance(source, bytes):
         path.write_bytes(source)
@@ -153,6 +149,6 @@ def _files_below(folder: Path) -> Iterator[str]:
             yield path.relative_to(folder).as_posix()
 
 
-def _not_written(out: Path, error: OSError) -> OutputError:
+def _make_output_error(out: Path, error: OSError) -> OutputError:
     help_ = "what was there before is untouched; free space or check the rights, then compile again"
     return OutputError(f"`{out}` could not be written: {describe_os_error(error, file=True)}", help_)

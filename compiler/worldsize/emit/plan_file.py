@@ -1,4 +1,4 @@
-"""``plan.json``: the plan beside the pipeline, and the mark by which a folder is known as ours."""
+"""``plan.json``: the plan beside the pipeline, and the sign that a folder is ours."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def dump(plan: Plan, templates: Mapping[str, Mapping[str, str]], files: Sequence
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """The document, or None where the folder has none of ours."""
+    """The document, or None if the folder has none of ours."""
     try:
         document = json.loads((folder / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -46,7 +46,7 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 
 def load(folder: Path) -> tuple[Plan, dict[str, dict[str, str]]] | None:
-    """The plan of a compiled folder and its templates, or None where there is none as we write it."""
+    """The plan of a compiled folder and its templates, or None if it has none that we can read."""
     document = read(folder)
     if document is None:
         return None

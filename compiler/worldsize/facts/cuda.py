@@ -22,24 +22,15 @@ class Gpu(Struct, frozen=True):
 
 
 class Build(Struct, frozen=True):
-    """A build of a package for Linux on x86-64.
-
-    Attributes:
-        version: major and minor, ``2.10``.
-        tag: the local part of the version, ``cu128``; empty if there is only one build.
-        default: whether it is the build on Python's package index.
-        cuda: CUDA's version, ``12.8``.
-        kernels: the compute capabilities of its machine code.
-        ptx: the capability of its portable code, which newer GPUs compile when a job starts.
-    """
+    """A build of a package for Linux on x86-64."""
 
     package: str
-    version: str
-    tag: str
-    default: bool
-    cuda: str
-    kernels: tuple[Capability, ...]
-    ptx: Capability | None
+    version: str  # major and minor, `2.10`
+    tag: str  # the local part of the version, `cu128`; empty if there is only one build
+    default: bool  # whether it is the build on Python's package index
+    cuda: str  # CUDA's version, `12.8`
+    kernels: tuple[Capability, ...]  # the compute capabilities of its machine code
+    ptx: Capability | None  # the capability of its portable code, which newer GPUs compile when a job starts
 
     def may_run_on(self, capability: Capability) -> bool:
         """Whether a GPU can run it: machine code within its major version, portable code on newer ones."""

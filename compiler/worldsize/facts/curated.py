@@ -16,17 +16,11 @@ _NAME = re.compile(
 
 
 class Curated(Struct, frozen=True):
-    """One environment.
+    """One environment."""
 
-    Attributes:
-        name: the name in the registry, ``sklearn-1.5``.
-        requirements: the requirements for pip on this machine.
-        modules: the modules that scripts import from it.
-    """
-
-    name: str
-    requirements: tuple[str, ...]
-    modules: frozenset[str]
+    name: str  # the name in the registry, `sklearn-1.5`
+    requirements: tuple[str, ...]  # the requirements for pip on this machine
+    modules: frozenset[str]  # the modules that scripts import from it
 
 
 def lookup(reference: str) -> Curated | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from worldsize import resources
 from worldsize.azureml import component as reader
-from worldsize.azureml.distribution import read_distribution, read_member
+from worldsize.azureml.fields import read_distribution, read_member
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, is_file, list_names, local_path

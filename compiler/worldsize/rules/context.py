@@ -16,7 +16,7 @@ from worldsize.base.source import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from worldsize.azureml.compute import Compute
+    from worldsize.azureml.job import Compute
     from worldsize.base.span import Span
     from worldsize.facts.vm_sizes import VmSize
     from worldsize.planning.model import Plan

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, distribution
+from worldsize.azureml import binding, fields
 from worldsize.azureml.model import Binding, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.base.span import Span
@@ -72,9 +72,7 @@ class Launch(Struct, frozen=True):
     def compute_span(self) -> Span | None:
         """Where the compute is chosen, in the step or for all steps."""
         chosen = (
-            self.step.compute
-            or distribution.read_member(self.job.settings, "default_compute")
-            or self.job.compute
+            self.step.compute or fields.read_member(self.job.settings, "default_compute") or self.job.compute
         )
         return chosen.span if chosen is not None else None
 
@@ -171,12 +169,12 @@ def resolve_value(field: Field[Any], job: Job) -> Any:
 def _read_launch(context: Context, job: Job, step: Step) -> Launch:
     component = step.component
     block = step.distribution or (component.distribution if component else None)
-    view = distribution.read_distribution(block)
+    view = fields.read_distribution(block)
     kind = view.kind if view else None
 
     def resource(name: str) -> Field[Any] | None:
-        own = distribution.read_member(step.resources, name)
-        return own or distribution.read_member(component.resources if component else None, name)
+        own = fields.read_member(step.resources, name)
+        return own or fields.read_member(component.resources if component else None, name)
 
     command = component.command.value if component and component.command else None
     commands = command_line.parse_commands(command) if isinstance(command, str) else ()
@@ -223,7 +221,7 @@ def _read_cluster(context: Context, job: Job, step: Step) -> Cluster | None:
     placed = context.placed.get(id(job))
     if placed is not None:
         return placed.get(step.name)
-    fallback = distribution.read_member(job.settings, "default_compute") or job.compute
+    fallback = fields.read_member(job.settings, "default_compute") or job.compute
     chosen = step.compute or fallback
     return context.cluster(resolve_value(chosen, job)) if chosen is not None else None
 

@@ -1,10 +1,10 @@
-"""Running a pipeline here: real process groups, Azure ML's environment, nothing left behind.
+"""Runs a pipeline on this machine: real process groups, Azure ML's environment, nothing left behind.
 
 The packages are layers; each imports only itself and those before it. ``model`` is plain data. ``launch``
 starts and supervises processes, in ``environments`` and on emulated ``nodes``. ``prepare`` turns what the
-user named into tasks. ``record`` keeps what happens and ``reuse`` spares what was done before. ``engine``
-runs the tasks, ``faults`` finds hangs and rehearses failures, ``show`` tells the user, and ``api`` puts all
-of it together.
+user named into tasks. ``record`` stores what happens, and ``reuse`` finds the outputs of earlier runs.
+``engine`` runs the tasks, ``faults`` detects hangs and rehearses failures, ``show`` informs the user, and
+``api`` combines them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from worldsize.running.api.resume import ResumeError, resume
-    from worldsize.running.api.run import dry_run, run
+    from worldsize.running.api.run import ResumeError, dry_run, resume, run
     from worldsize.running.model.errors import RunError
     from worldsize.running.model.options import RunOptions
     from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
@@ -41,8 +40,8 @@ _HOMES = {
     "Registration": "model.results",
     "RunResult": "model.results",
     "StepResult": "model.results",
-    "ResumeError": "api.resume",
-    "resume": "api.resume",
+    "ResumeError": "api.run",
+    "resume": "api.run",
 }
 
 

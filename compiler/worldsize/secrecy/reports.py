@@ -29,11 +29,11 @@ def mask_findings(
         sources: Texts by path.
         roots: The trees of the YAML files, if they are available.
     """
-    shown = dict(sources)
+    masked_sources = dict(sources)
     mask = Mask(within="\n".join(text for finding in findings for text in _texts(finding)))
     for path in _paths(findings) & sources.keys():
-        shown[path] = _mask_source(sources[path], roots, mask)
-    return [_mask_finding(mask, finding) for finding in findings], shown
+        masked_sources[path] = _mask_source(sources[path], roots, mask)
+    return [_mask_finding(mask, finding) for finding in findings], masked_sources
 
 
 def _mask_source(source: Source, roots: Mapping[str, Node | None] | None, mask: Mask) -> Source:

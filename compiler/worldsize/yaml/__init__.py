@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.yaml.comments import Comment
-from worldsize.yaml.load import Document, load, to_python
+from worldsize.yaml.load import Comment, Document, load, to_python
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 __all__ = [

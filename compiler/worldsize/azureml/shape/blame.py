@@ -47,8 +47,8 @@ def report_wrong_value(node: Node, name: str, alternatives: list[Shape]) -> Prob
     """Report ``node``, the value of ``name``, which fits no alternative."""
     if isinstance(node, Scalar):
         return _scalar(node, name, alternatives)
-    given = "a mapping" if isinstance(node, Mapping) else "a list"
-    message = f"`{name}` takes {_expected(alternatives)}, not {given}"
+    actual = "a mapping" if isinstance(node, Mapping) else "a list"
+    message = f"`{name}` takes {_expected(alternatives)}, not {actual}"
     return Problem("aml-wrong-type", _start(node), message, _container_advice(node, name, alternatives))
 
 
@@ -88,7 +88,7 @@ def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
             return problem
     message = f"{_read_as(node)}, and `{name}` takes {_expected(plain)}"
     advice = _number_advice(node, scalars) or f"write {_expected(scalars)}"
-    return Problem("aml-wrong-type", node.span, shorten(message, 200), advice)
+    return Problem("aml-wrong-type", node.span, message, advice)
 
 
 def _text(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shape]) -> Problem | None:
@@ -114,9 +114,7 @@ def _unquoted(node: Scalar, name: str) -> Problem:
         message = f"`{shorten(node.text, 60)}` is read as a date, and `{name}` takes text"
         return Problem("aml-unquoted-date", node.span, message, f"quote it: {quoted}", fix=fix)
     message = f"{_read_as(node)}, and `{name}` takes text"
-    return Problem(
-        "aml-wrong-type", node.span, shorten(message, 200), f"quote it: {shorten(quoted, 60)}", fix=fix
-    )
+    return Problem("aml-wrong-type", node.span, message, f"quote it: {shorten(quoted, 60)}", fix=fix)
 
 
 def _binding(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shape]) -> Problem:
@@ -125,7 +123,7 @@ def _binding(node: Scalar, name: str, alternatives: list[Shape], scalars: list[S
     else:
         message = f"`{name}` takes {_expected(scalars)} here, not the expression `{shorten(node.text, 60)}`"
     advice = "write the value itself, or put the command into a component and bind its step"
-    return Problem("aml-binding-not-allowed", node.span, shorten(message, 200), advice)
+    return Problem("aml-binding-not-allowed", node.span, message, advice)
 
 
 def _not_allowed(node: Scalar, name: str, enums: list[Shape], scalars: list[Shape]) -> Problem:
@@ -135,7 +133,7 @@ def _not_allowed(node: Scalar, name: str, enums: list[Shape], scalars: list[Shap
 
 def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None = None) -> Problem:
     """Report a word that is not among the ``words`` that ``name`` takes."""
-    message = shorten(f"`{shorten(node.text, 60)}` is not a value of `{name}`", 200)
+    message = f"`{shorten(node.text, 60)}` is not a value of `{name}`"
     if prefixed is not None:
         return Problem(
             "aml-bad-form", node.span, message, f"write `{prefixed}`", fix=Fix(node.span, prefixed)
@@ -156,10 +154,10 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
         if same == node.text.lower():
             advice += "; upper and lower case count here"
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, same))
-    found = closest(node.text, words)
-    if found is not None:
-        fix = Fix(node.span, found) if closest_unambiguous(node.text, words) == found else None
-        return Problem("aml-not-allowed", node.span, message, f"did you mean `{found}`?", fix=fix)
+    suggestion = closest(node.text, words)
+    if suggestion is not None:
+        fix = Fix(node.span, suggestion) if closest_unambiguous(node.text, words) == suggestion else None
+        return Problem("aml-not-allowed", node.span, message, f"did you mean `{suggestion}`?", fix=fix)
     listed = ", ".join(f"`{word}`" for word in words if word != "null")
     return Problem(
         "aml-not-allowed", node.span, message, f"write one of {listed}" if len(words) <= 20 else None
@@ -167,18 +165,18 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
 
 
 def report_typed_literal(chosen: Scalar, context: MappingContext) -> Problem | None:
-    """A job's input that is declared as a component's is: a job gives the value, and only data has a type.
+    """Report a job's input that is declared like that of a component, by its type instead of its value.
 
     Args:
-        chosen: The value of ``type``, which is no word that may stand there.
+        chosen: The value of ``type``, which is not one of the allowed words.
         context: The input.
     """
     example = _EXAMPLES.get(chosen.text.lower())
     if example is None or context.parent is None or context.parent.name != "inputs":
         return None
-    given = context.node.get("default" if "value" not in context.node else "value")
-    if isinstance(given, Scalar) and given.text:
-        example = given.text
+    value = context.node.get("default" if "value" not in context.node else "value")
+    if isinstance(value, Scalar) and value.text:
+        example = value.text
     message = f"`{chosen.text}` is not a value of `type`"
     advice = f"write the value itself, `{context.name}: {shorten(example, 60)}`"
     advice += ": a job gives values, a component types"
@@ -238,7 +236,7 @@ def _not_a_scalar(node: Scalar, name: str, plain: list[Shape]) -> Problem:
             advice = f"write a mapping with `type`, one of {', '.join(f'`{known}`' for known in mapping)}"
         elif part.get("type") == "array":
             advice = f"write a list: `{name}: [{shorten(node.text, 60)}]`"
-    return Problem("aml-wrong-type", node.span, shorten(message, 200), shorten(advice, 200))
+    return Problem("aml-wrong-type", node.span, message, shorten(advice, 200))
 
 
 def _number_advice(node: Scalar, scalars: list[Shape]) -> str | None:

@@ -54,23 +54,23 @@ class Catalog:
 
     def branches(self, shape: Shape) -> list[Shape]:
         """The mappings among ``shape``'s alternatives, unions of mappings taken apart."""
-        found = []
+        mappings = []
         for part in self.alternatives(shape):
             if "oneOf" in part:
-                found += [leaf for branch in part["oneOf"] for leaf in self.branches(branch)]
+                mappings += [leaf for branch in part["oneOf"] for leaf in self.branches(branch)]
             elif part.get("type") == "object":
-                found.append(part)
-        return found
+                mappings.append(part)
+        return mappings
 
     def _definition(self, name: str) -> Shape:
-        found: Shape | None = self._own.get(name)
+        definition: Shape | None = self._own.get(name)
         for file in _SHARED:
-            if found is not None:
-                return found
-            found = _read(file)["$defs"].get(name)
-        if found is None:
+            if definition is not None:
+                return definition
+            definition = _read(file)["$defs"].get(name)
+        if definition is None:
             raise KeyError(name)
-        return found
+        return definition
 
 
 @cache

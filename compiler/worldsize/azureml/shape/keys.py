@@ -58,7 +58,7 @@ _CONDA_KEYS = frozenset({"channels", "dependencies"})
 
 
 def explain_key(key: Scalar, context: MappingContext, catalog: Catalog) -> tuple[Problem | None, str | None]:
-    """The problem of ``key``, which ``place`` has no use for, and the key of ``place`` that it stands for.
+    """The problem of ``key``, which the mapping does not take, and the key of the mapping that was meant.
 
     What it stands for is not missing, and of a conda file's keys only the first is named: one cause,
     one problem.
@@ -67,12 +67,12 @@ def explain_key(key: Scalar, context: MappingContext, catalog: Catalog) -> tuple
         if key.text != next(name for name in context.node if name in _CONDA_KEYS):
             return None, None
         return _conda(key, context), None
-    found = _find(key, context, catalog)
-    if found.fix is not None:
-        return found, found.fix.replacement
-    if found.slug == "aml-misplaced-key":
-        return found, "component" if key.text == "jobs" else _container_of(key.text, context, catalog)
-    return found, None
+    problem = _find(key, context, catalog)
+    if problem.fix is not None:
+        return problem, problem.fix.replacement
+    if problem.slug == "aml-misplaced-key":
+        return problem, "component" if key.text == "jobs" else _container_of(key.text, context, catalog)
+    return problem, None
 
 
 def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
@@ -93,7 +93,7 @@ def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
         return problem
     if context.shape.get("additionalProperties") is True:
         message = f"{context.title} has no key `{key.text}`; Azure ML ignores it"
-        return Problem("aml-ignored-key", key.span, shorten(message, 200), "remove it")
+        return Problem("aml-ignored-key", key.span, message, "remove it")
     listing = _listing(known_keys(context.shape))
     return _unknown(key, context, listing or "check its spelling and its indentation, or remove it")
 
@@ -108,7 +108,7 @@ def _unknown(key: Scalar, context: MappingContext, help_text: str | None, fix: F
     return Problem(
         "aml-unknown-key",
         key.span,
-        shorten(f"{context.title} has no key `{shorten(key.text, 60)}`", 200),
+        f"{context.title} has no key `{shorten(key.text, 60)}`",
         help_text,
         fix=fix,
     )
@@ -117,8 +117,10 @@ def _unknown(key: Scalar, context: MappingContext, help_text: str | None, fix: F
 def _kept(key: Scalar, context: MappingContext) -> Problem:
     """Azure ML sends these on as they are, so that a key may be newer than our knowledge of it."""
     message = f"`{shorten(key.text, 60)}` is not a known key of {context.title}, so it probably has no effect"
-    found = closest(key.text, known_keys(context.shape))
-    return Problem("aml-ignored-key", key.span, message, f"did you mean `{found}`?" if found else "remove it")
+    suggestion = closest(key.text, known_keys(context.shape))
+    return Problem(
+        "aml-ignored-key", key.span, message, f"did you mean `{suggestion}`?" if suggestion else "remove it"
+    )
 
 
 def _takes_conda_file(context: MappingContext) -> bool:
@@ -156,7 +158,7 @@ def _contained(key: Scalar, context: MappingContext, catalog: Catalog) -> Proble
     if container is None:
         return None
     message = f"`{key.text}` belongs under `{container}`, not directly under {context.title}"
-    return Problem("aml-misplaced-key", key.span, shorten(message, 200), f"move it under `{container}:`")
+    return Problem("aml-misplaced-key", key.span, message, f"move it under `{container}:`")
 
 
 def _container_of(name: str, context: MappingContext, catalog: Catalog) -> str | None:
@@ -179,15 +181,15 @@ def _of_other_type(key: Scalar, context: MappingContext) -> Problem | None:
     if not owners:
         return None
     slug = "distribution-field-of-other-type" if context.name == "distribution" else "aml-field-of-other-type"
-    of = _listing(owners, "and")
-    message = f"`{key.text}` is a key of type {of}, and the type here is `{context.type}`"
+    listed_owners = _listing(owners, "and")
+    message = f"`{key.text}` is a key of type {listed_owners}, and the type here is `{context.type}`"
     own = [name for name in known_keys(context.shape) if name not in _COMMON]
     advice = (
         f"type `{context.type}` takes {_listing(own, 'and')}"
         if 0 < len(own) <= 8
         else "remove it or change `type`"
     )
-    return Problem(slug, key.span, shorten(message, 200), advice)
+    return Problem(slug, key.span, message, advice)
 
 
 def _higher(key: Scalar, context: MappingContext) -> Problem | None:
@@ -198,7 +200,7 @@ def _higher(key: Scalar, context: MappingContext) -> Problem | None:
     if context.name not in outer.shape.get("properties", {}) or key.text not in outer.shape["properties"]:
         return None
     message = f"`{key.text}` belongs one level up, beside `{context.name}`, not under it"
-    return Problem("aml-misplaced-key", key.span, shorten(message, 200), f"move it out of `{context.name}:`")
+    return Problem("aml-misplaced-key", key.span, message, f"move it out of `{context.name}:`")
 
 
 def _on_the_step(key: Scalar, context: MappingContext) -> Problem | None:
@@ -211,7 +213,7 @@ def _on_the_step(key: Scalar, context: MappingContext) -> Problem | None:
 
 
 def _slip(key: Scalar, context: MappingContext) -> Problem | None:
-    """One letter off a key of this very mapping: no better explanation is needed."""
+    """One letter differs from a key of this mapping: no better explanation is needed."""
     if len(key.text) < 5:
         return None
     free = [name for name in known_keys(context.shape) if name not in context.node]
@@ -225,21 +227,21 @@ def _typo(key: Scalar, context: MappingContext) -> Problem | None:
     if context.shape.get("additionalProperties") is True and len(key.text) < 5:
         return None  # where any key is let through, a short one is too easily near to another
     candidates = [name for name in known_keys(context.shape) if name not in context.node]
-    found = closest(key.text, candidates)
-    if found is None:
+    suggestion = closest(key.text, candidates)
+    if suggestion is None:
         return None
-    case_only = found.replace("_", "") == key.text.lower().replace("_", "").replace("-", "")
-    advice = f"write `{found}`; keys are in snake_case" if case_only else f"did you mean `{found}`?"
-    return _unknown(key, context, advice, _sure(key, found, candidates))
+    case_only = suggestion.replace("_", "") == key.text.lower().replace("_", "").replace("-", "")
+    advice = f"write `{suggestion}`; keys are in snake_case" if case_only else f"did you mean `{suggestion}`?"
+    return _unknown(key, context, advice, _sure(key, suggestion, candidates))
 
 
-def _sure(key: Scalar, found: str, candidates: list[str]) -> Fix | None:
-    """The fix that writes ``found``, where no other key of the mapping is as near."""
-    return Fix(key.span, found) if closest_unambiguous(key.text, candidates) == found else None
+def _sure(key: Scalar, suggestion: str, candidates: list[str]) -> Fix | None:
+    """The fix that writes ``suggestion``, if no other key of the mapping is as similar."""
+    return Fix(key.span, suggestion) if closest_unambiguous(key.text, candidates) == suggestion else None
 
 
 def _listing(words: Iterable[str], last: str = "or") -> str | None:
-    """`a`, `b` or `c`; None where the list would be too long to help."""
+    """`a`, `b` or `c`; None if the list would be too long to help."""
     quoted = [f"`{word}`" for word in words if not word.startswith("$")]
     if not 0 < len(quoted) <= 14:
         return None
@@ -256,7 +258,7 @@ _OR_COMPONENT = {
 
 
 def report_selector(context: MappingContext, discriminator: Shape) -> Problem:
-    """The key is not there by which a union is told apart."""
+    """Report that the key is missing that selects the alternative of a union."""
     wanted = discriminator["key"]
     words = ", ".join(f"`{word}`" for word in discriminator["mapping"])
     typo = next((word for word in context.node if closest(word, [wanted]) is not None), None)
@@ -270,7 +272,7 @@ def report_selector(context: MappingContext, discriminator: Shape) -> Problem:
 
 
 def report_no_entries(context: MappingContext) -> Problem:
-    """A mapping of names that has none."""
+    """Report a mapping of names that is empty."""
     message = f"{context.title} is empty, so there is nothing to run"
     return Problem(
         "aml-missing-key", context.anchor, message, f"add at least one entry under {context.title}"
@@ -280,7 +282,7 @@ def report_no_entries(context: MappingContext) -> Problem:
 def check_keys(
     context: MappingContext, meant: set[str], *, registered: bool, blamed: bool
 ) -> Iterator[Problem]:
-    """Every problem of ``place`` that its keys make together.
+    """Every problem of the mapping that concerns several of its keys.
 
     Args:
         context: The mapping.
@@ -352,13 +354,13 @@ def _check_exclusive(context: MappingContext, *, blamed: bool) -> Iterator[Probl
 
 
 def _check_component_name(context: MappingContext) -> Iterator[Problem]:
-    """A component that is to be registered has a name that Azure ML takes."""
+    """Report the name of a component to be registered that Azure ML does not accept."""
     name = context.node.get("name")
     if name is None:
         message = "the component has no `name`, which it needs to be registered"
         yield Problem("aml-component-name", context.anchor, message, "add `name:`")
     elif not isinstance(name, Scalar) or not fits_shape(name.value, context.shape["properties"]["name"]):
-        given = f"`{name.text[:60]}`" if isinstance(name, Scalar) else "what stands under `name`"
-        message = f"{given} is not a name under which a component can be registered"
+        shown = f"`{name.text[:60]}`" if isinstance(name, Scalar) else "what stands under `name`"
+        message = f"{shown} is not a name under which a component can be registered"
         advice = "use lower-case letters, digits and `_`, and start with a letter"
         yield Problem("aml-component-name", name.span, message, advice)

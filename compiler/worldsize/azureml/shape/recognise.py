@@ -67,7 +67,7 @@ def recognise(root: Node | None, path: str = "") -> str | None:
 
 
 def _declared(root: Mapping) -> str | None:
-    """The kind that ``$schema`` names; ``other`` for an Azure ML schema that is not ours to check."""
+    """The kind that ``$schema`` names; ``other`` for an Azure ML schema that we do not check."""
     text = _text(root, "$schema")
     if text is None:
         return None
@@ -96,8 +96,8 @@ def _schedule(root: Mapping) -> str | None:
     trigger = root.get("trigger")
     timed = isinstance(trigger, Mapping) and ("expression" in trigger or "frequency" in trigger)
     typed = isinstance(trigger, Mapping) and (_text(trigger, "type") or "").lower() in ("cron", "recurrence")
-    made = "create_job" in root and ("trigger" in root or "name" in root)
-    return "schedule" if made or (timed and typed) else None
+    creates_job = "create_job" in root and ("trigger" in root or "name" in root)
+    return "schedule" if creates_job or (timed and typed) else None
 
 
 def _by_keys(root: Mapping) -> str | None:
@@ -162,7 +162,7 @@ def _single(root: Mapping, kind: str) -> str | None:
 
 
 def _looks_like_azure(root: Mapping) -> bool:
-    """A command without ``type``: only a reference or a key that nobody else has tells."""
+    """A command without ``type``, recognised only by a reference or a key that no other tool has."""
     texts = [_text(root, key) or "" for key in ("environment", "compute", "code")]
     environment = root.get("environment")
     inline = isinstance(environment, Mapping) and any(

@@ -117,11 +117,11 @@ _KINDS: dict[str, Callable[[Any, Shape], bool]] = {
 
 def is_date_time(text: str) -> bool:
     """Whether ``text`` is an ISO 8601 date with a time that exists."""
-    found = _DATE_TIME.fullmatch(text)
-    if found is None:
+    match = _DATE_TIME.fullmatch(text)
+    if match is None:
         return False
     try:
-        dt.datetime(*(int(part or 0) for part in found.groups()[:6]))  # type: ignore[arg-type]
+        dt.datetime(*(int(part or 0) for part in match.groups()[:6]))  # type: ignore[arg-type]
     except ValueError:
         return False
     return True

@@ -1,8 +1,7 @@
 """Compares a document with the shape of its kind, and reports each cause once.
 
-Of a union only the alternative that the writer chose is looked at, by ``type`` or by a key that
-only one alternative has. Work is linear in the file: a mapping shared by aliases is looked at once
-a shape.
+Of a union only the alternative is checked that the file selects, by ``type`` or by a key that only one
+alternative has. Work is linear in the file: a mapping that aliases share is checked once per shape.
 """
 
 from __future__ import annotations

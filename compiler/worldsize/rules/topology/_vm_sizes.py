@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from worldsize.azureml.compute import Compute
-from worldsize.azureml.distribution import read_member
+from worldsize.azureml.fields import read_member
+from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span

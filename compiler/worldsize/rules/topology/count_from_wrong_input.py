@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from worldsize.azureml import binding, distribution, graph, literals
+from worldsize.azureml import binding, fields, graph, literals
 from worldsize.azureml.model import Field, Job, Literal, Step
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
@@ -22,7 +22,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 def _step(job: Job, step: Step) -> Iterator[Finding]:
     for block in (step.distribution, step.resources):
         for name in _COUNTS:
-            field = distribution.read_member(block, name)
+            field = fields.read_member(block, name)
             expression = binding.parse_expression(field.value) if field is not None else None
             if (
                 field is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from worldsize.azureml import distribution
+from worldsize.azureml import fields
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
@@ -36,7 +36,7 @@ def _counts(*blocks: Field[Any] | None) -> Iterator[Finding]:
         if block is None or not isinstance(block.value, dict):
             continue
         for name, least in _LEAST.items():
-            field = distribution.read_member(block, name)
+            field = fields.read_member(block, name)
             if field is None or field.span is None or isinstance(field.value, bool):
                 continue
             value = _number(field.value)

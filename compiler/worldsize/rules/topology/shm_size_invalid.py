@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from worldsize.azureml import distribution
+from worldsize.azureml import fields
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
@@ -23,7 +23,7 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
 
 
 def _judge(resources: Field[Any] | None) -> Iterator[Finding]:
-    field = distribution.read_member(resources, "shm_size")
+    field = fields.read_member(resources, "shm_size")
     if field is None or field.span is None or not isinstance(field.value, str) or "${{" in field.value:
         return
     match = _SHAPE.fullmatch(field.value.strip())

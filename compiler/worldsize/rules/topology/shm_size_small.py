@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from worldsize.azureml.distribution import read_member
+from worldsize.azureml.fields import read_member
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.command_line import Word

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.compute import Compute
+from worldsize.azureml.job import Compute
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 

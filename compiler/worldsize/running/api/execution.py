@@ -1,4 +1,4 @@
-"""Executes a prepared pipeline with the extensions that its options ask for; keeps its record and result."""
+"""Executes a prepared pipeline with the extensions of its options; records it and makes its result."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from pathlib import Path
 
 from worldsize.base.wording import describe_os_error
 from worldsize.running.engine.attempt import RunContext
-from worldsize.running.engine.extensions import Extensions
 from worldsize.running.engine.restarts import Restarting, RestartPolicy
-from worldsize.running.engine.schedule import Schedule
+from worldsize.running.engine.schedule import Schedule, catch_signals
+from worldsize.running.engine.steps import Extensions
 from worldsize.running.engine.sweep import make_sweeps
 from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.faults.hangs import HangWatcher
 from worldsize.running.faults.injection import FaultInjector
 from worldsize.running.faults.rehearsal import Rehearsal, describe_schedule, draw_faults
-from worldsize.running.launch.interrupts import catch_signals
 from worldsize.running.launch.redaction import redact_parameters
 from worldsize.running.launch.supervisor import Supervisor
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.model.results import DONE, Registration, RunResult, RunState, StepResult
+from worldsize.running.model.results import DONE, Registration, RunResult, RunState, StepResult, View
 from worldsize.running.model.task import Graph, keeps_checkpoints
-from worldsize.running.model.view import View
 from worldsize.running.prepare.preparation import Prepared
 from worldsize.running.record.events import EventLog
 from worldsize.running.record.history import RunRecord
@@ -36,22 +34,16 @@ from worldsize.running.show.views import MaskedView
 from worldsize.secrecy.masking import Mask
 
 LONGEST_PARAMETER = 500  # characters; a longer text is data
-SPARE_RESTARTS = 2  # of a rehearsal, beyond those that its faults need
+SPARE_RESTARTS = 2  # of a rehearsal, in addition to those that its faults cause
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The processes that serve a run, and the folder that runs share.
+    """The processes that serve a run, and the folder that runs share."""
 
-    Attributes:
-        home: What runs share.
-        tracking: The line to MLflow.
-        supervisor: Forks the guards of the steps.
-    """
-
-    home: Path
-    tracking: Tracking
-    supervisor: Supervisor
+    home: Path  # what runs share
+    tracking: Tracking  # the line to MLflow
+    supervisor: Supervisor  # forks the guards of the steps
 
 
 def execute(
@@ -64,16 +56,10 @@ def execute(
     interpreters: Interpreters,
     earlier: RunRecord | None = None,
 ) -> RunResult:
-    """Run every step.
+    """Run every step of a prepared pipeline.
 
-    Args:
-        prepared: The pipeline.
-        folder: The run's folder.
-        services: The processes that serve it.
-        view: Shows the run.
-        began: The monotonic time at which the user began to wait.
-        interpreters: What interprets the steps.
-        earlier: What is known of the run, where it is resumed.
+    ``began`` is the monotonic time at which the user began to wait; ``earlier`` is the record of a run that
+    is resumed.
     """
     view, tracking = MaskedView(view, prepared.mask), services.tracking
     _describe_run(tracking, prepared, folder, again=earlier is not None)
@@ -93,7 +79,7 @@ def execute(
         )
         with (
             catch_signals() as interrupts,
-            extend(
+            make_extensions(
                 prepared, context, services, view, stopping=interrupts.happened, earlier=earlier
             ) as extensions,
         ):
@@ -127,7 +113,7 @@ def _finish_tracking(tracking: Tracking, result: RunResult, log: EventLog) -> Ru
 
 
 def _describe_run(tracking: Tracking, prepared: Prepared, folder: RunFolder, *, again: bool) -> None:
-    """Tell the tracker what MLflow shows of the run."""
+    """Send the tracker what MLflow shows of the run."""
     parameters = {
         f"{task.name}.{name}": value
         for task in prepared.tasks.values()
@@ -171,12 +157,12 @@ def _make_result(
 
 
 def _mask_registration(registration: Registration, mask: Mask) -> Registration:
-    """A step has written why it registered nothing, and may have quoted what it was given."""
+    """Mask the reason that a step wrote for not registering, which may quote its inputs."""
     return replace(registration, reason=mask.text(registration.reason) if registration.reason else None)
 
 
 def _link_outputs(graph: Graph, folder: RunFolder, steps: Mapping[str, StepResult]) -> None:
-    """Links to the outputs that the pipeline declares: what a user looks for first."""
+    """Link the outputs that the pipeline declares, which users look for first."""
     for name, output in graph.outputs.items():
         path = steps[output.step].outputs.get(output.port)
         if path is not None and path.exists():
@@ -186,7 +172,7 @@ def _link_outputs(graph: Graph, folder: RunFolder, steps: Mapping[str, StepResul
 
 
 @contextlib.contextmanager
-def extend(
+def make_extensions(
     prepared: Prepared,
     context: RunContext,
     services: Services,
@@ -195,16 +181,7 @@ def extend(
     stopping: Callable[[], bool],
     earlier: RunRecord | None,
 ) -> Iterator[Extensions]:
-    """What the options of a run add to its schedule, for as long as it goes on.
-
-    Args:
-        prepared: The pipeline, with its options.
-        context: What all attempts share.
-        services: The processes that serve the run.
-        view: Shows the run.
-        stopping: Whether the user has asked to stop.
-        earlier: What is known of the run, where it is resumed.
-    """
+    """Add what the options of a run ask for to its schedule, until the run ends."""
     run, emulation, max_restarts = context.run, prepared.emulation, prepared.options.max_restarts
     injection = FaultInjector(emulation.faults, emulation.namespaces, view.notice)
     rehearsal = _plan_rehearsal(prepared, view)
@@ -224,7 +201,7 @@ def extend(
 
 
 def _plan_rehearsal(prepared: Prepared, view: View) -> Rehearsal:
-    """What ``--chaos`` asks for; without it nothing happens."""
+    """Plan what ``--chaos`` asks for; without it nothing happens."""
     seed, networks = prepared.options.chaos, prepared.emulation.namespaces
     if seed is None:
         return Rehearsal({}, networks, view.notice)
@@ -239,9 +216,9 @@ def _plan_rehearsal(prepared: Prepared, view: View) -> Rehearsal:
 
 
 def _count_restarts(prepared: Prepared, rehearsal: Rehearsal) -> dict[str, int]:
-    """By step, as many as its spec says; a rehearsal brings those that it needs."""
+    """The restarts of each step: as many as its spec says, and those that a rehearsal needs."""
     restarts = dict(prepared.restarts)
     for name, faults in rehearsal.plans.items():
-        needed = sum(fault.ends_a_try for fault in faults)
+        needed = sum(fault.ends_attempt for fault in faults)
         restarts[name] = max(restarts.get(name, 0), needed + SPARE_RESTARTS if needed else 0)
     return restarts

@@ -1,4 +1,4 @@
-"""One attempt of one step: its folder made, its processes started and watched until they are over."""
+"""One attempt of one step: makes its folder, and starts and watches its processes until they have ended."""
 
 from __future__ import annotations
 
@@ -60,36 +60,30 @@ class Outcome:
 
 @dataclass(slots=True)
 class Attempt:
-    """A step that holds slots. Its group is None until MLflow has answered.
-
-    Attributes:
-        number: From 1; a step that starts again has the next.
-        began: The monotonic time at which its processes started.
-        blame: What was done to it on purpose, in words; a failure is then due to that.
-    """
+    """A step that holds slots. Its group is None until MLflow has answered."""
 
     task: Task
     slots: tuple[str, ...]
     context: RunContext
-    number: int = 1
+    number: int = 1  # from 1; a step that starts again has the next
     group: Group | None = None
-    began: float | None = None
-    told_to_stop: bool = False
-    blame: str | None = None
+    began: float | None = None  # the monotonic time at which its processes started
+    stop_requested: bool = False
+    blame: str | None = None  # what was done to it on purpose, in words; it is then the cause of a failure
     progress: ProgressFile = field(init=False)
     _installed: frozenset[str] = field(default_factory=list_installed)
     _oom_kills: int = field(default_factory=count_oom_kills)
-    _overdue: bool = False  # told to stop because its time was up
-    _unfinished: tuple[Process, ...] = ()  # those that were, then
+    _overdue: bool = False  # stopped because its time was up
+    _unfinished: tuple[Process, ...] = ()  # its processes at that moment
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def __post_init__(self) -> None:
-        """Follow the step's progress from here on."""
+        """Start to follow the step's progress."""
         self.progress = ProgressFile(self.context.run.step(self.task.name).progress)
 
     @property
     def changed_python(self) -> str | None:
-        """What was added to or removed from this Python's packages since the attempt began; else None."""
+        """What was added to or removed from this Python's packages since the attempt began, or None."""
         changed = sorted(self._installed ^ list_installed())
         if not changed:
             return None
@@ -100,8 +94,8 @@ class Attempt:
         )
 
     @property
-    def reached(self) -> int | None:
-        """Training steps done: by its ranks' heartbeats, else by what the script reported."""
+    def training_step(self) -> int | None:
+        """Training steps done, by the heartbeats of its ranks, else by the script's own reports."""
         done = max((beat.done for beat in self.read_heartbeats().values()), default=-1)
         if done >= 0:
             return done
@@ -113,7 +107,7 @@ class Attempt:
         return {rank: beat for rank, beat in records.items() if beat.ticked_at >= (self.began or 0.0)}
 
     def prepare(self) -> Outcome | None:
-        """Make the step's folder; the outcome where that fails."""
+        """Make the step's folder; the outcome if that fails."""
         task, run = self.task, self.context.run
         try:
             if self.number > 1:
@@ -124,11 +118,7 @@ class Attempt:
         return None
 
     def start(self, tracking: Mapping[str, str]) -> Outcome | None:
-        """Start the processes; the outcome where that fails.
-
-        Args:
-            tracking: MLflow's variables.
-        """
+        """Start the processes with MLflow's variables; the outcome if that fails."""
         task, context = self.task, self.context
         step, values = context.run.step(task.name), resolve_inputs(task, context.run)
         call = make_call(
@@ -157,9 +147,9 @@ class Attempt:
         return None
 
     def watch_time(self) -> None:
-        """Stop a step whose time is up; its processes get the usual grace."""
+        """Stop a step whose time is up; its processes get the usual grace period."""
         limit = self.task.timeout
-        if limit is None or self.began is None or self.group is None or self.told_to_stop or self._overdue:
+        if limit is None or self.began is None or self.group is None or self.stop_requested or self._overdue:
             return
         if time.monotonic() - self.began >= limit:
             self._overdue = True
@@ -167,11 +157,11 @@ class Attempt:
             self.group.stop()
 
     def watch_guard(self) -> Outcome | None:
-        """Check that the guard of the processes works; the outcome where it never will again."""
+        """Check the guard of the processes; the outcome if it is lost."""
         return None if self.group is None or self.group.look() else self._outcome()
 
-    def hear(self) -> Outcome | None:
-        """Read what happened to its processes; the outcome once none of them runs."""
+    def read_events(self) -> Outcome | None:
+        """Read what happened to its processes; the outcome once all have ended."""
         assert self.group is not None
         for ended in self.group.read():
             self.context.log.write(
@@ -182,7 +172,7 @@ class Attempt:
     def stop(self, *, at_once: bool = False) -> None:
         """Ask its processes to end; returns at once."""
         if self.group is not None:
-            self.told_to_stop = True
+            self.stop_requested = True
             (self.group.kill if at_once else self.group.stop)()
 
     def when_closed(self, call: Callable[[Group], object], group: Group) -> None:
@@ -196,7 +186,7 @@ class Attempt:
     def _outcome(self) -> Outcome:
         assert self.group is not None
         task, logs = self.task, self.context.run.step(self.task.name).logs
-        if self.told_to_stop:
+        if self.stop_requested:
             return Outcome("stopped")
         if self._overdue:
             return Outcome("failed", explain_timeout(self.group, task, logs, self._unfinished))
@@ -213,7 +203,7 @@ class Attempt:
         return Outcome("failed", failure)
 
     def _lent_gpus(self) -> tuple[str, ...]:
-        """GPUs that a distributed step is restricted to; one that has them all needs no restriction."""
+        """The GPUs that a distributed step is restricted to; empty for a step that has all of them."""
         gpus = self.context.machine.gpus
         has_all = len(self.slots) == len(gpus) and self.task.instance_count == 1
         return () if not gpus or self.task.launcher == "none" or has_all else self.slots

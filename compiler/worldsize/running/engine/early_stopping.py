@@ -1,4 +1,4 @@
-"""When a trial is not worth finishing: Azure ML's three policies, on what the trials have logged so far.
+"""Early stopping of trials: Azure ML's three policies, applied to what the trials have logged so far.
 
 An interval is one logged value of the primary metric. A policy applies at every multiple of
 ``evaluation_interval`` that is at least ``delay_evaluation``, to the trials that have just reached it.
@@ -36,37 +36,32 @@ def is_worse(value: float, than: float, goal: Goal) -> bool:
     return value > than if goal == "minimize" else value < than
 
 
-def is_to_stop(
+def should_stop(
     policy: EarlyTermination, goal: Goal, name: str, histories: Mapping[str, History], running: frozenset[str]
 ) -> bool:
     """Whether the policy ends one trial at the interval that it has reached.
 
-    Args:
-        policy: The policy.
-        goal: What is better.
-        name: The trial.
-        histories: What every trial has logged, this one and finished ones too.
-        running: The trials that have not ended.
+    ``histories`` holds what every trial has logged, those that have ended too.
     """
     interval = policy.last_due(len(histories.get(name, ())))
     if interval == 0:
         return False
-    # Only who has come this far can be compared at this interval.
+    # Only trials that have reached this interval can be compared at it.
     reached = {each: history[:interval] for each, history in histories.items() if len(history) >= interval}
     if policy.kind == "bandit":
-        return _bandit(policy, goal, name, reached)
+        return _exceeds_slack(policy, goal, name, reached)
     if policy.kind == "median_stopping":
-        return _median(goal, name, reached)
+        return _is_below_median(goal, name, reached)
     if policy.exclude_finished_jobs:
         reached = {each: history for each, history in reached.items() if each in running or each == name}
-    return _truncated(policy, goal, name, reached)
+    return _is_truncated(policy, goal, name, reached)
 
 
-def _bandit(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
-    """Worse than the best trial by more than the slack.
+def _exceeds_slack(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
+    """Whether a trial is worse than the best one by more than the slack.
 
     With ``slack_factor`` f, 0.8 to be maximised allows 0.8 / (1 + f), and 0.8 to be minimised
-    0.8 · (1 + f). Below zero the distance is taken of the absolute value, so that slack stays slack.
+    0.8 · (1 + f). Below zero the absolute value counts, so that the slack stays positive.
     """
     top = _top([best_value(history, goal) for history in reached.values()], goal)
     if policy.slack_amount:
@@ -78,15 +73,15 @@ def _bandit(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[st
     return is_worse(best_value(reached[name], goal), limit, goal)
 
 
-def _median(goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
-    """Its best value is worse than the median of the running averages of all trials."""
+def _is_below_median(goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
+    """Whether its best value is worse than the median of the running averages of all trials."""
     averages = [statistics.fmean(history) for history in reached.values()]
     numbers = [average for average in averages if not math.isnan(average)]
     return bool(numbers) and is_worse(best_value(reached[name], goal), statistics.median(numbers), goal)
 
 
-def _truncated(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
-    """Among the given percentage of the lowest performing trials, rounded down; of equals the later go."""
+def _is_truncated(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
+    """Whether it is among the percentage of worst trials, rounded down; of equal ones the later are."""
     doomed = len(reached) * policy.truncation_percentage // 100
     scores = {each: best_value(history, goal) for each, history in reached.items()}
     order = sorted(scores, key=lambda each: (_rank(scores[each], goal), each))
@@ -98,7 +93,7 @@ def _top(values: Sequence[float], goal: Goal) -> float:
 
 
 def _rank(value: float, goal: Goal) -> float:
-    """Sorts the best first."""
+    """A sort key that puts the best first."""
     if math.isnan(value):
         return math.inf
     return value if goal == "minimize" else -value

@@ -1,9 +1,9 @@
-"""Why a step failed: the process that failed first, and the cause that its log or the machine shows.
+"""Explains why a step failed: the process that failed first, and the cause that its log or machine shows.
 
-A process that dies closes its connections, and each peer fails too: with gloo or NCCL at once, so that the
-guard may report them in any order. Three things tell the cause from what follows: a process that ended of
-its own accord comes before one that was asked to end; a log that ends in a lost connection belongs to a
-follower; and among those that remain, the first that was seen to end.
+A process that dies closes its connections, and its peers fail too: with gloo or NCCL immediately, so that the
+guard may report them in any order. Three things distinguish the cause from its effects: a process that ended
+on its own comes before one that was asked to end; a log that ends in a lost connection is an effect; and
+among those that remain, the first that was seen to end is the cause.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, describe_ending, describe_running, failure_of_step
 from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.installed import EXTRAS
+from worldsize.running.prepare.machine import EXTRAS
 from wsshards.errors import RESUME_EXIT_STATUS
 from wstrain.health.memory import smaller_batch
 from wstrain.health.watchdog import HANG_EXIT_STATUS
@@ -43,7 +43,7 @@ _RANK = re.compile(r"^ranks? (\d+)\b.* did not arrive")
 
 Tail = Callable[[Process], Sequence[str]]
 
-LEAST_BYTES = 256 * 1024  # with less than this, hardly anything can be written
+MIN_BYTES = 256 * 1024  # with less than this, almost nothing can be written
 # torch.distributed and what builds on it: with GPUs in the build but not in the machine, and without.
 _NCCL = re.compile(
     r"ProcessGroupNCCL is only supported with GPUs"
@@ -69,31 +69,20 @@ _MEMORY = Path("/proc/meminfo")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The process that failed first, and those that followed.
+    """The process that failed first, and those that followed."""
 
-    Attributes:
-        cause: the process that failed first.
-        followers: those that failed because of it.
-        message: what happened, in words.
-    """
-
-    cause: EndedProcess
-    followers: tuple[Process, ...]
-    message: str
+    cause: EndedProcess  # the process that failed first
+    followers: tuple[Process, ...]  # those that failed because of it
+    message: str  # what happened, in words
 
 
 def explain_failure(
     group: Group, task: Task, logs: Path, gpus: Sequence[str], *, blame: str | None, out_of_memory: bool
 ) -> Failure:
-    """Why a group of processes failed.
+    """Explain why a group of processes failed.
 
-    Args:
-        group: The processes, which have ended or are lost.
-        task: Their step.
-        logs: The folder of their logs.
-        gpus: Those of this machine.
-        blame: What was done to the step on purpose; None where nothing was.
-        out_of_memory: Whether the kernel has killed processes for memory meanwhile.
+    ``blame`` is what was done to the step on purpose, ``out_of_memory`` whether the kernel has killed
+    processes for memory meanwhile.
     """
 
     def read_tail(process: Process) -> list[str]:
@@ -119,7 +108,7 @@ def explain_failure(
 
 
 def explain_timeout(group: Group, task: Task, logs: Path, unfinished: Sequence[Process]) -> Failure:
-    """Why a step failed that was stopped at its timeout, when these processes had not ended."""
+    """Explain the failure of a step that was stopped at its timeout while these processes ran."""
     message = f"it was stopped at its timeout of {task.timeout} s"
     running = [each for each in unfinished if not each.serves] or list(unfinished)
     if task.process_count > 1:
@@ -129,29 +118,23 @@ def explain_timeout(group: Group, task: Task, logs: Path, unfinished: Sequence[P
 
 
 def find_cause(ended: Sequence[EndedProcess], tail: Tail, ranks: Sequence[Process]) -> Verdict | None:
-    """Find the process that failed first.
+    """Find the process that failed first; None if none failed.
 
-    Args:
-        ended: what has ended, in the order in which it was seen.
-        tail: the last lines that a process wrote.
-        ranks: the processes that run the command.
-
-    Returns:
-        None where nothing has failed.
+    ``ended`` is in the order in which the ends were seen; ``tail`` gives the last lines of a process.
     """
     failed = [each for each in ended if each.status != 0 and not (each.told and each.process.serves)]
     if not failed:
         return None
     tails = {id(each): list(tail(each.process)) for each in failed}
-    cause = min(failed, key=lambda each: _lateness(each, tails[id(each)]))  # the first of the least
+    cause = min(failed, key=lambda each: _rank_cause(each, tails[id(each)]))  # the first of the least
     if cause.status == HANG_EXIT_STATUS:
-        return _hang(cause, failed, tails, ranks)
+        return _explain_hang(cause, failed, tails, ranks)
     followers = [
         each.process
         for each in failed
-        if each is not cause and not each.process.members and _followed(tails[id(each)])
+        if each is not cause and not each.process.members and _lost_connection(tails[id(each)])
     ]
-    return Verdict(cause, tuple(followers), _words(cause))
+    return Verdict(cause, tuple(followers), _describe_cause(cause))
 
 
 def last_error(lines: Sequence[str]) -> str | None:
@@ -161,7 +144,7 @@ def last_error(lines: Sequence[str]) -> str | None:
 
 
 def failure_signature(message: str, lines: Sequence[str]) -> str:
-    """What makes two failures the same: their words without what changes from try to try."""
+    """A text that is equal for equal failures: their messages without what changes between attempts."""
     last = last_error(lines) or (lines[-1] if lines else "")
     return re.sub(r"0x[0-9a-f]+|\d+", "#", f"{message} {last}")
 
@@ -172,29 +155,29 @@ def describe_followers(followers: Sequence[Process]) -> str:
     return f"{len(followers)} other {kind}{'s' * (len(followers) > 1)} failed because of it"
 
 
-def _words(cause: EndedProcess) -> str:
+def _describe_cause(cause: EndedProcess) -> str:
     if cause.status == RESUME_EXIT_STATUS:
         return f"{cause.process.title} was asked to stop, and saved its state"
     return describe_ending(cause.process.title, cause.status)
 
 
-def _lateness(each: EndedProcess, lines: Sequence[str]) -> int:
+def _rank_cause(each: EndedProcess, lines: Sequence[str]) -> int:
     if each.told:
         return 3
     if each.process.members:
         return 2  # mpirun fails because of a rank
-    return 1 if _followed(lines) else 0
+    return 1 if _lost_connection(lines) else 0
 
 
-def _followed(lines: Sequence[str]) -> bool:
+def _lost_connection(lines: Sequence[str]) -> bool:
     """Whether a log ends in a lost connection."""
     return any(_PEER_GONE.search(line) for line in lines[-TAIL_LINES:])
 
 
-def _hang(
+def _explain_hang(
     first: EndedProcess, failed: Sequence[EndedProcess], tails: dict[int, list[str]], ranks: Sequence[Process]
 ) -> Verdict:
-    """Ranks that found a hang say who did not arrive; that one is the cause if it is known to have ended."""
+    """Explain a hang: ranks report who did not arrive, which is the cause if it is known to have ended."""
     words = next((text for each in failed if (text := last_error(tails[id(each)]))), None)
     message = words or describe_ending(first.process.title, first.status)
     matched = _RANK.match(message)
@@ -204,23 +187,18 @@ def _hang(
 
 
 def explain_full_disk(folder: Path) -> tuple[str, ...]:
-    """What to tell the user about a full disk; nothing where there is room."""
+    """Notes about a full disk, empty if there is space."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
         return ()
-    if free >= LEAST_BYTES:
+    if free >= MIN_BYTES:
         return ()
     return (f"the disk of the run's folder has {free // 1024} KiB left: free space, then resume the run",)
 
 
 def explain_missing_gpus(lines: Sequence[str], gpus: Sequence[str]) -> tuple[str, str] | None:
-    """Return why a process failed and what to do about it, None where a missing GPU is not the cause.
-
-    Args:
-        lines: The last lines that it wrote.
-        gpus: Those of this machine.
-    """
+    """The cause and the help if a process failed for lack of a GPU, judged by its last lines; else None."""
     if gpus or last_error(lines) is not None:  # a script that explains its error needs no other explanation
         return None
     nccl = "it asks for NCCL, which moves data between GPUs, and this machine has none"
@@ -235,11 +213,7 @@ def explain_missing_gpus(lines: Sequence[str], gpus: Sequence[str]) -> tuple[str
 
 
 def explain_missing_package(lines: Sequence[str]) -> tuple[str, str] | None:
-    """Return why a process failed and what to do about it, None where a missing package is not the cause.
-
-    Args:
-        lines: The last lines that it wrote; only the very last tells.
-    """
+    """The cause and help if a process failed for lack of a package, judged by its last line; else None."""
     matched = _NOT_FOUND.match(lines[-1].strip()) if lines else None
     if matched is None:
         return None
@@ -253,28 +227,28 @@ def explain_missing_package(lines: Sequence[str]) -> tuple[str, str] | None:
 
 
 def count_oom_kills(vmstat: Path = _VMSTAT, events: Path = _EVENTS) -> int:
-    """How many processes the kernel has killed for memory since the machine, or the container, started."""
+    """Count the processes that the kernel has killed for memory since the machine or container started."""
     return max(_counter(vmstat, "oom_kill"), _counter(events, "oom_kill"))
 
 
 def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
-    """What to tell the user about it, given the inputs of the step."""
+    """Notes about a process that was killed for memory, by the inputs of its step."""
     total = _counter(_MEMORY, "MemTotal:") * 1024
-    said = [f"the machine has {total / 2**30:.1f} GiB of memory"] if total else []
+    advice = [f"the machine has {total / 2**30:.1f} GiB of memory"] if total else []
     planned = _number(inputs, "predicted_memory_bytes")
-    if planned and said:
-        said[0] += f"; {planned / 2**30:.1f} GiB were planned for each process"
+    if planned and advice:
+        advice[0] += f"; {planned / 2**30:.1f} GiB were planned for each process"
     micro = _number(inputs, "batch_size_per_device")
     accumulation = _number(inputs, "gradient_accumulation_steps") or 1
     smaller = smaller_batch(micro, 0.5) if micro else 0
     if micro and smaller < micro:
-        said.append(
+        advice.append(
             f"help: set `batch_size_per_device` to {smaller} and `gradient_accumulation_steps` to"
             f" {accumulation * (micro // smaller)}: the same global batch, with half the activations or less"
         )
     else:
-        said.append("help: let a process hold less at once, or start fewer of them")
-    return tuple(said)
+        advice.append("help: let a process hold less at once, or start fewer of them")
+    return tuple(advice)
 
 
 def _number(inputs: Mapping[str, Source | None], name: str) -> int:

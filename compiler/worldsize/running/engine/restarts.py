@@ -1,9 +1,9 @@
-"""When a step that failed is started again, and after how long.
+"""Decides whether a failed step is restarted, and after how long.
 
-A step goes on from its last checkpoint, so starting it again helps against what passes: a machine that was
-taken away, a rank that was killed, a network that was gone. It does not help against what will happen again:
-an error of the inputs, or the same error at the same training step. The pause doubles from try to try, with
-some of it by chance, so that many steps do not come back at one moment.
+A restarted step continues from its last checkpoint. This helps against temporary faults: a preempted machine,
+a killed rank, a lost network. It does not help against faults that recur: wrong inputs, or the same error at
+the same training step. The pause doubles with each attempt, with a random part, so that many steps do not
+restart at the same moment.
 """
 
 from __future__ import annotations
@@ -18,36 +18,30 @@ from worldsize.running.model.results import Failure
 from worldsize.running.model.task import keeps_checkpoints
 from wsshards.errors import RESUME_EXIT_STATUS
 
-INPUT_FAULT = 2  # the exit status of a script whose inputs are wrong, ours and argparse's
+INPUT_FAULT = 2  # the exit status of our scripts, and of argparse, for wrong inputs
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 JITTER = 0.25  # of a pause, up or down
-MOST_RESUMES = 20  # of a step that was asked to stop and has saved; these do not count as failures
+MAX_RESUMES = 20  # of a step that saved its state on request; these are not failures
 
 
 @dataclass(frozen=True, slots=True)
 class EndedAttempt:
-    """How one attempt ended.
+    """How one attempt ended."""
 
-    Attributes:
-        status: the exit status of the process that failed first, a signal as a negative number; None where no
-            process is to blame.
-        reached: training steps done, as far as it is known.
-        signature: what makes two failures the same.
-    """
-
+    # of the process that failed first, a signal as a negative number; None if no process is to blame
     status: int | None
-    reached: int | None
-    signature: str
+    training_step: int | None  # training steps done, as far as it is known
+    signature: str  # what makes two failures the same
 
     @property
     def resumes(self) -> bool:
-        """Whether it saved its state and asks to be started again."""
+        """Whether it saved its state and asks to be restarted."""
         return self.status == RESUME_EXIT_STATUS
 
 
 @dataclass(frozen=True, slots=True)
 class RestartDecision:
-    """What to do after an attempt: start again after so many seconds, or stop for a reason."""
+    """What to do after an attempt: restart after some seconds, or stop for a reason."""
 
     seconds: float | None
     reason: str = ""
@@ -55,87 +49,76 @@ class RestartDecision:
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """How often, and how soon.
+    """How often, and how soon."""
 
-    Attributes:
-        most: failures after which a step is started again.
-        seed: of the pauses.
-        first: seconds before the first restart.
-        longest: seconds of any pause.
-    """
+    max_restarts: int = 0  # failures after which a step is started again
+    seed: str = ""  # of the pauses
+    first: float = FIRST_SECONDS  # seconds before the first restart
+    longest: float = LONGEST_SECONDS  # seconds of any pause
 
-    most: int = 0
-    seed: str = ""
-    first: float = FIRST_SECONDS
-    longest: float = LONGEST_SECONDS
-
-    def decide(self, tries: Sequence[EndedAttempt]) -> RestartDecision:
-        """Whether there is another attempt after these, the last of which has just failed."""
-        last = tries[-1]
-        failures = [each for each in tries if not each.resumes]
+    def decide(self, attempts: Sequence[EndedAttempt]) -> RestartDecision:
+        """Decide whether there is another attempt after these, the last of which has just failed."""
+        last = attempts[-1]
+        failures = [each for each in attempts if not each.resumes]
         if last.resumes:
-            if len(tries) - len(failures) > MOST_RESUMES:
-                return RestartDecision(None, f"it was asked to stop more than {MOST_RESUMES} times")
-            return RestartDecision(self._pause(1, len(tries)))
-        hopeless = self._hopeless(failures)
+            if len(attempts) - len(failures) > MAX_RESUMES:
+                return RestartDecision(None, f"it was asked to stop more than {MAX_RESUMES} times")
+            return RestartDecision(self._pause(1, len(attempts)))
+        hopeless = self._find_reason_to_stop(failures)
         return RestartDecision(
-            self._pause(len(failures), len(tries)) if hopeless is None else None, hopeless or ""
+            self._pause(len(failures), len(attempts)) if hopeless is None else None, hopeless or ""
         )
 
-    def _hopeless(self, failures: Sequence[EndedAttempt]) -> str | None:
-        """Why there is no further attempt after these failures; empty where none was asked for."""
+    def _find_reason_to_stop(self, failures: Sequence[EndedAttempt]) -> str | None:
+        """Why there is no further attempt after these failures; empty if none was requested."""
         last = failures[-1]
-        if not self.most:
+        if not self.max_restarts:
             return ""
         if last.status == INPUT_FAULT:
             return "its inputs are wrong, and another attempt would not change that"
-        if len(failures) > self.most:
+        if len(failures) > self.max_restarts:
             return f"it has failed {len(failures)} times"
         if len(failures) > 1 and _is_stuck(failures[-2], last):
-            where = "the start" if not last.reached else f"training step {last.reached}"
+            where = "the start" if not last.training_step else f"training step {last.training_step}"
             return f"the same error twice at {where}: another try would end there, too"
         return None
 
-    def _pause(self, failures: int, tries: int) -> float:
-        draw = random.Random(f"{self.seed}/{tries}").uniform(-JITTER, JITTER)  # noqa: S311 - no secret
+    def _pause(self, failures: int, attempts: int) -> float:
+        draw = random.Random(f"{self.seed}/{attempts}").uniform(-JITTER, JITTER)  # noqa: S311 - no secret
         return min(self.longest, self.first * 2.0 ** (failures - 1)) * (1 + draw)
 
 
 @dataclass(slots=True)
 class Restarting:
-    """Starts steps again that keep checkpoints; see ``extensions.Restarts``.
+    """Restarts steps that write checkpoints."""
 
-    Args:
-        policy: How often, and how soon; each step draws its own pauses.
-        most: How often, for the steps that say it themselves.
-        say: Tells the user why there is no other try.
-    """
-
-    policy: RestartPolicy
-    most: Mapping[str, int] = field(default_factory=dict)
-    say: Callable[[str], None] = lambda _: None
-    tries: dict[str, list[EndedAttempt]] = field(default_factory=dict)
+    policy: RestartPolicy  # how often, and how soon; each step draws its own pauses
+    max_restarts: Mapping[str, int] = field(
+        default_factory=dict
+    )  # how often, for the steps that say it themselves
+    say: Callable[[str], None] = lambda _: None  # tells the user why there is no further attempt
+    attempts: dict[str, list[EndedAttempt]] = field(default_factory=dict)
 
     def after(self, attempt: Attempt, failure: Failure) -> float | None:
-        """Seconds to wait before the next try; None for no other."""
+        """Seconds to wait before the next attempt; None if there is none."""
         task = attempt.task
         if not keeps_checkpoints(task):
             return None
-        tries = self.tries.setdefault(task.name, [])
-        tries.append(
+        attempts = self.attempts.setdefault(task.name, [])
+        attempts.append(
             EndedAttempt(
-                failure.status, attempt.reached, failure_signature(failure.message, failure.last_lines)
+                failure.status, attempt.training_step, failure_signature(failure.message, failure.last_lines)
             )
         )
-        most = self.most.get(task.name, self.policy.most)
-        policy = replace(self.policy, most=most, seed=f"{self.policy.seed}/{task.name}")
-        decision = policy.decide(tries)
+        max_restarts = self.max_restarts.get(task.name, self.policy.max_restarts)
+        policy = replace(self.policy, max_restarts=max_restarts, seed=f"{self.policy.seed}/{task.name}")
+        decision = policy.decide(attempts)
         if decision.seconds is None and decision.reason:
             self.say(f"{task.name}: not started again: {decision.reason}")
         return decision.seconds
 
 
 def _is_stuck(before: EndedAttempt, last: EndedAttempt) -> bool:
-    """Whether a step would fail for ever: with the same words at the same place, and not killed by others."""
+    """Whether a step fails with the same error at the same training step, without being killed."""
     killed = last.status is not None and last.status in (-9, -15)
-    return not killed and last.signature == before.signature and last.reached == before.reached
+    return not killed and last.signature == before.signature and last.training_step == before.training_step

@@ -1,37 +1,30 @@
-"""The loop of a run: starts what is ready and fits, listens to what runs, ends everything together."""
+"""The main loop of a run: starts the steps that are ready and fit, and watches them until they end."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import selectors
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from worldsize.base.wording import describe_os_error
 from worldsize.running.engine.attempt import Attempt, Outcome, RunContext
-from worldsize.running.engine.extensions import Extensions
-from worldsize.running.engine.settling import Settler
-from worldsize.running.engine.steps import ScheduledStep, StepTable
-from worldsize.running.launch.interrupts import Interrupts
+from worldsize.running.engine.steps import Extensions, ScheduledStep, Settler, StepTable
 from worldsize.running.launch.redaction import redact_failure
-from worldsize.running.model.results import StepResult
+from worldsize.running.model.results import StepResult, View
 from worldsize.running.model.task import Task
-from worldsize.running.model.view import View
 from worldsize.running.record.tracking import Tracking
 
 TICK_SECONDS = 0.15
 
 
 class Schedule:
-    """Everything that one run needs while it goes on.
+    """Runs the steps of one run.
 
-    Args:
-        tasks: The steps by name; they have no cycle.
-        context: What all attempts share.
-        extensions: What the options of the run add.
-        view: Shows the run.
-        tracking: The line to MLflow.
-        interrupts: The signals that the runner receives.
-        keep_going: Whether steps that do not need a failed one still run.
+    With ``keep_going`` steps that do not need a failed one still run.
     """
 
     def __init__(
@@ -73,14 +66,14 @@ class Schedule:
         return {name: step.result for name, step in steps.by_name.items() if step.result is not None}
 
     def _listen(self) -> None:
-        """Wait for something to happen, at most until the view wants to be redrawn."""
-        number = self._tracking.fileno()  # there is one once a step has asked for its run
+        """Wait for an event, at most until the view is due to be redrawn."""
+        number = self._tracking.fileno()  # there is one as soon as a step has requested its run
         if number is not None and number not in self._selector.get_map():
             self._selector.register(number, selectors.EVENT_READ)
         busy = self._steps.active or self._steps.resting
         for key, _ in self._selector.select(TICK_SECONDS if busy else 0):
             if isinstance(key.data, Attempt):
-                self._finish(key.data, key.data.hear())
+                self._finish(key.data, key.data.read_events())
             elif key.fileobj is self._interrupts:
                 self._interrupts.clear()
                 self._interrupt()
@@ -90,7 +83,7 @@ class Schedule:
         self._view.tick(self._steps.statuses)
 
     def _tick(self) -> None:
-        """Look after what changes without an event: time passes."""
+        """Handle what changes without an event: timeouts, progress, pauses."""
         self._tracking.look()
         if self._tracking.unavailable and not self._warned_untracked:
             self._warned_untracked = True
@@ -110,9 +103,9 @@ class Schedule:
         self._steps.wake()
 
     def _start_ready(self) -> None:
-        """Prepare the first ready steps that fit, and start those whose MLflow run is there.
+        """Prepare the first ready steps that fit, and start those whose MLflow run exists.
 
-        A large step is not overtaken by small ones behind it: it would never find enough slots.
+        Small steps do not overtake a large one, which would otherwise never find enough slots.
         """
         while self._steps.ready and not self._steps.stopping:
             step = self._steps.ready[0]
@@ -129,7 +122,7 @@ class Schedule:
             self._start(attempt)
 
     def _recall(self, step: ScheduledStep) -> bool:
-        """Whether the very same step was done before: then it is over without a process."""
+        """Reuse the outputs of an identical earlier step; whether there are any."""
         if step.attempts:
             return False
         try:
@@ -139,7 +132,7 @@ class Schedule:
             return False
         if source is not None:
             self._context.log.write("step_reused", step=step.name, run=source)
-            # The outputs that a resumed run had made are its own.
+            # A resumed run that finds its own outputs has made them itself.
             self._settler.settle(step, "succeeded" if source == self._context.run.id else "reused", None)
         return source is not None
 
@@ -172,7 +165,7 @@ class Schedule:
         self._settler.change(step, "running")
 
     def _count_slots(self, task: Task) -> int:
-        """What a step occupies; parameter servers mostly wait, so they take none."""
+        """The slots of a step; parameter servers mostly wait and take none."""
         return task.world_size * (task.gpus_per_process if self._context.machine.gpus else 1)
 
     def _update_progress(self, attempt: Attempt) -> None:
@@ -180,7 +173,7 @@ class Schedule:
             self._steps.statuses[attempt.task.name].progress = attempt.progress.newest
 
     def _finish(self, attempt: Attempt, outcome: Outcome | None) -> None:
-        """Close an attempt that is over, give back what it held, and see what follows."""
+        """Close an attempt that has ended, release its slots, and settle its step."""
         if outcome is None:
             return
         outcome = replace(outcome, failure=redact_failure(outcome.failure, self._context.mask))
@@ -196,10 +189,60 @@ class Schedule:
         self._settler.end_attempt(step, attempt, outcome)
 
     def _interrupt(self) -> None:
-        """The first signal asks the steps to end, the second does not ask."""
+        """Ask the steps to end at the first signal, and kill them at the second."""
         again = len(self._interrupts.received) > 1
         self._context.log.write("interrupted", signal=self._interrupts.received[-1])
         self._view.notice("killing every process" if again else "stopping; once more to kill at once")
         self._steps.stop(at_once=again)
         for attempt in [each for each in self._steps.active.values() if each.group is None]:
             self._finish(attempt, Outcome("stopped"))
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """The signals received so far, and a file descriptor that wakes a selector when one arrives."""
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._reading, False)
+
+    def fileno(self) -> int:
+        """What a selector waits on."""
+        return self._reading
+
+    def happened(self) -> bool:
+        """Whether there was a signal."""
+        return bool(self.received)
+
+    def clear(self) -> None:
+        """Clear the wake-up; :attr:`received` stays."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reading, 1 << 10)
+
+    def note(self, number: int, _frame: object = None) -> None:
+        """Record a signal and wake the selector."""
+        self.received.append(number)
+        os.write(self._writing, b"!")
+
+    def close(self) -> None:
+        """Close both ends."""
+        os.close(self._reading)
+        os.close(self._writing)
+
+
+@contextlib.contextmanager
+def catch_signals() -> Iterator[Interrupts]:
+    """Catch signals for as long as the context lasts; Python allows it in the main thread only."""
+    interrupts = Interrupts()
+    previous = {}
+    if threading.current_thread() is threading.main_thread():
+        previous = {number: signal.signal(number, interrupts.note) for number in SIGNALS}
+    try:
+        yield interrupts
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        interrupts.close()

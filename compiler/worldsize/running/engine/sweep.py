@@ -1,4 +1,4 @@
-"""A sweep while it runs: which trials follow, which are stopped early, and which was best."""
+"""An active sweep: which trials come next, which are stopped early, and which was best."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from worldsize.running.engine import early_stopping
-from worldsize.running.engine.early_stopping import best_value, is_to_stop
-from worldsize.running.engine.extensions import Expansion
+from worldsize.running.engine.early_stopping import best_value, should_stop
 from worldsize.running.engine.failures import failure_signature
 from worldsize.running.engine.trials import Sampler, Values, make_sampler, make_trial
 from worldsize.running.model.folder import RunFolder
@@ -24,9 +23,9 @@ from worldsize.running.record.tracking import LoggedMetric, Tracking
 from worldsize.secrecy.masking import HIDDEN
 from worldsize.secrecy.names import is_secret
 
-ASK_SECONDS = 1.0  # between looks at what the running trials have logged
-ALIKE_ENOUGH = 3  # trials that end badly in the same way before no further one is started
-MOST_NAMES = 6  # metrics listed where the wanted one is missing
+ASK_SECONDS = 1.0  # between queries of what the running trials have logged
+ALIKE_ENOUGH = 3  # trials that fail in the same way before no further one is started
+MAX_NAMES = 6  # metrics listed if the requested one is missing
 
 
 def make_sweeps(
@@ -36,7 +35,7 @@ def make_sweeps(
     tracking: Tracking,
     *,
     log: EventLog,
-) -> dict[str, Expansion]:
+) -> dict[str, Sweep]:
     """The expansion of every sweep of a graph, by the name of its step."""
     return {name: Sweep(tasks[name], plan, run, tracking, log) for name, plan in plans.items()}
 
@@ -50,8 +49,8 @@ class Trial:
     values: Values
     history: tuple[float, ...] = ()  # of the primary metric
     state: str = "running"
-    judged: int = 0  # the interval at which the policy was last applied
-    asked: bool = False
+    judged_interval: int = 0  # the interval at which the policy was last applied
+    requested: bool = False
     failure: Failure | None = None
 
 
@@ -59,87 +58,84 @@ class Trial:
 class Sweep:
     """The expansion of a step of kind ``sweep``.
 
-    Trials that fail are counted; the sweep goes on, unless the first three all end badly in the same way:
-    the next would as well. Of those that succeed the one with the best value of
-    the primary metric gives the step its outputs; of equal ones the first.
-
-    Args:
-        task: The step.
-        plan: What it tries.
-        run: Where the run keeps its steps.
-        tracking: Where trials log their metric.
-        log: The event log.
+    Trials that fail are counted and the sweep goes on, unless the first three all fail in the same way. Of
+    the trials that succeed, the one with the best value of the primary metric gives the step its outputs; of
+    equal ones the first.
     """
 
-    task: Task
-    plan: SweepPlan
-    run: RunFolder
-    tracking: Tracking
-    log: EventLog
+    task: Task  # the step
+    plan: SweepPlan  # what it tries
+    run: RunFolder  # where the run keeps its steps
+    tracking: Tracking  # where trials log their metric
+    log: EventLog  # the event log
     trials: dict[str, Trial] = field(default_factory=dict)
     best: Trial | None = None
     _sampler: Sampler | None = None
     _began: float = 0.0
     _next_look: float = 0.0
     _over: bool = False  # no further trial is made
-    _late: bool = False
+    _timed_out: bool = False
     _reason: str | None = None  # why it cannot be run at all
     _names: tuple[str, ...] = ()  # metrics that were logged instead
 
     def begin(self) -> Sequence[Task]:
-        """The first trials; none where nothing is tracked."""
+        """The first trials; none if nothing is tracked."""
         self._began = time.monotonic()
         if self._is_untracked():
             return []
         self._sampler = make_sampler(self.plan)
-        return self._following()
+        return self._add_trials()
 
     def ended(self, child: str, result: StepResult) -> Sequence[Task]:
-        """Read what a trial has logged, learn from it, and give those that follow."""
+        """Read what an ended trial has logged, learn from it, and return the trials that follow."""
         trial = self.trials[child]
         trial.state, trial.failure = result.state, result.failure
         logged = self.tracking.wait_for(child, self.plan.primary_metric)
         self._is_untracked()
         if logged is not None:
-            self._take(trial, logged)
+            self._store_history(trial, logged)
         score = self._score(trial)
         if self._sampler is not None:
             self._sampler.tell(trial.number, score)
         self.log.write(
-            "trial_ended", step=child, state=trial.state, parameters=trial.values, value=_plain(score)
+            "trial_ended",
+            step=child,
+            state=trial.state,
+            parameters=trial.values,
+            value=_to_json_number(score),
         )
-        return self._following()
+        return self._add_trials()
 
     def to_stop(self) -> Sequence[str]:
-        """The trials whose time is up, or that the policy ends."""
+        """The running trials to stop now, by timeout or policy; called a few times a second."""
         running = [trial for trial in self.trials.values() if trial.state == "running"]
         now = time.monotonic()
         if self.plan.timeout is not None and now - self._began >= self.plan.timeout:
-            self._late = self._over = True
-        if self._late or self._is_untracked():
+            self._timed_out = self._over = True
+        if self._timed_out or self._is_untracked():
             return [trial.name for trial in running]
         if self.plan.policy is None:
             return []
         if now >= self._next_look:
             self._next_look = now + ASK_SECONDS
             for trial in running:
-                if not trial.asked:
-                    trial.asked = True
+                if not trial.requested:
+                    trial.requested = True
                     self.tracking.ask(trial.name, self.plan.primary_metric)
         for trial in running:
             logged = self.tracking.logged(trial.name, self.plan.primary_metric)
             if logged is not None:
-                trial.asked = False
-                self._take(trial, logged)
+                trial.requested = False
+                self._store_history(trial, logged)
         return [trial.name for trial in running if self._is_judged_bad(trial)]
 
     @property
     def done(self) -> bool:
-        """Whether no further trial is made."""
+        """Whether no further trial is made; the step ends with the last one that runs."""
         return self._over or self._is_futile()
 
     def finish(self) -> Failure | None:
-        """Link the best trial's outputs as the step's own, and write down what was tried."""
+        """Link the best trial's outputs as the step's own, and record the trials; the failure, if any."""
         failure = self._failure()
         if failure is None:
             self.best = self._best()
@@ -162,39 +158,40 @@ class Sweep:
         if self.best is None:
             return None
         shown = {
-            name: HIDDEN if is_secret(name) else _shown(value) for name, value in self.best.values.items()
+            name: HIDDEN if is_secret(name) else _format_value(value)
+            for name, value in self.best.values.items()
         }
         values = ", ".join(f"{name} {value}" for name, value in shown.items())
         short = self.best.name.rpartition(".")[2]
-        score = _shown(self._score(self.best))
+        score = _format_value(self._score(self.best))
         return f"the best of {self._counts()} is {short}: {self.plan.primary_metric} {score} with {values}"
 
-    def _following(self) -> list[Task]:
-        """As many new trials as may run beside those that do."""
+    def _add_trials(self) -> list[Task]:
+        """Make as many new trials as may run at the same time."""
         tasks: list[Task] = []
         running = sum(trial.state == "running" for trial in self.trials.values())
         while not self.done and running < self.plan.max_concurrent_trials:
             number = len(self.trials)
             values = self._sampler.ask(number) if self._sampler is not None else None
             if values is not None:
-                tasks.append(self._trial(number, values))
+                tasks.append(self._make_trial(number, values))
                 running += 1
             self._over = values is None or len(self.trials) >= self.plan.max_total_trials
         return tasks
 
-    def _trial(self, number: int, values: Values) -> Task:
+    def _make_trial(self, number: int, values: Values) -> Task:
         task = make_trial(self.task, self.plan, number, values)
         self.trials[task.name] = Trial(task.name, number, values)
         self.log.write("trial_made", step=task.name, parameters=values)
         return task
 
     def _is_futile(self) -> bool:
-        """Whether every trial that has ended did so without a score, and enough of them in the same way."""
+        """Whether all ended trials have failed to score in the same way, and there are enough of them."""
         ended = [trial for trial in self.trials.values() if trial.state != "running"]
-        ways = {_way_to_fail(trial) for trial in ended}
+        ways = {_describe_ending(trial) for trial in ended}
         return len(ended) >= ALIKE_ENOUGH and len(ways) == 1 and None not in ways
 
-    def _take(self, trial: Trial, logged: LoggedMetric) -> None:
+    def _store_history(self, trial: Trial, logged: LoggedMetric) -> None:
         trial.history = logged.values
         self._names = self._names or logged.names
 
@@ -203,12 +200,12 @@ class Sweep:
         policy = self.plan.policy
         assert policy is not None
         due = policy.last_due(len(trial.history))
-        if due <= trial.judged:
+        if due <= trial.judged_interval:
             return False
-        trial.judged = due
+        trial.judged_interval = due
         histories = {each.name: each.history for each in self.trials.values() if each.state != "failed"}
         running = frozenset(each.name for each in self.trials.values() if each.state == "running")
-        bad = is_to_stop(policy, self.plan.goal, trial.name, histories, running)
+        bad = should_stop(policy, self.plan.goal, trial.name, histories, running)
         if bad:
             self.log.write("trial_stopped_early", step=trial.name, policy=policy.kind, interval=due)
         return bad
@@ -230,7 +227,7 @@ class Sweep:
     def _failure(self) -> Failure | None:
         if self._reason is not None:
             return failure_of_step(self._reason)
-        if self._late:
+        if self._timed_out:
             ended = self._counts()
             return failure_of_step(f"it was stopped at its timeout of {self.plan.timeout} s, after {ended}")
         failed = [trial for trial in self.trials.values() if trial.state == "failed"]
@@ -241,7 +238,7 @@ class Sweep:
         return None
 
     def _given_up(self) -> str:
-        """Why there are fewer trials than were asked for, where the first have all ended badly alike."""
+        """Why there are fewer trials than requested, if the first ones all failed in the same way."""
         if self._over or not self._is_futile():
             return ""
         return f"; after {len(self.trials)} that ended alike no further trial was started"
@@ -258,17 +255,20 @@ class Sweep:
         metric = self.plan.primary_metric
         if any(trial.history for trial in self.trials.values()):
             return f"no trial that succeeded logged a number as `{metric}`"
-        names = [f"`{name}`" for name in self._names[:MOST_NAMES]]
+        names = [f"`{name}`" for name in self._names[:MAX_NAMES]]
         logged = f"they logged {', '.join(names)}" if names else "they logged no metric"
         return f"no trial logged `{metric}` to MLflow; {logged}"
 
     def _counts(self) -> str:
         states = [trial.state for trial in self.trials.values()]
-        said = [f"{len(states)} trial{'s' if len(states) != 1 else ''}"]
-        for state, word in (("failed", "failed"), ("stopped", "stopped" if self._late else "stopped early")):
+        parts = [f"{len(states)} trial{'s' if len(states) != 1 else ''}"]
+        for state, word in (
+            ("failed", "failed"),
+            ("stopped", "stopped" if self._timed_out else "stopped early"),
+        ):
             if state in states:
-                said.append(f"{states.count(state)} {word}")
-        return said[0] + (f" ({', '.join(said[1:])})" if said[1:] else "")
+                parts.append(f"{states.count(state)} {word}")
+        return parts[0] + (f" ({', '.join(parts[1:])})" if parts[1:] else "")
 
     def _link(self, best: Trial) -> None:
         mine, theirs = self.run.step(self.task.name), self.run.step(best.name)
@@ -278,13 +278,13 @@ class Sweep:
         _symlink(theirs.code, mine.code)
 
     def _record(self) -> None:
-        """`sweep.json` in the step's folder, for whoever compares trials later."""
+        """Write `sweep.json` to the step's folder, to compare trials later."""
         tried = [
             {
                 "name": trial.name,
                 "state": trial.state,
                 "parameters": trial.values,
-                "value": _plain(self._score(trial)),
+                "value": _to_json_number(self._score(trial)),
             }
             for trial in self.trials.values()
         ]
@@ -300,7 +300,7 @@ class Sweep:
             step=self.task.name,
             best=best.name if best else None,
             parameters=best.values if best else None,
-            value=_plain(self._score(best)) if best else None,
+            value=_to_json_number(self._score(best)) if best else None,
             trials=len(tried),
         )
         with contextlib.suppress(OSError):
@@ -310,7 +310,7 @@ class Sweep:
             (folder / "sweep.json").write_text(text, encoding="utf-8")
 
     def _is_untracked(self) -> bool:
-        """Whether MLflow is not there, which may turn out only while trials run: no further one is made."""
+        """Whether MLflow is unavailable, which may turn out late; then no further trial is made."""
         why = self.tracking.unavailable
         if why is not None:
             self._over = True
@@ -319,8 +319,8 @@ class Sweep:
         return why is not None
 
 
-def _way_to_fail(trial: Trial) -> str | None:
-    """What makes two trials that ended without a score the same; None for one with a score, or stopped."""
+def _describe_ending(trial: Trial) -> str | None:
+    """A text that is equal for trials that fail in the same way; None if a trial scored or was stopped."""
     if trial.history or trial.state == "stopped":
         return None
     if trial.failure is None:
@@ -329,16 +329,16 @@ def _way_to_fail(trial: Trial) -> str | None:
 
 
 def _symlink(target: os.PathLike[str], link: os.PathLike[str]) -> None:
-    """A relative link, so that the run's folder can be moved; one of an earlier try makes way."""
+    """Make a relative link, so that the run's folder can be moved; replace that of an earlier attempt."""
     if os.path.islink(link):  # noqa: PTH114
         os.unlink(link)  # noqa: PTH108
     os.symlink(os.path.relpath(target, os.path.dirname(link)), link)  # noqa: PTH120, PTH211
 
 
-def _plain(value: float | None) -> float | None:
-    """What JSON can hold."""
+def _to_json_number(value: float | None) -> float | None:
+    """A finite number, which JSON can hold, or None."""
     return value if value is not None and math.isfinite(value) else None
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -2,8 +2,8 @@
 
 Random draws and grids need the standard library only. Sobol points are SciPy's, Bayesian sampling is
 Optuna's tree-structured Parzen estimator (Bergstra et al., 2011), which learns from the trials that have
-ended. With the same seed random, Sobol and grid give the same trials each time; Bayesian sampling does so
-where one trial runs at a time, because otherwise it depends on which ends first.
+ended. With the same seed, random, Sobol and grid sampling give the same trials each time. Bayesian sampling
+does so only if one trial runs at a time, because otherwise it depends on which trial ends first.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ Values = dict[str, Value]
 
 
 class Sampler(Protocol):
-    """Asked for the values of each trial in turn, and told what came of it."""
+    """Gives the values of each trial in turn, and learns from the results."""
 
     def ask(self, number: int) -> Values | None:
-        """The values of a trial; None where nothing is left to try. Numbers count up from 0."""
+        """The values of a trial, counting from 0; None if no values are left."""
 
     def tell(self, number: int, value: float | None) -> None:
-        """The best metric of an ended trial; None for one that failed or logged none."""
+        """Take the best metric of an ended trial; None if it failed or logged none."""
 
 
 def make_sampler(plan: SweepPlan) -> Sampler:
-    """The sampler of a plan, whose library is installed: reading the plan has looked."""
+    """Make the sampler of a plan; reading the plan has checked that its library is installed."""
     if plan.algorithm == "bayesian":
         return _Bayesian(plan)
     if plan.algorithm == "grid":
-        return _Listed(_grid(plan.parameters))
+        return _IndependentSampler(_grid(plan.parameters))
     draw = _sobol if plan.algorithm == "sobol" else _random
-    return _Listed(draw(plan))
+    return _IndependentSampler(draw(plan))
 
 
-class _Listed:
+class _IndependentSampler:
     """Trials that do not depend on each other."""
 
     def __init__(self, trials: Iterator[Values]) -> None:
@@ -60,7 +60,7 @@ class _Listed:
         return next(self._trials, None)
 
     def tell(self, number: int, value: float | None) -> None:
-        """Nothing is learnt."""
+        """Learn nothing."""
 
 
 def _random(plan: SweepPlan) -> Iterator[Values]:
@@ -92,7 +92,7 @@ def _sobol(plan: SweepPlan) -> Iterator[Values]:
 
 
 class _Bayesian:
-    """Optuna, asked and told."""
+    """Optuna's sampler, through its ask-and-tell interface."""
 
     def __init__(self, plan: SweepPlan) -> None:
         import optuna  # only for this kind of sampling
@@ -102,8 +102,8 @@ class _Bayesian:
         self._parameters = plan.parameters
         self._space = {parameter.name: _distribution(parameter, optuna) for parameter in plan.parameters}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the liar is marked experimental
-            # Trials that still run count as bad ones, so that those beside them look elsewhere.
+            warnings.simplefilter("ignore")  # this option is marked experimental
+            # Running trials count as bad ones, so that concurrent trials explore other values.
             sampler = optuna.samplers.TPESampler(seed=plan.seed, constant_liar=True)
         self._study = optuna.create_study(sampler=sampler, direction=plan.goal)
         self._asked: dict[int, Any] = {}
@@ -124,7 +124,7 @@ class _Bayesian:
 
 
 def _distribution(parameter: Parameter, optuna: Any) -> Any:
-    """Choices by their index, because Optuna takes no two equal ones; the others before rounding."""
+    """Choices by their index, because Optuna refuses equal ones; numbers before rounding."""
     if parameter.kind == "choice":
         return optuna.distributions.CategoricalDistribution(range(len(parameter.values)))
     return optuna.distributions.FloatDistribution(parameter.first, parameter.second)
@@ -135,24 +135,20 @@ def _value(parameter: Parameter, drawn: Any) -> Value:
 
 
 def trial_name(step: str, number: int) -> str:
-    """What a trial is called, counting from 0."""
+    """The name of a trial, counting from 0."""
     return f"{step}.trial-{number:03}"
 
 
 def make_trial(step: Task, plan: SweepPlan, number: int, values: Values) -> Task:
-    """The task of a trial.
+    """The task of a trial of a sweep, counting from 0.
 
     A command names a parameter ``${{search_space.x}}`` in an inline trial and ``${{inputs.x}}`` where the
     trial is a component. Its processes also see ``AZUREML_SWEEP_<x>``, as in Azure ML.
-
-    Args:
-        step: The task of the sweep.
-        plan: What the sweep tries.
-        number: Of the trial, from 0.
-        values: Its parameters.
     """
-    fitting = {key: _fitting(step.component, key, value) for key, value in values.items()}
-    seen = {f"AZUREML_SWEEP_{key}": literals.render_literal(value) for key, value in fitting.items()}
+    fitting = {key: _fit_to_port(step.component, key, value) for key, value in values.items()}
+    sweep_variables = {
+        f"AZUREML_SWEEP_{key}": literals.render_literal(value) for key, value in fitting.items()
+    }
     return replace(
         step,
         name=trial_name(step.name, number),
@@ -160,16 +156,16 @@ def make_trial(step: Task, plan: SweepPlan, number: int, values: Values) -> Task
         component=structs.replace(
             step.component,
             command=Field(fill_command(step.command, fitting)),
-            is_deterministic=Field(False),  # its metric is not kept with its outputs, so it is never reused
+            is_deterministic=Field(False),  # its metric is not stored with its outputs, so it is not reused
         ),
         inputs={**step.inputs, **{key: Text(value, is_secret(key)) for key, value in fitting.items()}},
-        environment_variables={**step.environment_variables, **seen},
+        environment_variables={**step.environment_variables, **sweep_variables},
         timeout=plan.trial_timeout,
     )
 
 
 def fill_command(command: str, values: Values) -> str:
-    """A command with every ``${{search_space.x}}`` replaced; what names no parameter stays."""
+    """Replace each ``${{search_space.x}}`` of a command that names a parameter."""
     pieces: list[str] = []
     position = 0
     for expression in binding.find_expressions(command):
@@ -179,8 +175,8 @@ def fill_command(command: str, values: Values) -> str:
     return "".join([*pieces, command[position:]])
 
 
-def _fitting(component: Component, key: str, value: Value) -> Value:
-    """A whole number for an input that takes one: ``quniform`` over fractions makes 16.0 otherwise."""
+def _fit_to_port(component: Component, key: str, value: Value) -> Value:
+    """Convert a whole number for an integer input: ``quniform`` over fractions gives 16.0."""
     port = component.inputs.get(key)
     if port is not None and port.type == "integer" and isinstance(value, float) and value == int(value):
         return int(value)

@@ -1,1 +1,1 @@
-"""What interprets the steps of a run: this Python, a layer over it for each environment, or a container."""
+"""The environments of steps: this Python, a layer over it for each environment, or a container."""

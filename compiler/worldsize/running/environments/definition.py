@@ -1,17 +1,17 @@
-"""What a job says of the environment of a step, as far as this machine can provide it."""
+"""Which environment each step has: what a job says of it, as far as this machine can provide it."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from worldsize import yaml
-from worldsize.azureml import distribution, fields, snapshot
+from worldsize.azureml import fields, snapshot
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.environment import is_file as names_a_file
 from worldsize.azureml.model import Field
@@ -20,12 +20,16 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
+from worldsize.diagnostics.snippet import Sources
 from worldsize.facts import curated
+from worldsize.running.environments.docker import find_docker_fault
 from worldsize.running.environments.requirements import expand_requirements, read_conda
+from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.source import Assets
+from worldsize.running.model.task import Task
 
-HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
-# Images that hold no package a script could import beyond Python's own.
+PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+# Images without packages that a script could import, apart from Python's own.
 _BARE = re.compile(
     r"(?:docker\.io/)?(?:library/)?(?:python|ubuntu|debian|alpine|busybox)(?:[:@].*)?"
     r"|mcr\.microsoft\.com/(?:azureml/(?:openmpi|minimal|base|intelmpi)|mirror/docker/library/).*",
@@ -35,46 +39,34 @@ _BARE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One environment.
+    """One environment."""
 
-    Attributes:
-        name: how messages call it.
-        span: where it is named.
-        image: the image, where the job or file says which.
-        context: the folder of a Dockerfile.
-        dockerfile: its name there.
-        conda: the text of the conda file that the image is extended by.
-        requirements: lines for pip.
-        modules: where these are only what an image of Azure ML is known to hold: the modules that a script
-            must import to need them.
-        python: the Python that it names.
-        left: packages that pip is not known to have.
-        unknown: whether it holds more than can be known here.
-    """
-
-    name: str = ""
-    span: Span | None = None
-    image: str | None = None
-    context: Path | None = None
-    dockerfile: str = "Dockerfile"
-    conda: str | None = None
-    requirements: tuple[str, ...] = ()
+    name: str = ""  # how messages call it
+    span: Span | None = None  # where it is named
+    image: str | None = None  # the image, where the job or file says which
+    context: Path | None = None  # the folder of a Dockerfile
+    dockerfile: str = "Dockerfile"  # its name there
+    conda: str | None = None  # the text of the conda file that the image is extended by
+    requirements: tuple[str, ...] = ()  # lines for pip
+    # if the requirements are those of a known image: the modules that a script must import to need them
     modules: frozenset[str] = frozenset()
-    python: str | None = None
-    left: tuple[str, ...] = ()
-    unknown: bool = False
+    python: str | None = None  # the Python that it names
+    unavailable: tuple[str, ...] = ()  # packages that pip is not known to have
+    unknown: bool = False  # whether it contains more than can be known here
 
     @property
     def notices(self) -> list[str]:
-        """What differs from it on this machine, each a whole line."""
-        said = []
-        if self.python not in (None, HERE):
-            said.append(f"{self.name}: it asks for Python {self.python}, its steps run with {HERE}")
-        if self.left:
-            several = "packages" if len(self.left) > 1 else "a package"
-            names = ", ".join(f"`{each}`" for each in self.left)
-            said.append(f"{self.name}: {names}: {several} of conda that pip is not known to have, left out")
-        return said
+        """What differs from it on this machine, one line each."""
+        lines = []
+        if self.python not in (None, PYTHON_VERSION):
+            lines.append(
+                f"{self.name}: it asks for Python {self.python}, its steps run with {PYTHON_VERSION}"
+            )
+        if self.unavailable:
+            several = "packages" if len(self.unavailable) > 1 else "a package"
+            names = ", ".join(f"`{each}`" for each in self.unavailable)
+            lines.append(f"{self.name}: {names}: {several} of conda that pip is not known to have, left out")
+        return lines
 
 
 ReadDefinition = tuple[Definition, list[Problem]]
@@ -83,96 +75,98 @@ ReadDefinition = tuple[Definition, list[Problem]]
 def read_definition(
     environment: Field[Any] | None, folder: Path, assets: Assets, gate: CopyAccess
 ) -> ReadDefinition:
-    """What an ``environment:`` means.
-
-    Args:
-        environment: the field of a job or component.
-        folder: what its paths are relative to.
-        assets: where environments lie that are only named.
-        gate: which files may be read.
-
-    Returns:
-        The environment, and what is wrong with its files.
-    """
+    """Read an ``environment:`` field: the environment, and the problems of its files."""
     if environment is None:
         return Definition(), []
     value, span = environment.value, environment.span
     if isinstance(value, dict):
-        return _described(value, folder, Definition(_title(value), _title_span(environment) or span), gate)
+        return _read_mapping(value, folder, Definition(_title(value), _title_span(environment) or span), gate)
     if not isinstance(value, str):
         return Definition(), []
     start = Definition(f"`{shorten(value)}`", span)
     path = local_path(value, folder) if names_a_file(value) else assets.local(value)
     if path is not None:
-        return _file(path, start, gate)
+        return _read_file(path, start, gate)
     known = curated.lookup(value)
     if known is not None:
         return replace(start, requirements=known.requirements, modules=known.modules), []
     return replace(start, unknown=True), []
 
 
-def _described(value: Mapping[str, Any], folder: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:
-    """An environment that says what it is made of."""
+def _read_mapping(
+    value: Mapping[str, Any], folder: Path, start: Definition, gate: CopyAccess
+) -> ReadDefinition:
+    """Read an environment from a mapping with ``image``, ``build`` or ``conda_file``."""
     image, build, listed = value.get("image"), value.get("build"), value.get("conda_file")
     definition = replace(start, image=str(image) if image else None)
     if isinstance(build, dict) and isinstance(build.get("path"), str):
         context = local_path(build["path"], folder)
         dockerfile = str(build.get("dockerfile_path") or "Dockerfile")
         definition = replace(definition, context=context, dockerfile=dockerfile, unknown=True)
-        if context is not None and exists(context) and (refused := _refused(definition, context, gate)):
+        if (
+            context is not None
+            and exists(context)
+            and (refused := _report_forbidden(definition, context, gate))
+        ):
             return definition, refused
         if context is not None and not gate.allowed(os.path.realpath(context / dockerfile)):
             message = f"`dockerfile_path` is `{shorten(dockerfile)}`, which lies outside of the project"
             return start, _problem(start, message, "keep the Dockerfile in the build's own folder")
     if isinstance(listed, dict):
-        return _conda(listed, folder, definition, _dump(listed), gate)
+        return _read_conda(listed, folder, definition, _dump(listed), gate)
     if isinstance(listed, str):
         path = local_path(listed, folder)
-        return _file(path, definition, gate) if path is not None else (replace(definition, unknown=True), [])
+        return (
+            _read_file(path, definition, gate)
+            if path is not None
+            else (replace(definition, unknown=True), [])
+        )
     if definition.image and not _BARE.fullmatch(definition.image):
         definition = replace(definition, unknown=True)
     return definition, []
 
 
-def _file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:  # noqa: PLR0911 - one a kind of file
-    """An environment file, a conda file, or a list of requirements."""
+def _read_file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:  # noqa: PLR0911 - one a kind of file
+    """Read an environment file, a conda file, or a list of requirements."""
     if not is_file(path):
         if not exists(path):
-            return start, []  # reported where it is named
+            return start, []  # reported at its reference
         help_ = "name an environment file, a conda file or a requirements file"
         return start, _problem(start, f"`{path.name}`, the environment {start.name}, is a folder", help_)
-    if refused := _refused(start, path, gate):
+    if refused := _report_forbidden(start, path, gate):
         return start, refused
     if path.suffix == ".txt":
-        return _pinned((f"-r {path.name}",), path.parent, start, gate)
+        return _expand_lines((f"-r {path.name}",), path.parent, start, gate)
     root = yaml.load(path).root
     value = fields.read_node(root).value if root is not None else None
     if isinstance(value, dict) and {"image", "build", "conda_file"} & set(value):
-        return _described(value, path.parent, start, gate)
+        return _read_mapping(value, path.parent, start, gate)
     if isinstance(value, dict) and "dependencies" in value:
-        return _conda(value, path.parent, start, path.read_text(encoding="utf-8"), gate)
+        return _read_conda(value, path.parent, start, path.read_text(encoding="utf-8"), gate)
     help_ = "a conda file has `dependencies:`, an environment file `image:`, `conda_file:` or `build:`"
     return start, _problem(
         start, f"`{path.name}` is not an environment: it names neither packages nor an image", help_
     )
 
 
-def _conda(
+def _read_conda(
     value: Mapping[str, Any], folder: Path, start: Definition, text: str, gate: CopyAccess
 ) -> ReadDefinition:
-    wanted = read_conda(value.get("dependencies"))
-    definition = replace(start, python=wanted.python, left=wanted.left, conda=text)
-    return _pinned(wanted.requirements, folder, definition, gate)
+    packages = read_conda(value.get("dependencies"))
+    definition = replace(start, python=packages.python, unavailable=packages.unavailable, conda=text)
+    return _expand_lines(packages.requirements, folder, definition, gate)
 
 
-def _refused(definition: Definition, path: Path, gate: CopyAccess) -> list[Problem]:
+def _report_forbidden(definition: Definition, path: Path, gate: CopyAccess) -> list[Problem]:
     """Why a file or folder may not become part of an environment."""
     return snapshot.add_to_snapshot(
         Snapshot(), path, definition.span or Span("environment", 1, 1, 1, 1), gate
     )
 
 
-def _pinned(lines: tuple[str, ...], folder: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:
+def _expand_lines(
+    lines: tuple[str, ...], folder: Path, start: Definition, gate: CopyAccess
+) -> ReadDefinition:
     try:
         expanded = tuple(expand_requirements(lines, folder.absolute(), gate))
         return replace(start, requirements=expanded), []
@@ -199,16 +193,138 @@ def _title(value: Mapping[str, Any]) -> str:
 
 
 def _title_span(environment: Field[Any]) -> Span | None:
-    """Where the part stands that :func:`_title` names: what is installed, and only else the image."""
-    listed = distribution.read_member(environment, "conda_file")
+    """The position of the part that :func:`_title` names."""
+    listed = fields.read_member(environment, "conda_file")
     if listed is not None:
         return listed.key_span if isinstance(listed.value, dict) else listed.span
-    image = distribution.read_member(environment, "image")
-    part = image or distribution.read_member(distribution.read_member(environment, "build"), "path")
+    image = fields.read_member(environment, "image")
+    part = image or fields.read_member(fields.read_member(environment, "build"), "path")
     return part.span if part is not None else None
 
 
 def _dump(value: Mapping[str, Any]) -> str:
-    import json  # only a conda file written in place needs it; JSON is YAML
+    import json  # only an inline conda file needs it; JSON is YAML
 
     return json.dumps(value)
+
+
+PLAN_FILE = "plan.json"  # beside a pipeline that a spec was compiled to
+SCRIPTS = (".py", ".ipynb", ".sh", ".r", ".R")
+LARGEST_SCRIPT = 1 << 20  # bytes; a longer script was not written by hand
+LONGEST_LIST = 3  # steps named in a notice
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentPlan:
+    """The environments of a run."""
+
+    mode: EnvironmentMode = "current"  # how they are provided on this machine
+    definitions: Mapping[str, Definition] = field(default_factory=dict)  # by step
+    notices: tuple[str, ...] = ()  # differences to Azure ML, one line each
+    problems: tuple[Problem, ...] = ()  # why the run cannot begin
+    sources: Sources = field(default_factory=dict)  # the texts that problems point into
+
+    def find_definition(self, step: str) -> Definition:
+        """The environment of a step; a step that another expanded into has that of the other."""
+        name = step
+        while name not in self.definitions and "." in name:
+            name = name.rpartition(".")[0]
+        return self.definitions.get(name, Definition())
+
+
+def choose_mode(options: RunOptions, target: Path, pipeline: Path) -> EnvironmentMode:
+    """Choose what environments are here: as asked, else ``current`` for a pipeline that comes from a spec."""
+    if options.environment is not None:
+        return options.environment
+    ours = target != pipeline or (pipeline.parent / PLAN_FILE).exists()
+    return "current" if ours else "isolated"
+
+
+def plan_environments(
+    tasks: Mapping[str, Task],
+    code: Mapping[str, Snapshot],
+    assets: Assets,
+    mode: EnvironmentMode,
+    sources: Sources,
+    *,
+    gate: CopyAccess,
+) -> EnvironmentPlan:
+    """Read the environment of every step. ``mode`` says what they are to be here."""
+    if mode == "current":
+        return EnvironmentPlan(mode)
+    definitions: dict[str, Definition] = {}
+    problems: list[Problem] = []
+    for name, task in tasks.items():
+        definition, more = read_definition(task.component.environment, task.folder, assets, gate)
+        if (
+            definition.modules
+            and mode == "isolated"
+            and not _imports(definition.modules, task, code.get(name))
+        ):
+            definition = replace(definition, requirements=(), modules=frozenset())
+        definitions[name] = definition
+        problems += [problem for problem in more if problem not in problems]
+    problems += assets.problems
+    if mode == "docker":
+        problems += _report_uncontained(tasks, definitions)
+    notices = tuple(_notices(definitions)) if mode == "isolated" else ()
+    return EnvironmentPlan(mode, definitions, notices, tuple(problems), sources)
+
+
+def _imports(modules: frozenset[str], task: Task, code: Snapshot | None) -> bool:
+    """Whether a step's command or code imports or runs one of the modules."""
+    names = "|".join(map(re.escape, sorted(modules)))
+    pattern = re.compile(rf"(?:\bimport|\bfrom|,|-m)\s+(?:{names})\b")
+    return any(pattern.search(text) for text in (task.command, *_texts(code)))
+
+
+def _texts(code: Snapshot | None) -> Iterator[str]:
+    for name, source in code.files.items() if code is not None else ():
+        if name.endswith(SCRIPTS) and isinstance(source, Path) and source.stat().st_size <= LARGEST_SCRIPT:
+            yield source.read_text(encoding="utf-8", errors="replace")
+
+
+def _notices(definitions: Mapping[str, Definition]) -> Iterator[str]:
+    """One line for each difference, however many steps have it."""
+    yield from dict.fromkeys(line for each in definitions.values() for line in each.notices)
+    unknown: dict[str, list[str]] = {}
+    for step, definition in definitions.items():
+        if definition.unknown and not definition.requirements:
+            unknown.setdefault(definition.name, []).append(step)
+    for name, steps in unknown.items():
+        yield (
+            f"{name} ({_listed(steps)}): what its image holds is not known here, the packages installed here"
+            " are used"
+        )
+
+
+def _listed(steps: Sequence[str]) -> str:
+    shown = ", ".join(steps[:LONGEST_LIST])
+    return shown if len(steps) <= LONGEST_LIST else f"{shown} and {len(steps) - LONGEST_LIST} more"
+
+
+def _report_uncontained(
+    tasks: Mapping[str, Task], definitions: Mapping[str, Definition]
+) -> Iterator[Problem]:
+    """Report why steps cannot run in containers; without an engine, only that."""
+    first = next((each.span for each in definitions.values() if each.span), Span("environment", 1, 1, 1, 1))
+    reason = find_docker_fault()
+    if reason is not None:
+        help_ = "start a Docker engine, or take `--environment isolated`"
+        yield Problem("run-refused", first, f"`--environment docker` is not possible here: {reason}", help_)
+        return
+    reported_spans = set()
+    for name, definition in definitions.items():
+        span = definition.span or first
+        if tasks[name].launcher == "mpi":
+            message = f"step `{name}` is distributed with `mpi`, which is not run in containers here"
+            yield Problem("run-refused", span, message, "take `--environment isolated`")
+        elif definition.image is None and definition.context is None and span not in reported_spans:
+            reported_spans.add(span)
+            message = (
+                f"step `{name}` names no image"
+                if not definition.name
+                else f"{definition.name} names no image"
+            )
+            help_ = "map it to an environment file with `image:`, or take `--environment isolated`"
+            yield Problem("run-refused", span, message, help_)

@@ -1,8 +1,8 @@
-"""Steps in containers: the lines that are handed to a Docker engine, and who cleans up behind them.
+"""Runs steps in containers: the command lines for Docker, and the removal of containers.
 
-Paths are the same inside and outside, processes have the user's own id and the machine's network, so a step
-sees what it sees without a container. A container goes when its step ends; one whose runner was killed
-goes when a later run begins.
+Paths are the same inside and outside, and processes have the user's id and the machine's network, so a step
+sees what it sees without a container. A container is removed when its step ends; if its runner was killed, it
+is removed when a later run starts.
 """
 
 from __future__ import annotations
@@ -25,44 +25,32 @@ DEFAULT_SHARED_MEMORY = "2g"  # Azure ML's own default
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What all containers of a step share.
+    """What all containers of a step share."""
 
-    Attributes:
-        image: the image, or the tag of what was built.
-        name: the beginning of their names, unique on the machine.
-        workdir: the working folder.
-        writable: folders that the step may write.
-        readable: files and folders that it may only read.
-        shared_memory: the size of ``/dev/shm``, such as ``2g``.
-        user: ``uid:gid``.
-        runner: who starts them, see :func:`identity`.
-        gpus: whether the machine's GPUs are handed in.
-    """
-
-    image: str
-    name: str
-    workdir: Path
-    writable: tuple[Path, ...] = ()
-    readable: tuple[Path, ...] = ()
-    shared_memory: str = DEFAULT_SHARED_MEMORY
-    user: str = ""
-    runner: str = ""
-    gpus: bool = False
+    image: str  # the image, or the tag of what was built
+    name: str  # prefix of their names, unique on the machine
+    workdir: Path  # the working folder
+    writable: tuple[Path, ...] = ()  # folders that the step may write
+    readable: tuple[Path, ...] = ()  # files and folders that it may only read
+    shared_memory: str = DEFAULT_SHARED_MEMORY  # the size of `/dev/shm`, such as `2g`
+    user: str = ""  # `uid:gid`
+    runner: str = ""  # the runner, see `identify_runner`
+    gpus: bool = False  # whether they have the machine's GPUs
 
 
 def run_in_container(process: Process, container: Container) -> Process:
-    """A process as a client of the engine that starts it in a container.
+    """Turn a process into a Docker client that starts it in a container.
 
-    The client gets a home that the user's id may write, for what has none inside.
+    Its home is a folder that the user may write, because the container may not have one.
     """
     env = {"HOME": str(container.workdir), **process.env}
     return replace(process, argv=_run_argv(process, container), env=env)
 
 
 def _run_argv(process: Process, container: Container) -> tuple[str, ...]:
-    """The line that starts a process in a container.
+    """The command line that starts a process in a container.
 
-    Variables are named only: the client hands on its own, so that no value stands on a command line.
+    It only names variables, whose values Docker takes from the client, so that it shows no value.
     """
     names = sorted({*process.env} | {"HOME"})
     return (
@@ -99,35 +87,35 @@ def make_dockerfile(image: str) -> str:
 
 
 def build_argv(tag: str, context: Path, dockerfile: str = "Dockerfile") -> tuple[str, ...]:
-    """The line that builds an image."""
+    """The command line that builds an image."""
     return (PROGRAM, "build", "--tag", tag, "--file", str(context / dockerfile), str(context))
 
 
 def find_docker_fault() -> str | None:
-    """Why no container can be started here; None where an engine answers."""
+    """Why no container can be started here; None if an engine answers."""
     try:
-        done = _asked("version", "--format", "{{.Server.Version}}")
+        done = _run_docker("version", "--format", "{{.Server.Version}}")
     except FileNotFoundError:
         return f"there is no `{PROGRAM}` on this machine"
     except (OSError, subprocess.SubprocessError):
         return f"`{PROGRAM} version` does not answer"
     if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split())
-        return f"no Docker engine answers: {said}"[:180]
+        output = " ".join((done.stderr or done.stdout).split())
+        return f"no Docker engine answers: {output}"[:180]
     return None
 
 
 def remove_containers(names: Iterable[str]) -> None:
-    """Remove containers; those that are gone are no fault."""
-    wanted = list(names)
-    if wanted:
-        _quietly("rm", "--force", "--volumes", *wanted)
+    """Remove containers, if they still exist."""
+    containers = list(names)
+    if containers:
+        _run_quietly("rm", "--force", "--volumes", *containers)
 
 
 def remove_orphans() -> None:
     """Remove the containers of runners on this machine that have died."""
-    wanted = f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
-    listed = _quietly("ps", "--all", "--filter", f"label={LABEL}", "--format", wanted)
+    output_format = f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
+    listed = _run_quietly("ps", "--all", "--filter", f"label={LABEL}", "--format", output_format)
     remove_containers(find_orphans(listed.splitlines(), is_runner_alive))
 
 
@@ -138,16 +126,16 @@ def find_orphans(lines: Sequence[str], lives: Callable[[str], bool]) -> list[str
 
 
 def identify_runner(pid: int | None = None) -> str:
-    """A runner: the machine, its process id, and when it was started, as ids are used again."""
+    """Identify a runner: machine, process id, and start time, because ids are reused."""
     pid = os.getpid() if pid is None else pid
-    return f"{socket.gethostname()}/{pid}/{_started(pid)}"
+    return f"{socket.gethostname()}/{pid}/{_read_start_time(pid)}"
 
 
 def is_runner_alive(runner: str) -> bool:
-    """Whether a runner lives; one of another machine is taken to."""
+    """Whether a runner is alive; one of another machine is assumed to be."""
     host, _, rest = runner.partition("/")
     pid, _, started = rest.partition("/")
-    return host != socket.gethostname() or (pid.isdigit() and started == _started(int(pid)) != "")
+    return host != socket.gethostname() or (pid.isdigit() and started == _read_start_time(int(pid)) != "")
 
 
 def _mounts(container: Container) -> Iterable[str]:
@@ -162,8 +150,8 @@ def _mount(path: Path) -> str:
     return ",".join(["type=bind", *quoted])
 
 
-def _started(pid: int) -> str:
-    """When a process was started, in the system's own units; empty where it is gone."""
+def _read_start_time(pid: int) -> str:
+    """The start time of a process in the system's units; empty if it does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except OSError:
@@ -174,14 +162,14 @@ def _started(pid: int) -> str:
         return "running"  # a system without /proc
 
 
-def _asked(*words: str) -> subprocess.CompletedProcess[str]:
+def _run_docker(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [PROGRAM, *words], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
 
 
-def _quietly(*words: str) -> str:
+def _run_quietly(*words: str) -> str:
     try:
-        return _asked(*words).stdout
+        return _run_docker(*words).stdout
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -1,4 +1,4 @@
-"""The environments of a run as its steps enter them."""
+"""Makes the environments of a run, and starts the processes of its steps in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.running.environments import docker, layers, store
-from worldsize.running.environments.definition import Definition
+from worldsize.running.environments.definition import Definition, EnvironmentPlan
 from worldsize.running.environments.docker import (
     container_name,
     identify_runner,
@@ -27,7 +27,6 @@ from worldsize.running.environments.docker import (
     run_in_container,
 )
 from worldsize.running.environments.layers import layer_variables, make_layer, packages_folder
-from worldsize.running.environments.planning import EnvironmentPlan
 from worldsize.running.environments.store import BuildError, LayerStore, layer_key, run_program
 from worldsize.running.launch.logs import last_lines
 from worldsize.running.launch.supervisor import Supervisor
@@ -40,7 +39,7 @@ from worldsize.running.model.task import Task
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-WITHOUT = "`--environment current` runs every step with the packages that are installed here"
+CURRENT_HELP = "`--environment current` runs every step with the packages that are installed here"
 LAYER = "environment"  # in a step's folder, while it runs
 
 MLFLOW_FOLDER = "mlruns"  # in a step's folder
@@ -49,14 +48,14 @@ _MIGRATIONS = ("store", "db_migrations", "versions")
 
 
 class FolderRemover:
-    """Removes folders while the run goes on; a context manager that ends when all are gone."""
+    """Removes folders in the background; a context manager that waits until all are removed."""
 
     def __init__(self) -> None:
         self._folders: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="remover")
 
     def remove(self, folder: Path) -> None:
-        """Have a folder removed; returns at once."""
+        """Remove a folder in the background."""
         self._folders.put(folder)
 
     def _work(self) -> None:
@@ -73,12 +72,12 @@ class FolderRemover:
 
 
 class Interpreters(Protocol):
-    """Gives the processes of a step their environment for as long as they run."""
+    """Provides the environment of a step's processes while they run."""
 
     def enter(
         self, task: Task, run: RunFolder, plan: tuple[Process, ...]
     ) -> contextlib.AbstractContextManager[tuple[Process, ...]]:
-        """The processes as they are to be started; what is made for them goes with the context.
+        """The processes to start in the environment; what is made for them is removed with the context.
 
         Raises:
             OSError: it cannot be made.
@@ -87,29 +86,22 @@ class Interpreters(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LayeredInterpreters:
-    """Each instance of a step has a layer of its own, thrown away at its end, over that of its environment.
+    """Gives each instance of a step a temporary layer over that of its environment, else over this Python.
 
-    Where its environment has none, over this Python: whatever a step installs, this Python stays as it is.
-
-    Attributes:
-        plan: the environments.
-        kept: the layer of each that has packages of its own.
-        strangers: those of them whose MLflow cannot read the run's database.
-        programs: a folder whose ``bin`` has the programs of this Python's packages.
-        remover: removes the layers of steps that are over.
+    Whatever a step installs, this Python does not change.
     """
 
-    plan: EnvironmentPlan
-    kept: Mapping[Definition, Path]
-    strangers: frozenset[Path]
-    programs: Path
-    remover: FolderRemover
+    plan: EnvironmentPlan  # the environments
+    kept: Mapping[Definition, Path]  # the layer of each that has packages of its own
+    foreign_mlflow: frozenset[Path]  # the layers whose MLflow cannot read the run's database
+    programs: Path  # a folder whose `bin` has the programs of this Python's packages
+    remover: FolderRemover  # removes the layers of steps that are over
 
     @contextlib.contextmanager
     def enter(self, task: Task, run: RunFolder, plan: tuple[Process, ...]) -> Iterator[tuple[Process, ...]]:
-        """Lay the layers, and lead the processes to them."""
+        """Make the layers, and start the processes in them."""
         step = run.step(task.name).root
-        for left in step.glob(f"{LAYER}-*"):  # of a try whose runner was killed
+        for left in step.glob(f"{LAYER}-*"):  # by an attempt whose runner was killed
             self.remover.remove(left)
         root = step / f"{LAYER}-{time.monotonic_ns()}"
         below = (
@@ -121,16 +113,16 @@ class LayeredInterpreters:
         try:
             for layer in places.values():
                 make_layer(layer, below)
-            if self.strangers & {*below}:
-                plan = tuple(_apart(process, step) for process in plan)
-            yield tuple(_led(process, places, [*below, self.programs]) for process in plan)
+            if self.foreign_mlflow & {*below}:
+                plan = tuple(_keep_records_apart(process, step) for process in plan)
+            yield tuple(_enter_layer(process, places, [*below, self.programs]) for process in plan)
         finally:
             self.remover.remove(root)
 
 
 @dataclass(frozen=True, slots=True)
 class DockerInterpreters:
-    """Each process runs in a container of its step's image."""
+    """Runs each process in a container of its step's image."""
 
     plan: EnvironmentPlan
     images: Mapping[Definition, str]
@@ -138,7 +130,7 @@ class DockerInterpreters:
 
     @contextlib.contextmanager
     def enter(self, task: Task, run: RunFolder, plan: tuple[Process, ...]) -> Iterator[tuple[Process, ...]]:
-        """Lead the processes into containers, and remove these at the end."""
+        """Start the processes in containers, and remove these at the end."""
         container = docker.Container(
             image=self.images[self.plan.find_definition(task.name)],
             name=f"worldsize-{run.id}-{task.name}",
@@ -164,13 +156,7 @@ class DockerInterpreters:
 def make_interpreters(
     plan: EnvironmentPlan, home: Path, supervisor: Supervisor, say: Callable[[str], None]
 ) -> Iterator[Interpreters]:
-    """Make what the steps' environments need, before the first step starts; it is kept until the end.
-
-    Args:
-        plan: which environments.
-        home: where layers are kept.
-        supervisor: starts what builds them.
-        say: tells the user what takes long.
+    """Build the environments of all steps before the first one starts, and keep them until the end.
 
     Raises:
         RunError: an environment cannot be made.
@@ -179,12 +165,14 @@ def make_interpreters(
     root = home.absolute() / store.FOLDER
     with contextlib.ExitStack() as held:
         if plan.mode == "docker":
-            yield _contained(plan, root, supervisor, say)
-        else:  # of this Python as it is, no step has packages of its own
-            yield _layered(plan, LayerStore(root, supervisor, say), held)
+            yield _make_docker_interpreters(plan, root, supervisor, say)
+        else:  # with `current` no step has packages of its own
+            yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), held)
 
 
-def _layered(plan: EnvironmentPlan, stored: LayerStore, held: contextlib.ExitStack) -> LayeredInterpreters:
+def _make_layered_interpreters(
+    plan: EnvironmentPlan, stored: LayerStore, held: contextlib.ExitStack
+) -> LayeredInterpreters:
     kept: dict[Definition, Path] = {}
     problems: list[Problem] = []
     known: dict[tuple[str, ...], Path | Problem | None] = {}
@@ -192,7 +180,7 @@ def _layered(plan: EnvironmentPlan, stored: LayerStore, held: contextlib.ExitSta
         if not definition.requirements:
             continue
         if definition.requirements not in known:
-            known[definition.requirements] = _layer(definition, stored, held)
+            known[definition.requirements] = _make_environment_layer(definition, stored, held)
         layer_or_problem = known[definition.requirements]
         if isinstance(layer_or_problem, Path):
             kept[definition] = layer_or_problem
@@ -200,17 +188,21 @@ def _layered(plan: EnvironmentPlan, stored: LayerStore, held: contextlib.ExitSta
             problems.append(layer_or_problem)
     if problems:
         raise RunError(problems, plan.sources)
-    strangers = frozenset(layer for layer in set(kept.values()) if has_other_mlflow(layer))
-    for definition in (each for each, layer in kept.items() if layer in strangers):
+    foreign_mlflow = frozenset(layer for layer in set(kept.values()) if has_other_mlflow(layer))
+    for definition in (each for each, layer in kept.items() if layer in foreign_mlflow):
         stored.say(
             f"{definition.name} has another MLflow: what its steps log with it stays in `{MLFLOW_FOLDER}` of"
             " their folders"
         )
-    return LayeredInterpreters(plan, kept, strangers, stored.programs(), held.enter_context(FolderRemover()))
+    return LayeredInterpreters(
+        plan, kept, foreign_mlflow, stored.programs(), held.enter_context(FolderRemover())
+    )
 
 
-def _layer(definition: Definition, stored: LayerStore, held: contextlib.ExitStack) -> Path | Problem | None:
-    """The layer of an environment, or why there is none; None where the step may try without."""
+def _make_environment_layer(
+    definition: Definition, stored: LayerStore, held: contextlib.ExitStack
+) -> Path | Problem | None:
+    """The layer of an environment, the problem that prevents it, or None if the step may run without."""
     guessed = bool(definition.modules)
     try:
         return stored.layer(definition.name, definition.requirements, held, wheels_only=guessed)
@@ -222,7 +214,7 @@ def _layer(definition: Definition, stored: LayerStore, held: contextlib.ExitStac
             )
             return None
         message = f"pip cannot install what {definition.name} asks for"
-        return _refusal(definition, message, (*error.lines, WITHOUT), error.log)
+        return _refusal(definition, message, (*error.lines, CURRENT_HELP), error.log)
 
 
 def _refusal(definition: Definition, message: str, lines: tuple[str, ...], log: Path) -> Problem:
@@ -230,24 +222,24 @@ def _refusal(definition: Definition, message: str, lines: tuple[str, ...], log: 
     return Problem("run-refused", definition.span or Span("environment", 1, 1, 1, 1), message, help_)
 
 
-def _contained(
+def _make_docker_interpreters(
     plan: EnvironmentPlan, root: Path, supervisor: Supervisor, say: Callable[[str], None]
 ) -> DockerInterpreters:
     remove_orphans()
     root.mkdir(parents=True, exist_ok=True)
     images = {}
     for definition in dict.fromkeys(plan.definitions.values()):
-        image = _image(definition, root, supervisor, say)
+        image = _build_image(definition, root, supervisor, say)
         if isinstance(image, Problem):
             raise RunError([image], plan.sources)
         images[definition] = image
     return DockerInterpreters(plan, images, root.parent)
 
 
-def _image(
+def _build_image(
     definition: Definition, root: Path, supervisor: Supervisor, say: Callable[[str], None]
 ) -> str | Problem:
-    """The image of an environment, built where it has no name of its own; or why it cannot be."""
+    """The image of an environment, built if it has no name; or the problem that prevents it."""
     context, dockerfile = definition.context, definition.dockerfile
     if context is None:
         assert definition.image is not None
@@ -268,25 +260,25 @@ def _image(
     return tag
 
 
-def _apart(process: Process, step: Path) -> Process:
+def _keep_records_apart(process: Process, step: Path) -> Process:
     """A process, and those that it starts, with MLflow's records in the step's folder."""
-    members = tuple(_apart(member, step) for member in process.members)
+    members = tuple(_keep_records_apart(member, step) for member in process.members)
     return replace(process, env=keep_mlflow_apart(process.env, step), members=members)
 
 
-def _led(process: Process, places: Mapping[int, Path], below: Sequence[Path]) -> Process:
+def _enter_layer(process: Process, places: Mapping[int, Path], below: Sequence[Path]) -> Process:
     """A process, and those that it starts, in the layer of their instance."""
-    members = tuple(_led(member, places, below) for member in process.members)
+    members = tuple(_enter_layer(member, places, below) for member in process.members)
     layer = places[process.node]
     env = layer_variables(process.env, [layer, *below])
     argv = process.argv
     if argv[-2:-1] == ("-c",):  # the step's command, for a shell
-        argv = (*argv[:-1], layers.redirect(argv[-1], layer))
+        argv = (*argv[:-1], layers.redirect_interpreter(argv[-1], layer))
     return replace(process, argv=argv, env=env, members=members)
 
 
 def has_other_mlflow(layer: Path) -> bool:
-    """Whether a layer has an MLflow whose database has another schema: one that was changed other times."""
+    """Whether a layer has an MLflow with another schema of its database, by the list of migrations."""
     theirs = packages_folder(layer) / "mlflow"
     spec = util.find_spec("mlflow")
     if not theirs.is_dir() or spec is None or spec.origin is None:
@@ -295,7 +287,7 @@ def has_other_mlflow(layer: Path) -> bool:
 
 
 def keep_mlflow_apart(environment: Mapping[str, str], step: Path) -> dict[str, str]:
-    """Variables that have what a step logs land in its own folder, where it was to be kept at all."""
+    """Variables that keep what a step logs in its own folder, if it is tracked at all."""
     if "MLFLOW_TRACKING_URI" not in environment:
         return dict(environment)
     uri = (step / MLFLOW_FOLDER).as_uri()

@@ -1,7 +1,7 @@
-"""Virtual environments laid over this Python's packages, made by hand: a few files, in under a millisecond.
+"""Virtual environments over this Python's packages, written as a few files in under a millisecond.
 
-A layer sees its own packages first, then those of the layers below it, then those of the Python that runs
-this. pip, told to install in it, finds what is below satisfied, and puts what is not into the layer alone.
+A layer sees its own packages first, then those of the layers below it, then those of this Python. When pip
+installs into a layer, it finds the packages below it installed, and adds only the others to the layer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN_PYTHON = re.compile(
     rf"(?<![\w./-]){re.escape(str(Path(sys.executable).parent))}/"
     rf"({'|'.join(map(re.escape, NAMES))})(?![\w./-])"
 )
-START = "start"  # beside the ``bin`` of borrowed programs: what Python imports first
+START = "start"  # beside the ``bin`` of copied programs: what Python imports first
 SITECUSTOMIZE = Path(__file__).with_name("step_sitecustomize.py")
 
 _ISOLATED = (
@@ -35,9 +35,9 @@ _ISOLATED = (
     " and exec(open({0!r}, encoding='utf-8').read(), {{'__name__': 'isolated'}})"
 )
 
-# A script of pip's own would hold one layer's path in its first line.
+# pip's own script would contain the path of one layer in its first line.
 _PIP = '#!/bin/sh\nexec "$VIRTUAL_ENV/bin/python" -m pip "$@"\n'
-# conda changes the environment that it finds activated, which is nobody's layer.
+# conda changes the environment that is activated, which is not a layer.
 _CONDA = """#!/bin/sh
 for word in "$@"; do
   case "$word" in
@@ -51,7 +51,7 @@ for word in "$@"; do
 done
 exec {program} "$@"
 """
-# uv takes the first Python that has no layer for the system's.
+# uv takes the first Python without a layer for the system's.
 _UV = """#!/bin/sh
 case " $* " in
   *" --system "*) UV_PYTHON="$WORLDSIZE_LAYER/bin/python"; export UV_PYTHON ;;
@@ -69,8 +69,8 @@ exec {program} "$@"
 """
 _STAND_INS = {"conda": _CONDA, "mamba": _CONDA, "micromamba": _CONDA, "uv": _UV}
 _PORTABLE = b"#!/usr/bin/env python\n"
-# A user's own settings of these would lead an installer, and what it installs, out of the layer.
-OUT_OF_REACH = {
+# A user's settings of these variables could make an installer install outside of the layer.
+OVERRIDES = {
     **dict.fromkeys(("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON"), ""),
     "PIP_USER": "0",
     "PIP_REQUIRE_VIRTUALENV": "1",  # another Python of this machine has no layer over it
@@ -82,11 +82,7 @@ OUT_OF_REACH = {
 
 
 def make_layer(folder: Path, below: Sequence[Path] = ()) -> None:
-    """Make an empty layer.
-
-    Args:
-        folder: where; it must not exist.
-        below: layers whose packages it sees, the nearest first.
+    """Make an empty layer that sees the packages of the layers ``below``, the nearest first.
 
     Raises:
         OSError: it cannot be made.
@@ -109,13 +105,13 @@ def make_layer(folder: Path, below: Sequence[Path] = ()) -> None:
 
 
 def packages_folder(folder: Path) -> Path:
-    """Where the packages of a layer lie."""
+    """The folder of the packages of a layer."""
     scheme = "venv" if "venv" in sysconfig.get_scheme_names() else "posix_prefix"
     return Path(sysconfig.get_path("purelib", scheme, {"base": str(folder)}))
 
 
 def list_parents() -> list[Path]:
-    """Where the packages lie that this Python sees."""
+    """The folders of the packages that this Python sees."""
     folders = [Path(each) for each in site.getsitepackages()]
     if site.ENABLE_USER_SITE:
         folders.insert(0, Path(site.getusersitepackages()))
@@ -123,12 +119,12 @@ def list_parents() -> list[Path]:
 
 
 def list_read_only() -> list[Path]:
-    """The folders of this Python that no step changes."""
+    """The folders of this Python that steps must not change."""
     return [Path(sys.executable).parent, *list_parents(), Path(sysconfig.get_path("stdlib"))]
 
 
 def list_installed() -> frozenset[str]:
-    """What lies in the folders of this Python's packages and programs."""
+    """The entries of the folders of this Python's packages and programs."""
     paths = set[str]()
     for folder in (Path(sys.executable).parent, *list_parents()):
         with contextlib.suppress(OSError):
@@ -136,12 +132,12 @@ def list_installed() -> frozenset[str]:
     return frozenset(paths)
 
 
-def redirect(command: str, layer: Path) -> str:
-    """A command that starts a layer's Python where it names this one by its path.
+def redirect_interpreter(command: str, layer: Path) -> str:
+    """Replace the path of this Python in a command by that of a layer's Python.
 
-    One that reads no variables (``-I``, ``-E``) would not be handed over to the layer.
+    Python that ignores variables (``-I``, ``-E``) would not hand over to the layer otherwise.
     """
-    if shlex.quote(str(layer)) != str(layer):  # the command may not quote what has blanks here
+    if shlex.quote(str(layer)) != str(layer):  # the command may not quote the path of this Python
         return command
     return _OWN_PYTHON.sub(lambda match: f"{layer}/bin/{match[1]}", command)
 
@@ -150,15 +146,15 @@ def layer_variables(environment: Mapping[str, str], folders: Sequence[Path]) -> 
     """The variables of a process that runs in a layer.
 
     Args:
-        environment: the process's own; a PATH in it takes the place of that of this machine.
-        folders: the layer and those below it, the nearest first, and whatever else has programs in ``bin``.
+        environment: the variables of the process; its PATH replaces that of this machine.
+        folders: the layer and those below it, the nearest first, and other folders with programs in ``bin``.
     """
     bins = [*(str(folder / "bin") for folder in folders), str(Path(sys.executable).parent)]
     path = environment.get("PATH", os.environ.get("PATH", os.defpath))
     starts = [str(folder / START) for folder in folders if (folder / START).is_dir()]
     modules = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     return {
-        **OUT_OF_REACH,
+        **OVERRIDES,
         **environment,
         "PATH": os.pathsep.join([*bins, *filter(None, [path])]),
         **({"PYTHONPATH": os.pathsep.join([*starts, *filter(None, [modules])])} if starts else {}),
@@ -172,25 +168,24 @@ def layer_variables(environment: Mapping[str, str], folders: Sequence[Path]) -> 
 
 
 def free_scripts(bin_folder: Path, interpreter: Path) -> None:
-    """Have the scripts of a layer run by whichever ``python`` comes first on PATH.
+    """Make the scripts of a layer use the first ``python`` on PATH.
 
-    They name the interpreter that installed them. A layer that is moved, or has another above it, must not.
+    Otherwise they name the interpreter that installed them, which is wrong once the layer is moved or used
+    below another one.
     """
-    for path, text in _scripts(bin_folder, interpreter):
+    for path, text in _list_scripts(bin_folder, interpreter):
         path.write_bytes(text)
 
 
 def borrow_scripts(folder: Path) -> None:
-    """Copies of the programs of this Python's packages, such as ``torchrun``, for any layer's Python.
+    """Copy the programs of this Python's packages, such as ``torchrun``, to ``bin`` of a folder.
 
-    Beside them what hands over to a layer, and what keeps other installers to one where there are any.
-
-    Args:
-        folder: the programs go to its ``bin``.
+    Any layer's Python can run them. Beside them are programs that hand over to a layer, and that restrict
+    other installers to one.
     """
     own, bin_folder = Path(sys.executable), folder / "bin"
     bin_folder.mkdir(parents=True)
-    for path, text in _scripts(own.parent, own):
+    for path, text in _list_scripts(own.parent, own):
         if not path.name.startswith(("pip", "python", "activate")):
             _write_program(bin_folder / path.name, text)
     for name in ("pip", "pip3", f"pip{VERSION}"):
@@ -205,14 +200,14 @@ def borrow_scripts(folder: Path) -> None:
 
 
 def _read_only_patterns() -> list[str]:
-    """What a shell knows a place by that no step changes: this Python's prefix, and its folders."""
+    """Shell patterns of the folders that steps must not change: this Python's prefix and its folders."""
     places = [Path(sys.prefix), *list_read_only()]
     prefix, real, *folders = (shlex.quote(str(path)) for each in places for path in (each, each.resolve()))
     return [prefix, real, *folders, *(f"{folder}/*" for folder in folders)]
 
 
 def find_installers() -> dict[str, str]:
-    """The programs of this machine that install without a layer unless they are kept to it, by name."""
+    """The installers of this machine that must be restricted to a layer, by name."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return {name: program for name in _STAND_INS if (program := shutil.which(name, path=path)) is not None}
 
@@ -223,8 +218,8 @@ def _write_program(path: Path, text: bytes) -> None:
     path.chmod(0o700)
 
 
-def _scripts(bin_folder: Path, interpreter: Path) -> Iterator[tuple[Path, bytes]]:
-    """The scripts that an interpreter beside them runs, as they are to be."""
+def _list_scripts(bin_folder: Path, interpreter: Path) -> Iterator[tuple[Path, bytes]]:
+    """The scripts of an interpreter in the same folder, with portable first lines."""
     with os.scandir(bin_folder) as entries:
         names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
     for name in names:
@@ -234,16 +229,16 @@ def _scripts(bin_folder: Path, interpreter: Path) -> Iterator[tuple[Path, bytes]
             if text != b"#!":
                 continue
             text += file.read()
-        freed = portable(text, interpreter)
+        freed = make_portable(text, interpreter)
         if freed is not None:
             yield path, freed
 
 
-def portable(text: bytes, interpreter: Path) -> bytes | None:
-    """A script whose first line leaves the choice of Python to PATH; None for any other script.
+def make_portable(text: bytes, interpreter: Path) -> bytes | None:
+    """Make a script find Python on PATH; None for a script of another interpreter.
 
-    Where the path is too long for a first line, installers write three: ``#!/bin/sh``, one that hands over
-    to the interpreter, and one that ends what is a text for Python.
+    If the path is too long for a first line, installers write three lines: ``#!/bin/sh``, one that starts
+    the interpreter, and one that ends what is a string for Python.
     """
     first, _, rest = text.partition(b"\n")
     beside = str(interpreter.parent).encode() + b"/python"
@@ -257,7 +252,7 @@ def portable(text: bytes, interpreter: Path) -> bytes | None:
 
 
 def _bundled_pip() -> list[str]:
-    """A path to the pip that comes with Python, where none is installed."""
+    """The path of the pip that comes with Python, if none is installed."""
     if util.find_spec("pip") is not None:
         return []
     spec = util.find_spec("ensurepip")
@@ -267,17 +262,17 @@ def _bundled_pip() -> list[str]:
 
 @cache
 def describe_interpreter() -> tuple[str, str, str]:
-    """Where this Python is, its version, and what is installed in it: names and versions, not contents.
+    """This Python's prefix, its version, and the names and versions of its packages.
 
-    What is installed for development counts by its version too; a step that uses such code has it in
-    its own code folder, or shall be run with ``--force``.
+    Packages installed for development count by their version too: a step that uses such code has it in its
+    code folder, or has to be run with ``--force``.
     """
-    # Its folder and not its program, which has several names.
+    # The prefix, because the program has several names.
     return sys.prefix, sys.version, hashlib.sha256("\n".join(_list_distributions()).encode()).hexdigest()
 
 
 def installed_version(package: str) -> str | None:
-    """The version of an installed package, read from names alone: ``importlib.metadata`` takes 20 ms."""
+    """The version of an installed package by its folder's name: ``importlib.metadata`` takes 20 ms."""
     starts = f"{package}-"
     names = [name for name in _list_distributions() if name.startswith(starts)]
     return names[0].removeprefix(starts).rpartition(".")[0] if names else None

@@ -1,8 +1,8 @@
 """What pip installs for a step: the lines of requirements files and of conda files.
 
-Files that a requirements file includes are written out, and local paths made absolute. The pip part of a
-conda file is taken as it is. A conda package is taken where its name in Python's index is known; an unknown
-name is not tried there, because anybody may have taken it.
+Included requirements files are expanded, and local paths are made absolute. The pip section of a conda file
+is used unchanged. A conda package is used if its name on PyPI is known. An unknown name is not looked up
+there, because it may belong to another project.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from worldsize.azureml.copying import CopyAccess, allow_everything, read_listed
 from worldsize.facts import table
 
-OURS = frozenset({"pip", "wheel"})  # what installs is that of this machine
+PROVIDED = frozenset({"pip", "wheel"})  # those of this machine are used
 
 _DEPENDENCY = re.compile(r"(?:[^\s:]+::)?(?P<name>[\w.-]+)\s*(?P<version>.*)", re.DOTALL)
 _EXACT = re.compile(r"(?:={1,2}\s*|(?=\d))(?P<version>\d[^\s=,*|]*)(?:[=\s]\s*[^\s=]+)?")
@@ -34,29 +34,23 @@ _CONSTRAINT = re.compile(r"(?:-c\s*|--constraint[\s=]\s*)(?P<path>\S.*)")
 _EDITABLE = re.compile(r"(?:-e\s*|--editable[\s=]\s*)(?P<path>\S.*)")
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 _ARCHIVE = re.compile(r"\S+\.(?:whl|zip|tar\.gz)")
-# A line that is a path, options that take one, and `file:` addresses alone or behind `name @`.
+# A line that is a path, options with a path, and `file:` addresses alone or after `name @`.
 _LOCAL = re.compile(
     r"^(?:-[ce]\s*|(?:--find-links|-f|--index-url|-i|--extra-index-url)[\s=]\s*)?(?P<path>/[^;]*)"
     r"|(?:^|[\s=+@])file:(?://(?:localhost)?)?(?P<url>/[^\s;#]*)"
 )
-# Pip quotes a text that it cannot read: where no project ends, only what is named like its files is read.
+# Pip quotes files that it cannot parse: without a project boundary only files with these suffixes are read.
 _SUFFIXES = frozenset({".txt", ".in", ".lock", ".pip", ".whl", ".zip", ".gz", ".bz2", ".tgz"})
 _SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", ".worldsize"})
 
 
 @dataclass(frozen=True, slots=True)
 class CondaRequirements:
-    """What a conda file asks for.
+    """What a conda file asks for."""
 
-    Attributes:
-        requirements: lines for pip.
-        python: the Python it names, such as ``3.8``; None where it names none, or a range.
-        left: what pip is not known to have, as it is written.
-    """
-
-    requirements: tuple[str, ...]
-    python: str | None
-    left: tuple[str, ...]
+    requirements: tuple[str, ...]  # lines for pip
+    python: str | None  # the Python it names, such as `3.8`; None where it names none, or a range
+    unavailable: tuple[str, ...]  # what pip is not known to have, as it is written
 
 
 def read_conda(dependencies: Any) -> CondaRequirements:
@@ -74,9 +68,9 @@ def read_conda(dependencies: Any) -> CondaRequirements:
         if name == "python":
             exact = _PYTHON.match(version)
             python = exact["version"] if exact else None
-        elif name not in OURS:
-            known = _names().get(name)
-            bound = _bound(version.strip())
+        elif name not in PROVIDED:
+            known = _read_conda_names().get(name)
+            bound = _convert_bound(version.strip())
             if known is None or bound is None:
                 left.append(str(item))
             else:
@@ -84,10 +78,10 @@ def read_conda(dependencies: Any) -> CondaRequirements:
     return CondaRequirements(tuple(lines), python, tuple(left))
 
 
-def _bound(version: str) -> str | None:
+def _convert_bound(version: str) -> str | None:
     """Conda's bound on a version as pip writes it; None where pip has no such bound.
 
-    ``1.2`` and ``==1.2`` are that version, ``=1.2`` is any ``1.2.x``, and a build behind it is left out.
+    ``1.2`` and ``==1.2`` are that version, ``=1.2`` is any ``1.2.x``, and a build is dropped.
     """
     if not version or version in ("*", "=*"):
         return ""
@@ -101,17 +95,17 @@ def _bound(version: str) -> str | None:
 
 
 @cache
-def _names() -> dict[str, str]:
+def _read_conda_names() -> dict[str, str]:
     return {row["conda"]: row["pip"] for row in table.read_rows("conda_names")}
 
 
 def expand_requirements(
     lines: Iterable[str], folder: Path, gate: CopyAccess, seen: frozenset[Path] = frozenset()
 ) -> Iterator[str]:
-    """The lines one by one, without comments, those of files that they include in their place.
+    """Yield the lines without comments, included files expanded.
 
     Args:
-        lines: as a requirements file or the pip part of a conda file has them.
+        lines: those of a requirements file or of the pip section of a conda file.
         folder: what paths in them are relative to.
         gate: which files may be included, as requirements or as constraints.
         seen: the files that include this one.
@@ -123,15 +117,15 @@ def expand_requirements(
         text = _COMMENT.sub("", line).strip()
         included = _INCLUDE.fullmatch(text)
         if included:
-            path = Path(os.path.normpath(folder / _without_scheme(_bare(included["path"]))))
+            path = Path(os.path.normpath(folder / _without_scheme(_unquote(included["path"]))))
             if path not in seen:
-                inner = read_listed(_admitted(path, gate)).decode("utf-8-sig").split("\n")
+                inner = read_listed(_require_allowed(path, gate)).decode("utf-8-sig").split("\n")
                 yield from expand_requirements(inner, path.parent, gate, seen | {path})
         elif text:
             absolute = _absolute(text, folder)
             named = _local_path(absolute)
             if named is not None:
-                _admitted(named, gate)
+                _require_allowed(named, gate)
             yield absolute
 
 
@@ -149,16 +143,16 @@ def digest_requirements(lines: Iterable[str]) -> str:
     return total.hexdigest()
 
 
-def _admitted(path: Path, gate: CopyAccess) -> Path:
-    """A file that another names, links resolved.
+def _require_allowed(path: Path, gate: CopyAccess) -> Path:
+    """Resolve a file that another one names.
 
-    Pip shows lines that it cannot read, so not any file will do.
+    Pip shows lines that it cannot parse, so only files of the project are allowed.
 
     Raises:
         OSError: It is not there, or lies outside of the project.
     """
     real = Path(os.path.realpath(path))
-    unmarked = gate.allowed is allow_everything  # nothing says where the project ends
+    unmarked = gate.allowed is allow_everything  # there is no project boundary
     if not path.exists() or (_looks_like_requirements(real) if unmarked else gate.allowed(real)):
         return real
     raise OSError(errno.EACCES, "it lies outside of the project", str(path))
@@ -172,7 +166,7 @@ def _absolute(text: str, folder: Path) -> str:
     for pattern, option in ((_CONSTRAINT, "-c "), (_EDITABLE, "-e ")):
         match = pattern.fullmatch(text)
         if match:
-            path = _bare(match["path"])
+            path = _unquote(match["path"])
             return text if "://" in path else f"{option}{os.path.normpath(folder / path)}"
     if text.startswith(("./", "../", "/")) or text in (".", "..") or _ARCHIVE.fullmatch(text):
         return text if "://" in text or "@" in text else os.path.normpath(folder / text)
@@ -180,13 +174,13 @@ def _absolute(text: str, folder: Path) -> str:
 
 
 def _local_path(line: str) -> Path | None:
-    """The file or folder of this machine that a line makes pip read, whether it exists or not."""
+    """The local path that a line makes pip read, whether it exists or not."""
     match = _LOCAL.search(line)
     if match is None:
         return None
     text = unquote(match["url"]) if match["url"] else match["path"]
-    path, bracket, extras = _bare(text).rpartition("[")
-    return Path(path if bracket and extras.endswith("]") and "/" not in extras else _bare(text))
+    path, bracket, extras = _unquote(text).rpartition("[")
+    return Path(path if bracket and extras.endswith("]") and "/" not in extras else _unquote(text))
 
 
 def _named_path(line: str) -> Path | None:
@@ -200,7 +194,7 @@ def _files(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _SKIPPED and not name.endswith(".egg-info")]
         paths = (Path(parent, name) for name in names if not name.endswith(".pyc"))
-        yield from (path for path in paths if path.is_file())  # opening a pipe would wait for its other end
+        yield from (path for path in paths if path.is_file())  # opening a pipe would block
 
 
 def _without_scheme(path: str) -> str:
@@ -209,5 +203,5 @@ def _without_scheme(path: str) -> str:
     )
 
 
-def _bare(path: str) -> str:
+def _unquote(path: str) -> str:
     return path.strip().strip("\"'")

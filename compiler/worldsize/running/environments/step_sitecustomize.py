@@ -1,9 +1,9 @@
-"""Keeps what a step's Python installs to the step's layer; copied as ``sitecustomize``.
+"""Restricts what a step's Python installs to the step's layer; copied as ``sitecustomize``.
 
-``python`` on a step's PATH is that of its layer. A path in a command, or in the first line of a program
-that an installer wrote, leads to the Python that runs Worldsize instead, and what pip does there would stay.
-An installer that is told where to install (``--target``, ``--prefix``) is refused what is below.
-Python imports this module at its start, before anything of the step. It imports the standard library only.
+``python`` on a step's PATH is that of its layer. A path in a command, or in the first line of an installed
+program, leads to the Python that runs Worldsize instead, which pip must not change. An installer with an
+explicit target (``--target``, ``--prefix``) may not write to the folders of that Python. Python imports this
+module at its start, before any code of the step. It imports the standard library only.
 
 ``WORLDSIZE_LAYER`` is the layer, ``WORLDSIZE_PYTHON`` the prefix and the version of the Python below it, and
 ``WORLDSIZE_READ_ONLY`` the folders of its packages and programs.
@@ -20,7 +20,7 @@ INSTALLERS = {
     *("setuptools.command.develop", "setuptools.command.easy_install"),
 }
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Where the events that change files have their paths.
+# The positions of the paths in the audit events that change files.
 PATHS = {
     **dict.fromkeys(("open", "os.chmod", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"), slice(1)),
     **dict.fromkeys(("os.link", "os.symlink"), slice(1, 2)),
@@ -34,16 +34,16 @@ REFUSED = (
 
 
 class ReadOnly:
-    """Keeps an installer, as soon as one is imported, from changing what lies in some folders.
+    """Prevents an installer from changing files in some folders, as soon as one is imported.
 
-    It is the first of Python's finders, and finds nothing.
+    It is the first of Python's import finders, and never finds a module.
     """
 
     def __init__(self, folders: list[str]) -> None:
         self._folders = tuple(os.path.join(os.path.realpath(each), "") for each in folders)  # noqa: PTH118
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
-        """Watch from here on if this is an installer; others are not slowed down."""
+        """Start to watch if this is an installer; other modules are not slowed down."""
         if name in INSTALLERS and self in sys.meta_path:
             sys.meta_path.remove(self)
             sys.addaudithook(self._refuse)
@@ -65,31 +65,31 @@ class ReadOnly:
 
 
 def _refusal(path: str) -> Exception:
-    # pip shows a traceback of most others.
+    # pip shows a traceback for most other exceptions.
     pip = getattr(sys.modules.get("pip._internal.exceptions"), "InstallationError", None)
     refusal: Exception = pip(f"{REFUSED} ({path})") if pip else OSError(errno.EROFS, REFUSED, path)
     return refusal
 
 
 def protect() -> None:
-    """Have installers change nothing of the Python below."""
+    """Prevent installers from changing the Python below the layer."""
     folders = os.environ.get("WORLDSIZE_READ_ONLY")
     if folders and not any(isinstance(each, ReadOnly) for each in sys.meta_path):
         sys.meta_path.insert(0, ReadOnly(folders.split(os.pathsep)))
 
 
 def hand_over() -> None:
-    """Become the layer's Python, with the same arguments, where this is the one below."""
+    """Become the layer's Python, with the same arguments, if this is the Python below it."""
     layer = os.environ.get("WORLDSIZE_LAYER")
     own = f"{sys.prefix}{os.pathsep}{sys.version_info[0]}.{sys.version_info[1]}"
     if layer and own == os.environ.get("WORLDSIZE_PYTHON"):
         python = f"{layer}/bin/python"
-        if os.access(python, os.X_OK):  # else the step is over, and what it left behind ends soon
+        if os.access(python, os.X_OK):  # else the step has ended, and its remaining processes end soon
             os.execv(python, [python, *sys.orig_argv[1:]])  # noqa: S606
 
 
 def import_next() -> None:
-    """Import the ``sitecustomize`` that this one hides, and leave no trace of it on the path."""
+    """Import the ``sitecustomize`` that this module hides, and remove this folder from the path."""
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - starts faster
     sys.path[:] = [each for each in sys.path if os.path.abspath(each) != here]  # noqa: PTH100
     own = sys.modules.pop(__name__)

@@ -1,7 +1,8 @@
-"""Layers with packages, kept between runs: each is built once, by one of those who want it.
+"""Stores layers with packages between runs; each is built once.
 
-A layer is built beside its place and moved there, so what is there is whole. Whoever uses one holds a shared
-lock on it, whoever builds or removes it an exclusive one; the system releases the locks of what dies.
+A layer is built in another folder and then moved to its path, so a layer at its path is complete. A run that
+uses a layer holds a shared lock on it, and a run that builds it an exclusive one; the system releases the
+locks of a process that dies.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class BuildError(Exception):
     """pip could not install what an environment asks for.
 
     Attributes:
-        lines: the last that it wrote, errors first where it names any.
-        log: all of it.
+        lines: the last lines of its output, or its errors if there are any.
+        log: the file with all of its output.
     """
 
     def __init__(self, lines: Sequence[str], log: Path) -> None:
@@ -52,28 +53,19 @@ class BuildError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LayerStore:
-    """The kept layers of one home.
+    """The kept layers of one home."""
 
-    Attributes:
-        root: their folder.
-        supervisor: starts pip, and sees to its end.
-        say: tells the user what takes long.
-    """
-
-    root: Path
-    supervisor: Supervisor
-    say: Callable[[str], None]
+    root: Path  # their folder
+    supervisor: Supervisor  # starts pip, and sees to its end
+    say: Callable[[str], None]  # tells the user what takes long
 
     def layer(
         self, name: str, lines: Sequence[str], held: contextlib.ExitStack, *, wheels_only: bool = False
     ) -> Path:
-        """The layer with what these lines ask for; built where there is none.
+        """Return the layer with what these lines for pip ask for; build it if there is none.
 
-        Args:
-            name: how messages call it.
-            lines: for pip.
-            held: the lock of the layer goes here: it is not removed before this is closed.
-            wheels_only: whether nothing may be compiled.
+        ``held`` receives the layer's lock: the layer is not removed before it is closed. With ``wheels_only``
+        nothing is compiled.
 
         Raises:
             BuildError: pip could not install it.
@@ -85,19 +77,26 @@ class LayerStore:
         fcntl.flock(lock, fcntl.LOCK_SH)
         while not layer.exists():
             self._exclusive(lock, name)
-            if not layer.exists():  # nobody was faster
+            if not layer.exists():  # no other run was faster
                 self._build(layer, name, lines, wheels_only=wheels_only)
-            fcntl.flock(lock, fcntl.LOCK_SH)  # between the two somebody may remove it
+            fcntl.flock(lock, fcntl.LOCK_SH)  # it may be removed between the two
         return layer
 
     def programs(self) -> Path:
         """A folder whose ``bin`` holds the programs of this Python's packages, for any layer's Python."""
-        own = Path(sys.executable).parent
-        told = "\0".join([_PROGRAMS_FORMAT, str(own), str(own.stat().st_mtime_ns), repr(find_installers())])
-        programs = self.root / f"programs-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+        python_folder = Path(sys.executable).parent
+        parts = "\0".join(
+            [
+                _PROGRAMS_FORMAT,
+                str(python_folder),
+                str(python_folder.stat().st_mtime_ns),
+                repr(find_installers()),
+            ]
+        )
+        programs = self.root / f"programs-{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
         if not programs.exists():
             self.root.mkdir(parents=True, exist_ok=True)
-            with _beside(programs) as building:
+            with _build_beside(programs) as building:
                 layers.borrow_scripts(building)
                 _move(building, programs)
         return programs
@@ -115,7 +114,7 @@ class LayerStore:
         log.unlink(missing_ok=True)
         for stale in self.root.glob(f"{layer.name}.*.building"):
             shutil.rmtree(stale, ignore_errors=True)
-        with _beside(layer) as building:
+        with _build_beside(layer) as building:
             make_layer(building)
             (building / "requirements.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
             python = building / "bin" / "python"
@@ -129,41 +128,19 @@ class LayerStore:
 
 
 def layer_key(lines: Sequence[str]) -> str:
-    """The name of a layer: by its contents, the Python and the place of the packages it is laid over."""
-    told = [_FORMAT, sys.version, sys.platform, sys.prefix, digest_requirements(lines)]
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]
+    """The name of a layer, by its contents and the Python below it."""
+    parts = [_FORMAT, sys.version, sys.platform, sys.prefix, digest_requirements(lines)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def run_program(
     supervisor: Supervisor, name: str, argv: Sequence[str], env: dict[str, str], folder: Path
 ) -> bool:
-    """Run one program to its end, its output in ``<folder>/<name>.log``; whether it ended well."""
+    """Run a program with its output in ``<folder>/<name>.log``; whether it succeeded."""
     process = Process(name, rank=None, local_rank=0, node=0, argv=tuple(argv), env=env)
     with Group([process], supervisor, cwd=folder, logs=folder) as group:
         group.wait()
         return group.failure is None and not group.lost
-
-
-def list_layers(root: Path) -> list[Path]:
-    """The layers that are there, those used last at the end."""
-    layers_found = [path for path in root.glob("*") if path.is_dir() and (path / "pyvenv.cfg").exists()]
-    return sorted(
-        (path for path in layers_found if path.suffix != ".building"),
-        key=lambda path: _lock_path(path).stat().st_mtime,
-    )
-
-
-def remove_layer(layer: Path) -> bool:
-    """Remove a layer, unless a run uses it."""
-    with _lock_file(layer) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        gone = layer.with_name(f"{layer.name}.{os.getpid()}.building")
-        layer.rename(gone)  # at once, so that nobody finds half of it
-        shutil.rmtree(gone, ignore_errors=True)
-        return True
 
 
 def _lock_path(layer: Path) -> Path:
@@ -174,15 +151,14 @@ def _lock_path(layer: Path) -> Path:
 def _lock_file(layer: Path) -> Iterator[int]:
     number = os.open(_lock_path(layer), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        os.utime(number)  # when it was last wanted
         yield number
     finally:
         os.close(number)
 
 
 @contextlib.contextmanager
-def _beside(layer: Path) -> Iterator[Path]:
-    """A folder to build in, beside its place, of which nothing stays."""
+def _build_beside(layer: Path) -> Iterator[Path]:
+    """A temporary folder to build in, beside the final path."""
     outer = Path(tempfile.mkdtemp(prefix=f"{layer.name}.", suffix=".building", dir=layer.parent))
     try:
         yield outer / "layer"
@@ -194,13 +170,13 @@ def _move(building: Path, layer: Path) -> None:
     try:
         building.rename(layer)
     except OSError:
-        if not layer.exists():  # somebody else was faster with the very same
+        if not layer.exists():  # another run was faster with the same layer
             raise
 
 
 def find_reasons(log: Path) -> list[str]:
-    """What pip said of its failure; it lists every version that there is, so long lines are cut."""
+    """The lines in which pip explains its failure, cut because pip may list every version of a package."""
     lines = [line for line in last_lines(log, 200) if line.strip()]
     errors = [line for line in lines if line.lstrip().upper().startswith("ERROR:")]
-    told = errors[:LAST_LINES] or lines[-LAST_LINES:]
-    return [line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…" for line in told]
+    shown_lines = errors[:LAST_LINES] or lines[-LAST_LINES:]
+    return [line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…" for line in shown_lines]

@@ -1,1 +1,1 @@
-"""Faults while steps run: hangs that are found, and faults that are made to happen on purpose."""
+"""Faults while steps run: detects hangs, and injects faults on purpose."""

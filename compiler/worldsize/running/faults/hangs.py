@@ -1,8 +1,8 @@
-"""Finds ranks that no longer run: a process that was stopped cannot report it itself.
+"""Detects ranks that no longer run, because a stopped process cannot report this itself.
 
-The ranks of a training of ours keep records (:mod:`wstrain.health.heartbeat`) and watch each other. What only
-the runner can see is that a process is stopped, and a group of which every process is. A script that keeps no
-records is watched by its ``limits: {timeout}`` alone.
+The ranks of the built-in trainers write heartbeats (:mod:`wstrain.health.heartbeat`) and watch each other.
+Only the runner can see that a process is stopped, or that all processes of a group are. A script without
+heartbeats is limited by its ``limits: {timeout}`` only.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from worldsize.running.engine.attempt import Attempt
 from wstrain.health.heartbeat import HeartbeatRecord, Phase
 
 LOOK_SECONDS = 1.0
-SILENT_SECONDS = 5.0  # ten times what lies between two signs of life
-MARGIN_SECONDS = 15.0  # beyond a rank's own limit: its own watchdog comes first
+SILENT_SECONDS = 5.0  # ten times the interval between heartbeats
+MARGIN_SECONDS = 15.0  # beyond a rank's own limit, so that its own watchdog comes first
 CERTAIN_SECONDS = 60.0
 STACK_SECONDS = 10.0
 _HALTED = ("T", "t", "Z")
@@ -36,15 +36,11 @@ _STATES = {
 
 @dataclass(slots=True)
 class HangWatcher:
-    """Names ranks that have fallen silent, and stops a group that nobody else can; an ``extensions.Watcher``.
+    """Reports silent ranks, and stops a group in which all ranks hang; a ``steps.Watcher``."""
 
-    Args:
-        say: Tells the user.
-    """
-
-    say: Callable[[str], None]
+    say: Callable[[str], None]  # tells the user
     _looked: float = 0.0
-    _told: set[tuple[str, int, int]] = field(default_factory=set)  # step, try and rank
+    _told: set[tuple[str, int, int]] = field(default_factory=set)  # step, attempt and rank
 
     def tick(self, attempts: Collection[Attempt]) -> None:
         """Look at every attempt, once a second."""
@@ -53,29 +49,29 @@ class HangWatcher:
             return
         self._looked = now
         for attempt in attempts:
-            if attempt.group is not None and attempt.began is not None and not attempt.told_to_stop:
+            if attempt.group is not None and attempt.began is not None and not attempt.stop_requested:
                 self._look(attempt, attempt.read_heartbeats(), now)
 
     def _look(self, attempt: Attempt, heartbeats: Mapping[int, HeartbeatRecord], now: float) -> None:
         self._tell_slow(attempt)
         silent = {rank for rank, beat in heartbeats.items() if is_silent(beat, now)}
         for rank in sorted(silent):
-            told = (attempt.task.name, attempt.number, rank)
-            if told not in self._told and is_certain(heartbeats[rank], now):
-                self._told.add(told)
+            key = (attempt.task.name, attempt.number, rank)
+            if key not in self._told and is_certain(heartbeats[rank], now):
+                self._told.add(key)
                 self._tell(attempt, heartbeats[rank])
         late = [beat for beat in heartbeats.values() if is_late(beat, now)]
         if late and attempt.blame is None and attempt.group is not None and not attempt.group.done:
-            attempt.blame = _blame(heartbeats, silent, late, now)
+            attempt.blame = _describe_hang(heartbeats, silent, late, now)
             attempt.group.stop()
 
     def _tell_slow(self, attempt: Attempt) -> None:
         newest = attempt.progress.newest
         if newest is None or newest.slow_rank is None or newest.slow_ratio is None:
             return
-        told = (attempt.task.name, -1, int(newest.slow_rank))
-        if told not in self._told:
-            self._told.add(told)
+        key = (attempt.task.name, -1, int(newest.slow_rank))
+        if key not in self._told:
+            self._told.add(key)
             text = f"rank {newest.slow_rank:.0f} is {newest.slow_ratio:.1f} times as slow as the others"
             self.say(f"{attempt.task.name}: {text}")
             attempt.context.log.write("rank_slow", step=attempt.task.name, reason=text)
@@ -91,31 +87,31 @@ class HangWatcher:
 
 
 def is_silent(beat: HeartbeatRecord, now: float) -> bool:
-    """Whether a rank that has not ended has given no sign of life."""
+    """Whether a rank that has not ended has written no heartbeat lately."""
     if beat.phase == Phase.OVER or now - beat.ticked_at < SILENT_SECONDS:
         return False
     return Path(f"/proc/{beat.pid}").exists() or not Path("/proc/self").exists()
 
 
 def is_certain(beat: HeartbeatRecord, now: float) -> bool:
-    """Whether a silent rank is stopped; one that sits on Python's lock, as imports may, only looks so."""
+    """Whether a silent rank is stopped; one that holds Python's lock, as imports may, only seems so."""
     state = _status(beat.pid).get("State", "?")[:1]
     return state in _HALTED or now - beat.ticked_at > CERTAIN_SECONDS
 
 
 def is_late(beat: HeartbeatRecord, now: float) -> bool:
-    """Whether a rank has not got on for longer than it allows itself, and did not end because of it."""
+    """Whether a rank has made no progress for longer than its own limit, and has not ended itself."""
     return beat.limit > 0 and now - beat.progressed_at > beat.limit + MARGIN_SECONDS and is_silent(beat, now)
 
 
 def read_state(pid: int) -> str:
-    """What a process is doing, as far as the kernel says."""
+    """The state of a process, as the kernel reports it."""
     fields = _status(pid)
     return _STATES.get(fields.get("State", "?")[:1], "not heard of")
 
 
 def read_stack(pid: int) -> list[str]:
-    """Where a process is: by py-spy where that is installed, else what the kernel knows."""
+    """The stack of a process by py-spy if that is installed, else what the kernel reports."""
     spy = shutil.which("py-spy")
     if spy is not None:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -144,7 +140,7 @@ def _status(pid: int) -> dict[str, str]:
     return {}
 
 
-def _blame(
+def _describe_hang(
     heartbeats: Mapping[int, HeartbeatRecord],
     silent: Collection[int],
     late: Collection[HeartbeatRecord],

@@ -1,4 +1,4 @@
-"""Makes ordered faults happen while steps run: kills everything on a node, pulls its cable."""
+"""Injects the faults that a user requests: kills all processes of a node, or cuts its link."""
 
 from __future__ import annotations
 
@@ -11,28 +11,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from worldsize.running.engine.attempt import Attempt
+from worldsize.running.nodes.emulation import NodeFault, describe_fault
 from worldsize.running.nodes.namespaces import KILL_SECONDS, Namespaces
-from worldsize.running.nodes.node_faults import NodeFault, describe_fault
 
 
 @dataclass(slots=True)
 class FaultInjector:
-    """Watches running steps and makes each fault happen once; see ``extensions.Watcher``.
+    """Watches running steps and injects each fault once; a ``steps.Watcher``."""
 
-    Args:
-        ordered: The faults, each with its step.
-        places: Where the nodes are; None where they are only processes.
-        say: Tells the user.
-    """
-
-    ordered: Sequence[NodeFault]
-    places: Namespaces | None
-    say: Callable[[str], None]
+    ordered: Sequence[NodeFault]  # the faults, each with its step
+    places: Namespaces | None  # where the nodes are; None where they are only processes
+    say: Callable[[str], None]  # tells the user
     _done: set[NodeFault] = field(default_factory=set)
-    _cut: list[tuple[float, NodeFault, Attempt]] = field(default_factory=list)  # when to plug in again
+    _cut: list[tuple[float, NodeFault, Attempt]] = field(default_factory=list)  # when to restore the link
 
     def tick(self, attempts: Collection[Attempt]) -> None:
-        """Let happen what is due."""
+        """Inject the faults that are due."""
         for attempt in attempts:
             for fault in self.ordered:
                 if fault.step == attempt.task.name and fault not in self._done and _is_due(fault, attempt):
@@ -45,20 +39,20 @@ class FaultInjector:
                 self._plug(each[1])
 
     def account(self) -> None:
-        """Name the faults whose time never came."""
+        """Report the faults that were never due."""
         for fault in self.ordered:
             if fault not in self._done:
                 self.say(f"`{fault.option}` changed nothing: step `{fault.step}` did not run until then")
 
     def _happen(self, fault: NodeFault, attempt: Attempt) -> None:
         assert attempt.group is not None
-        said = describe_fault(fault, attempt.group.ranks)
+        description = describe_fault(fault, attempt.group.ranks)
         newest = attempt.progress.newest
         reached = f", at step {newest.step}" if newest is not None and newest.step is not None else ""
-        self.say(f"{attempt.task.name}: {said}{reached}")
+        self.say(f"{attempt.task.name}: {description}{reached}")
         site = self.places.sites.get(attempt.task.name) if self.places else None
         if fault.kind == "kill":
-            attempt.blame = said
+            attempt.blame = description
             if site is not None:
                 site.kill(site.nodes[fault.node])
             else:
@@ -88,23 +82,19 @@ def _is_due(fault: NodeFault, attempt: Attempt) -> bool:
     if attempt.group is None or attempt.group.done or attempt.began is None:
         return False
     newest = attempt.progress.newest
-    return fault.due(time.monotonic() - attempt.began, newest.step if newest else None)
+    return fault.is_due(time.monotonic() - attempt.began, newest.step if newest else None)
 
 
 def kill_processes(progress: Path, node: int) -> int:
-    """Kill what runs for an instance that is no namespace: whatever has its variables.
+    """Kill the processes of an instance that is not a namespace, and count them.
 
-    Args:
-        progress: The step's progress file, whose path every process of the step has, and nobody else.
-        node: The instance.
-
-    Returns:
-        How many processes were killed.
+    They are recognised by their variables: every process of the step, and no other, has the path of its
+    progress file.
     """
     marks = {f"WORLDSIZE_PROGRESS={progress}".encode(), f"AZUREML_CR_NODE_RANK={node}".encode()}
     killed: set[int] = set()
     deadline = time.monotonic() + KILL_SECONDS
-    while (pids := _marked(marks)) and time.monotonic() < deadline:
+    while (pids := _find_marked(marks)) and time.monotonic() < deadline:
         for pid in pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -112,8 +102,8 @@ def kill_processes(progress: Path, node: int) -> int:
     return len(killed)
 
 
-def _marked(marks: set[bytes]) -> list[int]:
-    """Pids of the processes that have all these variables; one that has ended has none."""
+def _find_marked(marks: set[bytes]) -> list[int]:
+    """The pids of the processes that have all these variables."""
     pids = []
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
         with contextlib.suppress(OSError):

@@ -1,10 +1,10 @@
-"""Rehearses faults: draws them from a seed, makes them happen while steps run, and measures their cost.
+"""Rehearses faults: draws them from a seed, injects them while steps run, and measures their cost.
 
-The same seed, steps and ranks give the same faults. A fault happens after a share of the training, not after
-a number of seconds, so it means the same on a faster machine. Each kind comes once before any comes twice.
+The same seed, steps and ranks give the same faults. A fault is due after a share of the training, not after a
+number of seconds, so it means the same on a faster machine. Each kind occurs once before any occurs twice.
 
 The promise is that at most the steps since the last checkpoint are lost: a training that had a checkpoint of
-step 30 on the disk when it was killed at step 34 goes on from 30 or later.
+step 30 on disk when it was killed at step 34 continues from step 30 or later.
 """
 
 from __future__ import annotations
@@ -39,30 +39,23 @@ _RESUMED = re.compile(r"resuming from checkpoint \S+: (\d+) steps done")
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """One thing that happens.
+    """One planned fault."""
 
-    Attributes:
-        kind: ``kill`` is SIGKILL, ``terminate`` SIGTERM, ``stop`` SIGSTOP for a while, ``slow`` half of the
-            processor for a while, ``cut`` a node's network cable pulled for a while.
-        share: of the training, after which it happens.
-        ranks: whom it happens to.
-        seconds: how long, where it passes.
-        node: whose cable.
-    """
-
+    # `kill` is SIGKILL, `terminate` SIGTERM, `stop` SIGSTOP for a while, `slow` half of the processor for a
+    # while, `cut` a node's network cable pulled for a while
     kind: Kind
-    share: float
-    ranks: tuple[int, ...] = ()
-    seconds: float = 0.0
-    node: int = 0
+    share: float  # of the training, after which it happens
+    ranks: tuple[int, ...] = ()  # the affected ranks
+    seconds: float = 0.0  # duration of a temporary fault
+    node: int = 0  # the node to cut off
 
     @property
-    def ends_a_try(self) -> bool:
-        """Whether the step has to be started again."""
+    def ends_attempt(self) -> bool:
+        """Whether the step has to be restarted."""
         return self.kind in ("kill", "terminate")
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What happens, such as ``kill rank 1 (SIGKILL)``."""
         whom = f"rank{'s' * (len(self.ranks) > 1)} {', '.join(map(str, self.ranks))}"
         return {
@@ -75,37 +68,30 @@ class PlannedFault:
 
 
 def draw_faults(seed: int, step: str, world_size: int, nodes: int = 0) -> tuple[PlannedFault, ...]:
-    """The faults of a step, in order.
-
-    Args:
-        seed: of the rehearsal.
-        step: its name.
-        world_size: its ranks.
-        nodes: instances with a network of their own; 0 where they have none.
-    """
+    """Draw the faults of a step, in order; ``nodes`` are instances with networks of their own."""
     chance = random.Random(f"{seed}/{step}")  # noqa: S311 - no secret
     shares = sorted(chance.uniform(EARLIEST, LATEST) for _ in range(chance.randint(FEWEST, MOST)))
-    kinds = _kinds(chance, cuts=nodes > 1)
-    return tuple(_fault(chance, next(kinds), share, world_size, nodes) for share in shares)
+    kinds = _draw_kinds(chance, cuts=nodes > 1)
+    return tuple(_draw_fault(chance, next(kinds), share, world_size, nodes) for share in shares)
 
 
 def describe_schedule(seed: int, plans: Mapping[str, tuple[PlannedFault, ...]]) -> Iterator[str]:
-    """What will happen, in lines."""
+    """The planned faults as lines."""
     for step, faults in plans.items():
         yield f"chaos {seed}: {step}: {len(faults)} fault{'s' * (len(faults) != 1)}"
-        yield from (f"  at {fault.share:4.0%} of the training: {fault.words}" for fault in faults)
+        yield from (f"  at {fault.share:4.0%} of the training: {fault.description}" for fault in faults)
 
 
-def _kinds(chance: random.Random, *, cuts: bool) -> Iterator[Kind]:
+def _draw_kinds(chance: random.Random, *, cuts: bool) -> Iterator[Kind]:
     kinds: list[Kind] = ["kill", "terminate", "stop", "slow", *(["cut"] if cuts else [])]  # type: ignore[list-item]
     while True:
         chance.shuffle(kinds)
         yield from kinds
 
 
-def _fault(chance: random.Random, kind: Kind, share: float, world_size: int, nodes: int) -> PlannedFault:
-    # Drawn for every kind alike, so that one fault's kind does not move the others.
-    rank, whole, length, node = (
+def _draw_fault(chance: random.Random, kind: Kind, share: float, world_size: int, nodes: int) -> PlannedFault:
+    # Drawn for every kind, so that the kind of one fault does not change the others.
+    rank, group_draw, length, node = (
         chance.randrange(world_size),
         chance.random(),
         chance.random(),
@@ -115,81 +101,64 @@ def _fault(chance: random.Random, kind: Kind, share: float, world_size: int, nod
     seconds = round(low + length * (high - low), 1)
     if kind == "cut":
         return PlannedFault(kind, share, seconds=seconds, node=int(node * nodes))
-    everybody = kind in ("kill", "terminate") and whole < WHOLE_GROUP
+    everybody = kind in ("kill", "terminate") and group_draw < WHOLE_GROUP
     return PlannedFault(kind, share, tuple(range(world_size)) if everybody else (rank,), seconds)
 
 
 @dataclass(slots=True)
 class InjectedFault:
-    """A fault that happened.
+    """A fault that was injected."""
 
-    Attributes:
-        fault: which.
-        step: of the pipeline.
-        attempt: the try that it happened to.
-        reached: training steps done when that try ended, or when the fault happened.
-        saved: the last of them that a checkpoint on the disk had when it happened.
-        since: when, monotonic.
-        resumed: steps that the next try began with; None until that is known.
-        seconds: until the training was where it had been.
-    """
-
-    fault: PlannedFault
-    step: str
-    attempt: int
-    reached: int
-    saved: int
-    since: float
-    resumed: int | None = None
-    seconds: float | None = None
+    fault: PlannedFault  # which
+    step: str  # of the pipeline
+    attempt: int  # the try that it happened to
+    reached: int  # training steps done when that try ended, or when the fault happened
+    saved: int  # the last of them that a checkpoint on the disk had when it happened
+    since: float  # when, monotonic
+    resumed: int | None = None  # steps that the next try began with; None until that is known
+    seconds: float | None = None  # until the training was where it had been
 
     @property
     def lost(self) -> int | None:
-        """Steps that had to be done again."""
-        if not self.fault.ends_a_try:
+        """Training steps that had to be repeated."""
+        if not self.fault.ends_attempt:
             return 0
         return None if self.resumed is None else max(0, self.reached - self.resumed)
 
     @property
     def pending(self) -> bool:
-        """Whether the step has not been started again yet."""
-        return self.fault.ends_a_try and self.resumed is None
+        """Whether the step has not been restarted yet."""
+        return self.fault.ends_attempt and self.resumed is None
 
     @property
-    def promised(self) -> int:
-        """Steps that may be lost: those that no checkpoint had."""
-        return self.reached - self.saved if self.fault.ends_a_try else 0
+    def allowed_loss(self) -> int:
+        """Training steps that may be lost: those after the last checkpoint."""
+        return self.reached - self.saved if self.fault.ends_attempt else 0
 
     @property
-    def kept(self) -> bool:
-        """Whether the promise was."""
-        return self.lost is not None and self.lost <= self.promised
+    def is_promise_kept(self) -> bool:
+        """Whether no more steps were lost than allowed."""
+        return self.lost is not None and self.lost <= self.allowed_loss
 
 
 @dataclass(slots=True)
 class Rehearsal:
-    """Watches running steps and hurts them; see ``extensions.Watcher``.
+    """Injects the planned faults into running steps; a ``steps.Watcher``."""
 
-    Args:
-        plans: By step, what happens to it.
-        networks: Where the nodes are; None where they are only processes.
-        say: Tells the user.
-    """
-
-    plans: Mapping[str, Sequence[PlannedFault]]
-    networks: Namespaces | None
-    say: Callable[[str], None]
+    plans: Mapping[str, Sequence[PlannedFault]]  # by step, what happens to it
+    networks: Namespaces | None  # where the nodes are; None where they are only processes
+    say: Callable[[str], None]  # tells the user
     hits: list[InjectedFault] = field(default_factory=list)
     _next: dict[str, int] = field(default_factory=dict)
     _passing: dict[str, tuple[float, PlannedFault, tuple[int, ...]]] = field(
         default_factory=dict
     )  # until when
-    _last: dict[str, Attempt] = field(default_factory=dict)  # that was seen of each step
-    _quiet: dict[str, float] = field(default_factory=dict)  # no fault before
-    _stopped: bool = False  # where the duty cycle of a slow rank is
+    _last: dict[str, Attempt] = field(default_factory=dict)  # attempt that was seen of each step
+    _quiet: dict[str, float] = field(default_factory=dict)  # no fault before this time
+    _stopped: bool = False  # state of the duty cycle of slow ranks
 
     def tick(self, attempts: Collection[Attempt]) -> None:
-        """Let happen what is due, end what has lasted, and see how the steps get on."""
+        """Inject the faults that are due, end temporary ones, and follow the progress of the steps."""
         now = time.monotonic()
         running = {
             each.task.name: each for each in attempts if each.group is not None and not each.group.done
@@ -200,30 +169,36 @@ class Rehearsal:
             self._pass(name, now)
         self._slow_down()
         for name, attempt in running.items():
-            if name in self.plans and not attempt.told_to_stop:
+            if name in self.plans and not attempt.stop_requested:
                 self._last[name] = attempt
                 self._follow(attempt, now)
         for hit in self.hits:
-            if hit.pending and hit.step not in running:  # what it did until it was over
-                hit.reached = max(hit.reached, _done(self._last[hit.step]))
+            if hit.pending and hit.step not in running:  # its progress until it ended
+                hit.reached = max(hit.reached, _count_done(self._last[hit.step]))
 
     def report(self) -> Iterator[str]:
-        """What happened and what was lost, in lines."""
+        """The injected faults and their cost as lines."""
         for step, faults in self.plans.items():
             hits = [hit for hit in self.hits if hit.step == step]
-            tries = len({hit.attempt for hit in hits if hit.fault.ends_a_try and hit.resumed is not None})
+            tries = len({hit.attempt for hit in hits if hit.fault.ends_attempt and hit.resumed is not None})
             lost = sum(hit.lost or 0 for hit in hits)
-            kept = "the promise was kept" if all(hit.kept for hit in hits) else "THE PROMISE WAS NOT KEPT"
+            kept = (
+                "the promise was kept"
+                if all(hit.is_promise_kept for hit in hits)
+                else "THE PROMISE WAS NOT KEPT"
+            )
             yield (
                 f"chaos: {step}: {len(hits)} of {len(faults)} faults happened, {plural(tries, 'restart')},"
                 f" {plural(lost, 'step')} done again; {kept}"
             )
-            yield from (f"  at step {hit.reached}: {hit.fault.words}: {_cost(hit)}" for hit in hits)
+            yield from (
+                f"  at step {hit.reached}: {hit.fault.description}: {_describe_cost(hit)}" for hit in hits
+            )
 
     def _follow(self, attempt: Attempt, now: float) -> None:
         name = attempt.task.name
         heartbeats = attempt.read_heartbeats()
-        done = _done(attempt)
+        done = _count_done(attempt)
         newest = attempt.progress.newest
         if done < 0 or newest is None or not newest.total_steps:
             return
@@ -243,34 +218,34 @@ class Rehearsal:
     def _happen(self, fault: PlannedFault, attempt: Attempt, done: int, pids: tuple[int, ...]) -> None:
         name, now = attempt.task.name, time.monotonic()
         outputs = attempt.context.run.step(name).outputs / CHECKPOINTS
-        self.say(f"chaos: {name}: {fault.words}, at step {done}")
-        attempt.context.log.write("chaos", step=name, fault=fault.words, training_step=done)
+        self.say(f"chaos: {name}: {fault.description}, at step {done}")
+        attempt.context.log.write("chaos", step=name, fault=fault.description, training_step=done)
         self.hits.append(InjectedFault(fault, name, attempt.number, done, saved_step(outputs), now))
         self._quiet[name] = now + fault.seconds + SETTLE_SECONDS
         if fault.kind == "kill":
             attempt.blame = f"the rehearsal killed rank {', '.join(map(str, fault.ranks))}"
-            _send(pids, signal.SIGKILL)
+            _send_signal(pids, signal.SIGKILL)
         elif fault.kind == "terminate":
-            _send(pids, signal.SIGTERM)
+            _send_signal(pids, signal.SIGTERM)
         else:
             self._passing[name] = (now + fault.seconds, fault, pids)
             if fault.kind == "cut":
                 self._pull(name, fault, plug=False)
             else:
-                _send(pids, signal.SIGSTOP)
+                _send_signal(pids, signal.SIGSTOP)
 
     def _pass(self, name: str, now: float) -> None:
         _, fault, pids = self._passing.pop(name)
         if fault.kind == "cut":
             self._pull(name, fault, plug=True)
-        _send(pids, signal.SIGCONT)
+        _send_signal(pids, signal.SIGCONT)
         self._quiet[name] = now + SETTLE_SECONDS
 
     def _slow_down(self) -> None:
         self._stopped = not self._stopped
         for _, fault, pids in self._passing.values():
             if fault.kind == "slow":
-                _send(pids, signal.SIGSTOP if self._stopped else signal.SIGCONT)
+                _send_signal(pids, signal.SIGSTOP if self._stopped else signal.SIGCONT)
 
     def _pull(self, name: str, fault: PlannedFault, *, plug: bool) -> None:
         site = self.networks.sites.get(name) if self.networks else None
@@ -279,18 +254,18 @@ class Rehearsal:
                 site.pull(site.nodes[fault.node], plug=plug)
 
     def _see(self, hit: InjectedFault, attempt: Attempt, done: int, now: float) -> None:
-        """Take note of how far a step has come since it was hit."""
-        if hit.fault.ends_a_try and attempt.number == hit.attempt:
+        """Record the progress of a step since a fault."""
+        if hit.fault.ends_attempt and attempt.number == hit.attempt:
             hit.reached = max(hit.reached, done)
             return
         if hit.resumed is None:
-            hit.resumed = _resumed(attempt) if hit.fault.ends_a_try else hit.reached
+            hit.resumed = _read_resumed_step(attempt) if hit.fault.ends_attempt else hit.reached
         if done > hit.reached and hit.step not in self._passing:
             hit.seconds = now - hit.since
 
 
 def saved_step(checkpoints: Path) -> int:
-    """Steps that the newest whole checkpoint of a folder has; 0 without one."""
+    """Training steps of the newest complete checkpoint of a folder; 0 without one."""
     try:
         matches = [_CHECKPOINT.fullmatch(path.name) for path in checkpoints.iterdir()]
     except OSError:
@@ -298,12 +273,12 @@ def saved_step(checkpoints: Path) -> int:
     return max((int(each[1]) for each in matches if each), default=0)
 
 
-def _done(attempt: Attempt) -> int:
+def _count_done(attempt: Attempt) -> int:
     return max((beat.done for beat in attempt.read_heartbeats().values()), default=-1)
 
 
-def _resumed(attempt: Attempt) -> int:
-    """What a try began with, as its leader said."""
+def _read_resumed_step(attempt: Attempt) -> int:
+    """The training step from which an attempt resumed, by the log of its first rank."""
     logs = attempt.context.run.step(attempt.task.name).logs
     for path in sorted(logs.glob("*-0.log")):
         with contextlib.suppress(OSError):
@@ -313,18 +288,18 @@ def _resumed(attempt: Attempt) -> int:
     return 0
 
 
-def _send(pids: Collection[int], number: signal.Signals) -> None:
+def _send_signal(pids: Collection[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
 
 
-def _cost(hit: InjectedFault) -> str:
+def _describe_cost(hit: InjectedFault) -> str:
     if hit.lost is None:
         return "it did not go on"
     if hit.seconds is None:
-        return "nothing lost before the end" if not hit.fault.ends_a_try else f"went on from {hit.resumed}"
-    if not hit.fault.ends_a_try:
+        return "nothing lost before the end" if not hit.fault.ends_attempt else f"went on from {hit.resumed}"
+    if not hit.fault.ends_attempt:
         return f"nothing lost, {hit.seconds:.1f} s"
-    lost = f"{plural(hit.lost or 0, 'step')} lost of at most {hit.promised}"
+    lost = f"{plural(hit.lost or 0, 'step')} lost of at most {hit.allowed_loss}"
     return f"went on from {hit.resumed}, {lost}, {hit.seconds:.1f} s"

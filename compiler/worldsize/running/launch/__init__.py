@@ -1,1 +1,1 @@
-"""From a task to running processes: environment, launchers, ports, and the programs that supervise them."""
+"""Starts the processes of a task: environment, launchers, ports, and the programs that supervise them."""

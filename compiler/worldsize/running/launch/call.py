@@ -1,7 +1,7 @@
-"""From a task to the call that a launcher multiplies: inputs resolved, command rendered, environment set.
+"""Makes the call of a task: inputs resolved, command rendered, environment set.
 
-The names in the environment are those that Azure ML's documentation, SDK and examples agree on. They win over
-a step's own ``environment_variables``, because they do so there; defaults of ours give way to them.
+The names in the environment are those on which Azure ML's documentation, SDK and examples agree. As there,
+they override a step's own ``environment_variables``, which in turn override our defaults.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from worldsize.running.model.process import Call
 from worldsize.running.model.source import ARTIFACTS, File, Joined, Output, Source, StepValues, Text, is_text
 from worldsize.running.model.task import Task
 
-# Set by another launcher around the runner, these would make a step believe it is part of that one's group.
+# If another launcher started the runner, these would make a step believe that it belongs to that group.
 LAUNCHER_VARIABLES = frozenset(
     {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE",
      "GROUP_RANK", "TF_CONFIG", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME",
@@ -31,19 +31,13 @@ PRESET_PREFIXES = (
     "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS", "WORLDSIZE_HEARTBEATS",
 )  # fmt: skip
 DEFAULTS = {
-    "PYTHONUNBUFFERED": "1",  # a log is read while it is written
-    "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing that runs here talks to anybody unasked
+    "PYTHONUNBUFFERED": "1",  # logs are read while they are written
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing here sends data without being asked
 }
 
 
 def resolve_inputs(task: Task, run: RunFolder, show: Callable[[Path], str] = str) -> StepValues:
-    """The values of a task in a run.
-
-    Args:
-        task: The step.
-        run: Where the run keeps its steps.
-        show: How paths of data outside the run are written; a dry run shows them relative.
-    """
+    """Resolve the inputs and outputs of a task; ``show`` renders the paths of data outside the run."""
     literals: dict[str, str] = {}
     data: dict[str, str] = {}
     for name, source in task.inputs.items():
@@ -58,7 +52,7 @@ def resolve_inputs(task: Task, run: RunFolder, show: Callable[[Path], str] = str
 
 
 def render_source(source: Source, task: Task, run: RunFolder, show: Callable[[Path], str]) -> str:
-    """The text of a source; ``show`` writes the paths of data outside the run."""
+    """The text of a source; ``show`` renders the paths of data outside the run."""
     if isinstance(source, Text):
         return source.rendered
     if isinstance(source, File):
@@ -72,9 +66,9 @@ def render_source(source: Source, task: Task, run: RunFolder, show: Callable[[Pa
 
 def _output_path(step: str, port: str, run: RunFolder) -> str:
     folder = run.step(step)
-    # The working folder is where ./outputs and ./logs lie.
+    # ./outputs and ./logs are in the working folder.
     path = folder.code if port == ARTIFACTS else folder.outputs / port
-    return str(path.resolve() if path.is_symlink() else path)  # a step that was reused has links
+    return str(path.resolve() if path.is_symlink() else path)  # a reused step has links
 
 
 def make_call(
@@ -87,17 +81,7 @@ def make_call(
     cores: int,
     gpus: tuple[str, ...] = (),
 ) -> Call:
-    """The call of a task.
-
-    Args:
-        task: The step.
-        run: The run.
-        values: What its placeholders stand for.
-        experiment: The experiment's name.
-        tracking: MLflow's variables.
-        cores: Cores of the machine, shared out among the processes.
-        gpus: The GPUs lent to the step, empty where there are none.
-    """
+    """Make the call of a task: its command, environment and processes."""
     return Call(
         step=task.name,
         launcher=task.launcher,
@@ -121,15 +105,7 @@ def find_shell() -> str:
 def step_environment(
     task: Task, run: RunFolder, values: StepValues, *, experiment: str, tracking: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables that are the same in every process of a step.
-
-    Args:
-        task: The step.
-        run: The run.
-        values: Its inputs and outputs.
-        experiment: The experiment's name.
-        tracking: MLflow's variables, empty without MLflow.
-    """
+    """The variables that are the same in every process of a step."""
     return {
         **DEFAULTS,
         **task.environment_variables,
@@ -139,7 +115,7 @@ def step_environment(
 
 
 def preset_variables(task: Task, run: RunFolder, values: StepValues, experiment: str) -> dict[str, str]:
-    """What Azure ML presets and no step can change."""
+    """The variables that Azure ML presets and no step can change."""
     return {
         "AZUREML_RUN_ID": f"{run.id}_{task.name}",
         "AZUREML_ROOT_RUN_ID": run.id,
@@ -153,23 +129,30 @@ def preset_variables(task: Task, run: RunFolder, values: StepValues, experiment:
     }
 
 
+def mlflow_variables(uri: str, experiment: str, experiment_id: str, run_id: str) -> dict[str, str]:
+    """What makes ``mlflow.start_run()`` join the step's own run and registry."""
+    return {
+        "MLFLOW_TRACKING_URI": uri,
+        "MLFLOW_REGISTRY_URI": uri,
+        "MLFLOW_EXPERIMENT_NAME": experiment,
+        "MLFLOW_EXPERIMENT_ID": experiment_id,
+        "MLFLOW_RUN_ID": run_id,
+    }
+
+
 def find_overridden(task: Task) -> list[str]:
     """The step's own variables that have no effect, because the contract sets them."""
     return sorted(name for name in task.environment_variables if name.startswith(PRESET_PREFIXES))
 
 
 def find_not_passed_on(tasks: Iterable[Task]) -> list[str]:
-    """Variables of the runner itself that another launcher has set and that mean nothing to these steps."""
+    """Variables of the runner that another launcher has set, and that these steps do not get."""
     theirs = [name for task in tasks for name in LAUNCHERS[task.launcher].variables]
     return sorted({name for name in theirs if name in os.environ})
 
 
 def inherited_environment(bin_folder: Path) -> dict[str, str]:
-    """The runner's environment as the steps inherit it.
-
-    Args:
-        bin_folder: Put first on PATH, so that ``python`` means the interpreter that runs this.
-    """
+    """The runner's environment as the steps inherit it, with a folder for ``python`` first on PATH."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -179,10 +162,10 @@ def inherited_environment(bin_folder: Path) -> dict[str, str]:
 
 
 def make_interpreter_folder(run: Path) -> Path:
-    """A folder where ``python`` is this interpreter: its own, or one made for the run.
+    """A folder in which ``python`` is this interpreter: its own, or one made for the run.
 
-    Some installations have only ``python3`` beside it; a link would lose a virtual environment, so a
-    two-line script stands in.
+    Some installations have only ``python3`` there. A link would lose a virtual environment, so a two-line
+    script is written instead.
     """
     own = Path(sys.executable).parent
     if (own / "python").exists():

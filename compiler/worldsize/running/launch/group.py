@@ -1,4 +1,4 @@
-"""One step's group of processes, seen from the runner: start it, read what happens to it, stop it."""
+"""A step's group of processes as the runner controls it: start it, read its events, stop it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ LOOK_SECONDS = 0.15
 
 @dataclass(frozen=True, slots=True)
 class EndedProcess:
-    """A process is over. ``status`` is its exit status, or the negative number of a signal.
+    """A process that has ended. ``status`` is its exit status, or the negative number of a signal.
 
-    ``told`` says whether it, or the whole group, had been asked to end before.
+    ``told`` says whether it, or the whole group, was asked to end before.
     """
 
     process: Process
@@ -63,10 +63,10 @@ class Group:
         self.processes = tuple(walk_processes(processes))
         self.ended: list[EndedProcess] = []
         self.left: tuple[int, ...] = ()  # processes that even SIGKILL did not end
-        self.lost: str | None = None  # how the guard was lost before its group was over
+        self.lost: str | None = None  # how the guard was lost before its group ended
         self.guard: int | None = None  # its pid
         self._pids: list[int] = []
-        self._leaders = {self.processes.index(each) for each in processes}  # of sessions of their own
+        self._leaders = {self.processes.index(each) for each in processes}  # of their own sessions
         self._grace = grace
         self._done = False
         self._rest = b""
@@ -87,14 +87,14 @@ class Group:
 
     @property
     def done(self) -> bool:
-        """Whether nothing of the group runs any more."""
+        """Whether all processes of the group have ended."""
         return self._done
 
     @property
     def failure(self) -> EndedProcess | None:
-        """The process that failed first, of its own accord where there is one such.
+        """The process that failed first, preferably one that was not asked to end.
 
-        One that serves is ended by us once it is no longer needed, which is no failure.
+        A process that serves is ended when it is no longer needed, which is not a failure.
         """
         failed = [each for each in self.ended if each.status != 0 and not (each.told and each.process.serves)]
         return next((each for each in failed if not each.told), failed[0] if failed else None)
@@ -115,7 +115,7 @@ class Group:
         return self._line.fileno()
 
     def read(self) -> list[EndedProcess]:
-        """Read what has happened, waiting for it if necessary; the processes that ended since."""
+        """Read the next events, wait for them if necessary, and return the processes that have ended."""
         before = len(self.ended)
         try:
             chunk = self._line.recv(1 << 16)
@@ -130,7 +130,7 @@ class Group:
         return self.ended[before:]
 
     def look(self) -> bool:
-        """Whether the guard still works; a stopped one is continued, a silent one is given up."""
+        """Check that the guard works: a stopped one is continued, a silent one is given up."""
         if not self._done and self._liveness.has_expired(self.guard or self._supervisor.pid):
             if self.guard is None:
                 self._supervisor.give_up()
@@ -139,21 +139,21 @@ class Group:
         return True
 
     def stop(self) -> None:
-        """Ask the group to end; what has not after the grace time is killed. Returns at once."""
+        """Ask the group to end; after the grace period it is killed. Returns immediately."""
         self._send("stop")
 
     def kill(self) -> None:
-        """End the group without grace. Returns at once."""
+        """Kill the group. Returns immediately."""
         self._send("kill")
 
     def wait(self) -> None:
-        """Wait for the group to end by itself."""
+        """Wait for the group to end."""
         while not self._done and self.look():
             if select.select([self._line], [], [], LOOK_SECONDS)[0]:
                 self.read()
 
     def close(self) -> None:
-        """Stop whatever still runs, and return when it is gone."""
+        """Stop all remaining processes, and return when they have ended."""
         with contextlib.suppress(OSError):
             self._line.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + self._grace + MARGIN_SECONDS
@@ -172,7 +172,7 @@ class Group:
         self.close()
 
     def _give_up(self) -> None:
-        """A guard that does not answer in time is itself stuck."""
+        """Kill a guard that does not answer in time."""
         if self.guard is not None:
             with contextlib.suppress(OSError):
                 os.kill(self.guard, signal.SIGKILL)
@@ -195,25 +195,25 @@ class Group:
             self._done = True
 
     def _guard_died(self, how: str) -> None:
-        """The kernel has killed the ranks; what they started is still in their sessions."""
+        """Kill the sessions of the ranks: the kernel has killed the ranks, but not what they started."""
         for pid in self._pids:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
         self._done, self.lost = True, how
 
     def _send(self, document: object) -> None:
-        with contextlib.suppress(OSError):  # a guard that is gone has nothing left to stop
+        with contextlib.suppress(OSError):  # a guard that is gone has nothing to stop
             self._line.sendall(json.dumps(document).encode() + b"\n")
 
 
 def make_request(
     process: Process, known: Sequence[Process], logs: Path, shared: Path | None
 ) -> dict[str, Any]:
-    """One process of the plan as the guard is told to start it.
+    """The request to the guard to start one process of the plan.
 
     Args:
         process: One that is started here.
-        known: All processes, by the index under which the guard and the members speak of them.
+        known: All processes; the guard and the members refer to them by index.
         logs: The folder for ``<name>.log`` of each.
         shared: What :func:`folder` made; not None where the process has members.
     """
@@ -234,7 +234,7 @@ def make_request(
 
 
 def _members_table(process: Process, known: Sequence[Process], logs: Path, shared: Path) -> str:
-    """The plan of a launcher's ranks for their parents; of the variables what differs from the launcher's."""
+    """The plan of a launcher's ranks for their parents, with variables that differ from the launcher's."""
     ranks = [
         {
             "index": known.index(each),

@@ -1,4 +1,4 @@
-"""How a ``distribution`` becomes processes with Azure ML's environment; nothing is started here.
+"""Turns a ``distribution`` into processes with Azure ML's environment; nothing is started here.
 
 To add a launcher, write its two functions and name it in :data:`LAUNCHERS`.
 """
@@ -8,42 +8,119 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
-from worldsize.running.launch.mpi import MPI_VARIABLES, count_mpi_ports, plan_mpi
-from worldsize.running.model.process import Call, Process, make_rank
+from worldsize.running.model.process import Call, Process, make_rank, shared_variables
+
+PROGRAM = "mpirun"
+MEMBER = Path(__file__).with_name("programs") / "member.py"
+WORLD = "OMPI_COMM_WORLD_"
+MPI_VARIABLES = frozenset(
+    {f"{WORLD}{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "NODE_RANK")}
+    | {"AZ_BATCH_MASTER_NODE", "AZ_BATCHAI_MPI_MASTER_NODE"}
+)
+
+# As variables, because Open MPI ignores variables that it does not know.
+SETTINGS = {
+    # Ranks of one machine communicate through shared memory and do not listen on a network.
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "^tcp,openib,uct,ofi",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # 4.1: containers forbid the default
+}
+OVER_TCP = "^openib,uct,ofi"  # instead, if instances have their own addresses
+# Where both versions keep sockets and shared memory, which remain when mpirun is killed.
+FOLDERS = (
+    "OMPI_MCA_orte_tmpdir_base",
+    "PRTE_MCA_prte_tmpdir_base",
+    "OMPI_MCA_btl_vader_backing_directory",
+    "OMPI_MCA_btl_sm_backing_directory",
+    "OMPI_MCA_osc_sm_backing_directory",
+)
+
+
+def count_mpi_ports(call: Call) -> int:
+    """One port, that of AZ_BATCH_MASTER_NODE, if there are several instances."""
+    return 1 if call.instance_count > 1 else 0
+
+
+def plan_mpi(call: Call, ports: Sequence[str]) -> Iterator[Process]:
+    """``mpirun``, and the ranks as its members."""
+    master = {"AZ_BATCHAI_MPI_MASTER_NODE": call.host(0)}
+    if ports:
+        master["AZ_BATCH_MASTER_NODE"] = f"{call.host(0)}:{ports[0]}"
+    settings = dict(SETTINGS)
+    if call.hosts:
+        settings["OMPI_MCA_btl"] = OVER_TCP
+    if call.world_size > call.cores:
+        settings["OMPI_MCA_mpi_yield_when_idle"] = "1"  # a waiting rank must not use the core of another
+    there = replace(call, prefixes=())  # mpirun itself starts programs on every instance
+    ranks = tuple(make_rank(there, rank, {**master, **_world(call, rank)}) for rank in range(call.world_size))
+    yield Process(
+        PROGRAM,
+        rank=None,
+        local_rank=0,
+        node=0,
+        argv=(*call.prefix(0), *_line(call), sys.executable, "-I", "-S", str(MEMBER), *call.argv),
+        env={**settings, **shared_variables(call), **master},
+        members=ranks,
+        rank_variable=f"{WORLD}RANK",
+        private_folder=FOLDERS,
+    )
+
+
+def _line(call: Call) -> tuple[str, ...]:
+    """The command line of mpirun; without binding, because two runs would bind to the same cores."""
+    each = call.process_count_per_instance
+    if call.hosts:  # ranks fill the first instance, then the next
+        places = [f"{host}:{each}" for host in call.hosts]
+        mapping: tuple[str, ...] = ("--map-by", f"ppr:{each}:node")
+    else:
+        places, mapping = [f"localhost:{call.world_size}"], ()
+    return (
+        PROGRAM,
+        "--allow-run-as-root",
+        "--oversubscribe",
+        *("--bind-to", "none"),
+        *mapping,
+        *("--host", ",".join(places)),
+        *("-np", str(call.world_size)),
+    )
+
+
+def _world(call: Call, rank: int) -> dict[str, str]:
+    local_rank = str(rank % call.process_count_per_instance)
+    return {
+        f"{WORLD}RANK": str(rank),
+        f"{WORLD}SIZE": str(call.world_size),
+        f"{WORLD}LOCAL_RANK": local_rank,
+        f"{WORLD}LOCAL_SIZE": str(call.process_count_per_instance),
+        f"{WORLD}NODE_RANK": local_rank,
+    }
+
 
 PYTORCH_VARIABLES = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE_RANK", "RANK", "LOCAL_RANK"})
-# Otherwise Gloo listens where the machine's own name leads to, which may be an address that others reach.
+# Otherwise Gloo listens on the address of the machine's name, which other machines may reach.
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
 
 
 class Launcher(NamedTuple):
-    """One launcher.
+    """One launcher."""
 
-    Attributes:
-        count_ports: How many free ports the processes of a call listen on.
-        plan: The processes in rank order, given as many ports as asked for.
-        variables: Those that it sets for each process, so that no step can.
-    """
-
-    count_ports: Callable[[Call], int]
+    count_ports: Callable[[Call], int]  # how many free ports the processes of a call listen on
+    # the processes in rank order, given as many ports as asked for
     plan: Callable[[Call, Sequence[str]], Iterator[Process]]
-    variables: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()  # those that it sets for each process, so that no step can
 
 
 def count_ports(call: Call) -> int:
-    """How many free ports the call's launcher wants reserved."""
+    """How many free ports the launcher of a call needs."""
     return LAUNCHERS[call.launcher].count_ports(call)
 
 
 def plan_processes(call: Call, ports: Sequence[str]) -> tuple[Process, ...]:
-    """The processes of one step, by rank.
-
-    Args:
-        call: The step.
-        ports: As many as :func:`count_ports` says; text, so that a dry run can pass placeholders.
-    """
+    """Plan the processes of one step, by rank. Ports are text, so that a dry run can pass placeholders."""
     return tuple(LAUNCHERS[call.launcher].plan(call, ports))
 
 
@@ -57,7 +134,7 @@ def plan_pytorch(call: Call, ports: Sequence[str]) -> Iterator[Process]:
 
     Azure ML sets MASTER_ADDR, MASTER_PORT, WORLD_SIZE and NODE_RANK on every instance and RANK and LOCAL_RANK
     for every process (Microsoft Learn, "Distributed GPU training guide"). LOCAL_WORLD_SIZE is not part of
-    that contract, so it is not set here either: a script that needs it fails here and not first in the cloud.
+    that contract, so it is not set here either: a script that needs it fails here, not only in the cloud.
     """
     loopback = {} if call.hosts else {name: each for name, each in LOOPBACK.items() if name not in call.env}
     for rank in range(call.world_size):
@@ -111,8 +188,8 @@ def plan_tensorflow(call: Call, ports: Sequence[str]) -> Iterator[Process]:
 # By `distribution.type` in lower case; `none` where there is no distribution.
 LAUNCHERS = {
     "none": Launcher(lambda _: 0, plan_single),
-    "pytorch": Launcher(lambda _: 1, plan_pytorch, PYTORCH_VARIABLES),  # on which rank 0 gathers the others
-    "tensorflow": Launcher(  # each process is a server to the others
+    "pytorch": Launcher(lambda _: 1, plan_pytorch, PYTORCH_VARIABLES),  # rank 0 listens on it
+    "tensorflow": Launcher(  # each process is a server
         lambda call: call.world_size + call.parameter_server_count, plan_tensorflow, frozenset({"TF_CONFIG"})
     ),
     "mpi": Launcher(count_mpi_ports, plan_mpi, MPI_VARIABLES),

@@ -1,7 +1,7 @@
-"""Log files as they grow: whole characters and whole lines, whatever the reads cut through.
+"""Reads growing log files by complete characters and lines.
 
-Ranks write straight into their files, not through the runner: nothing is lost when the runner dies, and a
-slow terminal never slows a training. So a reader may meet half a character or half a line.
+Ranks write to their files directly, not through the runner: nothing is lost when the runner dies, and a slow
+terminal does not slow a training down. So a reader may see half a character or half a line.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?
 
 
 class Decoder:
-    """Bytes in, finished lines out; a character or line that is cut waits for its rest.
+    """Decodes bytes to complete lines, and keeps an incomplete character or line for the next bytes.
 
-    Bytes that are no UTF-8 become the replacement character.
+    Bytes that are not UTF-8 become the replacement character.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Decoder:
 
 
 class Follower:
-    """Reads a growing file from where it last stopped; a file that does not exist yet is empty."""
+    """Reads a growing file from its last position; a file that does not exist yet is empty."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,12 +47,12 @@ class Follower:
         self._decoder = Decoder()
 
     def lines(self, *, final: bool = False) -> list[str]:
-        """The lines that were finished since the last call."""
+        """The lines that were completed since the last call."""
         lines: list[str] = []
         try:
             with self.path.open("rb") as file:
                 inode = os.fstat(file.fileno()).st_ino
-                if inode != self._inode:  # another try of the step has begun a new file
+                if inode != self._inode:  # another attempt of the step has started a new file
                     self._inode, self._position, self._decoder = inode, 0, Decoder()
                 file.seek(self._position)
                 while chunk := file.read(CHUNK_BYTES):
@@ -70,13 +70,13 @@ def last_lines(path: Path, count: int) -> list[str]:
             start = max(0, file.seek(0, os.SEEK_END) - CHUNK_BYTES)
             file.seek(start)
             data = file.read(CHUNK_BYTES)
-    except (OSError, ValueError):  # a name from a record, which may hold anything
+    except (OSError, ValueError):  # the name comes from a record, which may contain anything
         return []
     lines = Decoder().feed(data, final=True)
-    whole = lines[1:] if start else lines
-    return [line for line in whole if line.strip()][-count:]
+    complete_lines = lines[1:] if start else lines
+    return [line for line in complete_lines if line.strip()][-count:]
 
 
 def _settled(line: str) -> str:
-    """What a terminal would show in the end: without colours, and of what was written over the last."""
+    """The line that a terminal shows in the end: without colours, and after carriage returns."""
     return mark_controls(_ESCAPE.sub("", line).rstrip("\r").rpartition("\r")[2])

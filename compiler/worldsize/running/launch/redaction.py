@@ -1,7 +1,7 @@
-"""What of a run may be written down or shown: never a value that was given as a secret.
+"""Redacts what a run records and shows: values that were given as secrets are masked.
 
-A secret is known by where it came from: a value that was given to an input or variable whose name says so
-(:mod:`worldsize.secrecy.names`), or that reached one. It is hidden in each text from there on.
+A secret is recognised by its origin: a value of an input or variable with the name of a secret
+(:mod:`worldsize.secrecy.names`), or a value that reaches one. It is masked in every text.
 """
 
 from __future__ import annotations
@@ -21,16 +21,11 @@ from worldsize.secrecy import assignments, masking
 from worldsize.secrecy.masking import HIDDEN, Mask
 from worldsize.secrecy.names import is_secret
 
-_LONGEST_COPY = 4 << 20  # bytes of a compiled file; a larger one holds no settings
+_LONGEST_COPY = 4 << 20  # bytes of a compiled file; a larger one has no settings
 
 
 def make_mask(graph: Graph, settings: Mapping[str, str]) -> Mask:
-    """What hides the secrets of a run.
-
-    Args:
-        graph: Its steps.
-        settings: What ``--set`` gave, by name.
-    """
+    """Make the mask of all secrets of a run; ``settings`` are the values of ``--set`` by name."""
     secrets = {*graph.secrets}
     for name, text in settings.items():
         secrets |= masking.find_secrets(name, text)
@@ -52,14 +47,14 @@ def _task_secrets(task: Task) -> Iterator[str]:
 
 
 def is_hidden(name: str, source: Source | None) -> bool:
-    """Whether an input holds a secret by its name or by where its value came from."""
+    """Whether an input holds a secret, by its name or by the origin of its value."""
     parts = list_parts(source) if source is not None else ()
     texts = [part for part in parts if isinstance(part, Text)]
     return any(part.secret for part in texts) or (bool(texts) and is_secret(name))
 
 
 def redact_parameters(inputs: Mapping[str, Source | None], longest: int, mask: Mask) -> dict[str, str]:
-    """The inputs that are texts, cut where they are long, for records that others can read."""
+    """The inputs that are texts, shortened, for records that others can read."""
     return {
         name: HIDDEN if is_hidden(name, source) else mask.text(source.rendered)[:longest]
         for name, source in inputs.items()
@@ -69,26 +64,19 @@ def redact_parameters(inputs: Mapping[str, Source | None], longest: int, mask: M
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """How the processes of one step are shown.
+    """How the processes of one step are shown."""
 
-    Attributes:
-        mask: Hides the secrets of the run.
-        command: The command as it is run.
-        shown: The same with each secret input replaced, also one that is too short to be looked for.
-        variables: Those that hold a secret input.
-    """
-
-    mask: Mask
-    command: str = ""
-    shown: str = ""
-    variables: frozenset[str] = field(default_factory=frozenset)
+    mask: Mask  # hides the secrets of the run
+    command: str = ""  # the command as it is run
+    shown: str = ""  # the same with each secret input replaced, also one that is too short to be looked for
+    variables: frozenset[str] = field(default_factory=frozenset)  # those that hold a secret input
 
     def processes(self, plan: Iterable[Process]) -> list[dict[str, Any]]:
         """All processes of a plan for the event log."""
         return [_document(self.process(process)) for process in walk_processes(plan)]
 
     def process(self, process: Process) -> Process:
-        """A process as it may be seen; it is not one to start."""
+        """A process as it may be shown, but not started."""
         return replace(
             process,
             argv=tuple(map(self._word, process.argv)),
@@ -105,22 +93,17 @@ class Redaction:
 
 
 def make_redaction(task: Task, call: Call, values: StepValues, mask: Mask) -> Redaction:
-    """How the processes of a step are shown.
-
-    Args:
-        task: The step.
-        call: What it runs.
-        values: Its inputs and outputs.
-        mask: Hides the secrets of the run.
-    """
+    """Make the redaction that shows the processes of a step."""
     secret = [name for name, source in task.inputs.items() if is_hidden(name, source)]
     hidden = {**values.inputs, **dict.fromkeys((name for name in secret if values.inputs[name]), HIDDEN)}
-    shown = commands.fill_command(task.command, hidden, values.outputs).strip()
-    return Redaction(mask, call.command, shown, frozenset(f"AZUREML_PARAMETER_{name}" for name in secret))
+    shown_command = commands.fill_command(task.command, hidden, values.outputs).strip()
+    return Redaction(
+        mask, call.command, shown_command, frozenset(f"AZUREML_PARAMETER_{name}" for name in secret)
+    )
 
 
 def redact_failure(failure: Failure | None, mask: Mask) -> Failure | None:
-    """Why a step failed, without secrets in what it had written or what is said of it."""
+    """A failure without secrets in its log lines and messages."""
     if failure is None:
         return None
     lines, notes = (tuple(map(mask.text, texts)) for texts in (failure.last_lines, failure.notes))
@@ -139,11 +122,7 @@ def _document(process: Process) -> dict[str, Any]:
 
 
 def hide_in_compiled(folder: Path, mask: Mask) -> None:
-    """Take the secrets out of what a spec was compiled to; what runs is in memory already.
-
-    Args:
-        folder: The compiled pipeline in the run's folder.
-        mask: Hides the secrets of the run.
+    """Remove the secrets from the compiled pipeline in a run's folder; what runs is in memory already.
 
     Raises:
         OSError: A file cannot be written.
@@ -152,6 +131,6 @@ def hide_in_compiled(folder: Path, mask: Mask) -> None:
         if path.stat().st_size > _LONGEST_COPY:
             continue
         text = path.read_text(encoding="utf-8")
-        shown = mask.text(assignments.replace_values(str(path), text, HIDDEN))
-        if shown != text:
-            path.write_text(shown, encoding="utf-8")
+        masked = mask.text(assignments.replace_values(str(path), text, HIDDEN))
+        if masked != text:
+            path.write_text(masked, encoding="utf-8")

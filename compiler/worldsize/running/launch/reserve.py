@@ -1,8 +1,8 @@
-"""What a step holds while it runs: free ports, and folders outside the run's own.
+"""Reserves what a step needs while it runs: free ports, and folders outside of the run's folder.
 
-Processes and namespaces end with the kernel's help; files do not. So each folder holds a lock of those who
-use it, which the kernel releases when they die. A folder whose lock is free belongs to a dead run, and the
-next run removes it.
+The kernel ends processes and namespaces, but does not remove files. So each folder contains a lock that its
+users hold, and that the kernel releases when they die. A folder whose lock is free belongs to a dead run, and
+the next run removes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LOCK = "lock"
-YOUNG_SECONDS = 60.0  # a folder without a lock may be one that is just being made
+YOUNG_SECONDS = 60.0  # a folder without a lock may be about to get one
 MEMORY = Path("/dev/shm")  # noqa: S108 - shared memory belongs there; the folder in it is ours alone
 MPI_PREFIX = "worldsize-mpi-"
 
@@ -30,9 +30,9 @@ def reserve_ports(count: int) -> Iterator[tuple[int, ...]]:
     """Hold free TCP ports for as long as the context lasts.
 
     Each port is bound but not listened on. With SO_REUSEADDR set *after* the bind, Linux lets a server
-    that sets it too (torch, gRPC, nearly all) listen there, yet gives the port to nobody who asks for
-    any free one. Two runs side by side can therefore never get the same port. Other systems refuse the
-    second bind, so the ports are let go before they are used.
+    that sets it too (torch, gRPC, nearly all) listen there, but does not give the port to a program that
+    asks for any free port. So two concurrent runs cannot get the same port. Other systems refuse the
+    second bind, so the ports are released before they are used.
     """
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(_bound()) for _ in range(count)]
@@ -65,11 +65,7 @@ def _bind(family: socket.AddressFamily, address: str) -> socket.socket:
 
 @contextlib.contextmanager
 def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """A folder with a short path, because sockets are made below it, for as long as the context lasts.
-
-    Args:
-        prefix: Of its name.
-        parent: Where; by default where temporary files are.
+    """Make a folder with a short path, because sockets are made below it, until the context ends.
 
     Raises:
         OSError: It cannot be made.
@@ -79,22 +75,14 @@ def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
         new = path / f"{LOCK}.new"
         with new.open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
-            new.rename(path / LOCK)  # whoever sees it finds it held
+            new.rename(path / LOCK)  # it is held when it becomes visible
             yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_abandoned_folders(prefix: str, parent: Path | None = None) -> list[Path]:
-    """Remove the folders of runs that have died.
-
-    Args:
-        prefix: Of their names.
-        parent: Where they are.
-
-    Returns:
-        What was removed.
-    """
+    """Remove the folders with a prefix that belong to dead runs, and return them."""
     removed = []
     for path in (parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
         with contextlib.suppress(OSError), _abandoned(path) as gone:
@@ -106,7 +94,7 @@ def remove_abandoned_folders(prefix: str, parent: Path | None = None) -> list[Pa
 
 @contextlib.contextmanager
 def _abandoned(path: Path) -> Iterator[bool]:
-    """Whether it is a folder of ours that nobody uses; nobody can begin to in the meantime."""
+    """Whether it is an unused folder of this user, which stays unused while the context lasts."""
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         yield False
@@ -126,7 +114,7 @@ def _abandoned(path: Path) -> Iterator[bool]:
 
 
 def mpi_folder() -> contextlib.AbstractContextManager[Path]:
-    """A folder that lasts as long as the context, in memory where there is such a place.
+    """A folder for as long as the context lasts, in shared memory if possible.
 
     Raises:
         OSError: It cannot be made.
@@ -135,7 +123,7 @@ def mpi_folder() -> contextlib.AbstractContextManager[Path]:
 
 
 def remove_abandoned_mpi_folders() -> list[Path]:
-    """Remove the folders of runs of which nothing is left; what was removed."""
+    """Remove the MPI folders of dead runs, and return them."""
     return remove_abandoned_folders(MPI_PREFIX, _memory_folder())
 
 

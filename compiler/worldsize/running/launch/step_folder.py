@@ -1,4 +1,4 @@
-"""The folder of a step that is about to start: code, links to inputs, places for outputs and logs."""
+"""Makes the folder of a step that is about to start: code, links to inputs, folders for outputs and logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def prepare_step_folder(task: Task, code: Snapshot, run: RunFolder) -> None:
     """
     step = run.step(task.name)
     step.logs.mkdir(parents=True, exist_ok=True)
-    step.progress.touch()  # ours, so that it is private whatever the umask of the step
+    step.progress.touch()  # made here, so that it is private whatever the umask of the step
     make_outputs(task, run)
     link_inputs(task, run)
     copy_snapshot(code, step.code)
@@ -33,8 +33,8 @@ def prepare_step_folder(task: Task, code: Snapshot, run: RunFolder) -> None:
 def clear_step_folder(task: Task, run: RunFolder) -> None:
     """Clear the folder of a step for another attempt.
 
-    An output named ``checkpoints`` stays, for the training to go on from; whatever else was half-made goes.
-    The logs of the try that failed move to ``logs/attempt-N``, N from 1.
+    An output named ``checkpoints`` stays, so that the training can resume; other outputs are removed.
+    The logs of the failed attempt move to ``logs/attempt-N``, N from 1.
 
     Raises:
         OSError: Something cannot be moved or removed.
@@ -70,7 +70,7 @@ def copy_snapshot(code: Snapshot, folder: Path) -> None:
 
 
 def make_outputs(task: Task, run: RunFolder) -> None:
-    """Make a folder for each output; of a ``uri_file`` only the folder that it will lie in."""
+    """Make a folder for each output; for a ``uri_file`` only the folder that will contain it."""
     folder = run.step(task.name).outputs
     folder.mkdir(parents=True, exist_ok=True)
     for name, type_ in task.outputs.items():
@@ -78,15 +78,15 @@ def make_outputs(task: Task, run: RunFolder) -> None:
             (folder / name).unlink(missing_ok=True)
             (folder / name).symlink_to(Path("..") / run.step(task.name).code.name)
         elif type_ != "uri_file":
-            (folder / name).mkdir(exist_ok=True)  # one that survived an earlier try is there
+            (folder / name).mkdir(exist_ok=True)  # it exists if it was kept from an earlier attempt
 
 
 def link_inputs(task: Task, run: RunFolder) -> None:
-    """Leave links to what the step reads. Commands get the real paths: `cp -r` and `find` stop at links."""
+    """Make links to the inputs. Commands get the real paths, because `cp -r` and `find` stop at links."""
     folder = run.step(task.name).inputs
     for name, source in task.inputs.items():
         if source is not None and not is_text(source):
             path = render_source(source, task, run, str)
             folder.mkdir(exist_ok=True)
-            with contextlib.suppress(OSError):  # a text around a path need not be one
+            with contextlib.suppress(OSError):  # a path with text around it may not exist
                 (folder / name).symlink_to(path)

@@ -1,7 +1,7 @@
-"""The supervisor of a run, seen from the runner, and how long a helper process may be silent.
+"""The supervisor of a run as the runner controls it, and the time that a helper process may be silent.
 
-Each helper process of a run reports once a second. One that is stopped cannot; it is continued, which does no
-harm to one that is only slow. One that stays silent is given up.
+Each helper process of a run reports once a second. A silent one may be stopped, so it is continued, which
+does not harm a slow one. One that stays silent is given up.
 """
 
 from __future__ import annotations
@@ -21,20 +21,16 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 CONTINUE_SECONDS = 3.0
-LOST_SECONDS = 30.0  # an import that loads large libraries from a slow disk says nothing for many seconds
-LONGEST_LOOK_SECONDS = 1.0  # while the runner itself was stopped nobody listened
+LOST_SECONDS = 30.0  # importing large libraries from a slow disk takes many seconds
+LONGEST_LOOK_SECONDS = 1.0  # of the runner; it may have been stopped itself
 
 PROGRAM = Path(__file__).with_name("programs") / "supervisor.py"
 GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL, one budget for the whole group
-MARGIN_SECONDS = 7.0  # what the guard may take beyond that before it is given up
+MARGIN_SECONDS = 7.0  # what the guard may take in addition before it is given up
 
 
 class LivenessTimer:
-    """Counts the seconds in which one process reported nothing though the runner listened.
-
-    Args:
-        clock: A monotonic clock.
-    """
+    """Counts the seconds in which one process reported nothing while the runner listened."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = 0.0
@@ -46,11 +42,7 @@ class LivenessTimer:
         self.seconds = 0.0
 
     def has_expired(self, pid: int | None) -> bool:
-        """Count the time since the last look; whether the process is to be given up.
-
-        Args:
-            pid: The process, which is continued after a while should it be stopped.
-        """
+        """Count the time since the last look; whether to give the process up, which is continued first."""
         now = self._clock()
         self.seconds += min(now - self._looked, LONGEST_LOOK_SECONDS)
         self._looked = now
@@ -73,7 +65,7 @@ class Supervisor:
         self, environment: Mapping[str, str] | None = None, held: int | None = None, umask: int = -1
     ) -> None:
         self._environment, self._held, self._umask = environment, held, umask
-        self._silent: list[subprocess.Popen[bytes]] = []  # that were given up while they may have guards
+        self._silent: list[subprocess.Popen[bytes]] = []  # given up, but they may have guards
         self._spawn()
 
     def _spawn(self) -> None:
@@ -92,10 +84,10 @@ class Supervisor:
             )
 
     def connect(self) -> socket.socket:
-        """A line to the guard of a new group; a dead supervisor is replaced.
+        """Connect to the guard of a new group; a dead supervisor is replaced.
 
         Raises:
-            OSError: There can be none.
+            OSError: The connection cannot be made.
         """
         if self._process.poll() is not None:
             self._control.close()
@@ -115,13 +107,13 @@ class Supervisor:
         return self._process.pid
 
     def give_up(self) -> None:
-        """Start another for further groups; this one stays, because its guards end without it."""
+        """Start another one for further groups; this one stays, because its guards would end without it."""
         self._silent.append(self._process)
         self._control.close()
         self._spawn()
 
     def close(self) -> None:
-        """Let the supervisor go; it ends once every group is over."""
+        """Close the connection; the supervisor ends when every group has ended."""
         self._control.close()
         for process in (self._process, *self._silent):
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The exception of a run that cannot start: what `check` cannot know, because it depends on this machine."""
+"""The exception of a run that cannot start for a reason that depends on this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RunError(Exception):
 
 
 def _block(problem: Problem, sources: Sources) -> str:
-    """One problem with its source line; a fault of the whole file has no line to show."""
+    """One problem with its source line, if there is one."""
     span = problem.span
     path = flatten(show_path(span.path))
     line = read_line(sources, span.path, span.line)
@@ -45,7 +45,7 @@ def _block(problem: Problem, sources: Sources) -> str:
 
 
 def _help(text: str, gutter: str) -> list[str]:
-    """The help, which may quote several lines of another program."""
+    """The lines of the help, which may quote the output of another program."""
     return [
         f"{gutter} {'= help:' if number == 0 else '       '} {flatten(line)}"
         for number, line in enumerate(text.splitlines())

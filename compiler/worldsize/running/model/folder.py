@@ -1,7 +1,8 @@
-"""Where a run keeps its files: ``<home>/runs/<id>/``, with one folder for each step."""
+"""The paths of a run's files: ``<home>/runs/<id>/``, with one folder for each step."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +11,15 @@ HOME = ".worldsize"
 OTHERS = 0o077
 
 
+def show_path(path: Path | str) -> str:
+    """A path as the user would write it: relative if it is below the working folder."""
+    relative = os.path.relpath(path) if str(path) else ""
+    return str(path) if relative.startswith("..") else relative
+
+
 @dataclass(frozen=True, slots=True)
 class StepFolder:
-    """The places of one step."""
+    """The paths of one step."""
 
     root: Path
 
@@ -28,7 +35,7 @@ class StepFolder:
 
     @property
     def outputs(self) -> Path:
-        """One entry an output."""
+        """One entry per output."""
         return self.root / "outputs"
 
     @property
@@ -38,7 +45,7 @@ class StepFolder:
 
     @property
     def heartbeats(self) -> Path:
-        """A small record of each rank, kept while it runs."""
+        """The heartbeat of each rank while it runs."""
         return self.root / "heartbeats"
 
     @property
@@ -49,7 +56,7 @@ class StepFolder:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The places of one run."""
+    """The paths of one run."""
 
     root: Path
 

@@ -1,4 +1,4 @@
-"""What a run is asked for besides its file: the flags of ``worldsize run``, as data."""
+"""The options of a run: the flags of ``worldsize run`` as data."""
 
 from __future__ import annotations
 
@@ -12,36 +12,26 @@ NodeMode = Literal["processes", "namespaces"]
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a pipeline is to be run here.
+    """How a pipeline is to be run here."""
 
-    Attributes:
-        processes: processes of every distributed step; None for as many as planned and fit.
-        settings: inputs of the pipeline by name, as text, over those of its file.
-        assets: local paths by reference (``azureml:cifar@latest``), over those of ``worldsize.yml``.
-        environment: what interprets the steps; None for ``current`` where a spec is run, else ``isolated``.
-        force: whether every step runs, also one that did so before with the same inputs.
-        nodes: what stands for an instance: only processes, or a network namespace.
-        link: how the links between namespaces are shaped, such as ``25gbit,50us``.
-        kill: instances to kill, such as ``node1@step:200``.
-        drop_link: links to cut, such as ``node1@30s``.
-        max_restarts: how often a step that keeps checkpoints is started again after a failure.
-        chaos: seed of a rehearsal that kills, stops, slows and cuts off processes.
-    """
-
-    processes: int | None = None
+    processes: int | None = None  # of every distributed step; None for as many as planned and fit
+    # inputs of the pipeline by name, as text, over those of its file
     settings: Mapping[str, str] = field(default_factory=dict)
+    # local paths by reference (`azureml:cifar@latest`), over those of `worldsize.yml`
     assets: Mapping[str, str] = field(default_factory=dict)
+    # what interprets the steps; None for `current` where a spec is run, else `isolated`
     environment: EnvironmentMode | None = None
-    force: bool = False
-    nodes: NodeMode = "processes"
-    link: str | None = None
-    kill: tuple[str, ...] = ()
-    drop_link: tuple[str, ...] = ()
+    force: bool = False  # whether every step runs, also one that did so before with the same inputs
+    nodes: NodeMode = "processes"  # what stands for an instance: only processes, or a network namespace
+    link: str | None = None  # how the links between namespaces are shaped, such as `25gbit,50us`
+    kill: tuple[str, ...] = ()  # instances to kill, such as `node1@step:200`
+    drop_link: tuple[str, ...] = ()  # links to cut, such as `node1@30s`
+    # how often a step that keeps checkpoints is started again after a failure
     max_restarts: int | None = None
-    chaos: int | None = None
+    chaos: int | None = None  # seed of a rehearsal that kills, stops, slows and cuts off processes
 
     def __post_init__(self) -> None:
-        """Refuse counts that mean nothing.
+        """Refuse impossible counts.
 
         Raises:
             ValueError: ``processes`` is below 1, or ``max_restarts`` below 0.

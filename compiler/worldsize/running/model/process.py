@@ -1,10 +1,10 @@
-"""The processes of a step as plain data: what would be started, decided without starting anything.
+"""The processes of a step as plain data, planned without starting anything.
 
-A step becomes a :class:`Call`; its launcher turns that into one :class:`Process` a rank. So ``--dry-run``
-prints, and a test compares, exactly what a run would start.
+A step becomes a :class:`Call`, which its launcher turns into one :class:`Process` per rank. So ``--dry-run``
+prints, and tests compare, exactly what a run starts.
 
-Who starts a rank is part of the plan: a process with ``members``, such as ``mpirun``, is started here and
-starts those itself. Each of them is known, watched and named like a rank that is started here.
+A process with ``members``, such as ``mpirun``, starts those ranks itself. They are watched and named like
+ranks that are started directly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What one step runs, before it is known how often.
+    """What one step runs, before it is multiplied by a launcher.
 
     ``env`` holds what is the same in every process. ``gpus`` are the devices lent to the step, empty
     where the machine has none or the step has all of them and needs no restriction.
@@ -35,15 +35,15 @@ class Call:
     shell: str = "bash"
     worker_count: int | None = None  # TensorFlow counts workers, not processes of an instance
     parameter_server_count: int = 0
-    hosts: tuple[str, ...] = ()  # the address of each instance; without them all are this machine
-    prefixes: tuple[tuple[str, ...], ...] = ()  # what starts a program on each instance
+    hosts: tuple[str, ...] = ()  # the address of each instance; empty if all are this machine
+    prefixes: tuple[tuple[str, ...], ...] = ()  # the command prefix that starts a program on each instance
 
     def host(self, node: int) -> str:
-        """The address of an instance, as the others reach it."""
+        """The address of an instance for the other instances."""
         return self.hosts[node] if self.hosts else "127.0.0.1"
 
     def prefix(self, node: int) -> tuple[str, ...]:
-        """What starts a program on an instance."""
+        """The command prefix that starts a program on an instance."""
         return self.prefixes[node] if self.prefixes else ()
 
     @property
@@ -55,7 +55,7 @@ class Call:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The shell line, as Azure ML runs it: one string handed to a shell."""
+        """The shell command as Azure ML runs it: one string for a shell."""
         return (self.shell, "-c", self.command)
 
 
@@ -69,12 +69,10 @@ class Process:
     node: int
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    serves: bool = False  # it never ends by itself: the step is over when all others have ended well
-    members: tuple[Process, ...] = ()  # what this process starts, by rank
-    rank_variable: str = ""  # what tells a member its rank
-    private_folder: tuple[
-        str, ...
-    ] = ()  # variables that are set to a folder which lasts as long as the group
+    serves: bool = False  # it never ends itself: the step ends when all others have succeeded
+    members: tuple[Process, ...] = ()  # the ranks that this process starts
+    rank_variable: str = ""  # the variable with a member's rank
+    private_folder: tuple[str, ...] = ()  # variables for a folder that lasts as long as the group
 
     @property
     def title(self) -> str:
@@ -83,7 +81,7 @@ class Process:
 
 
 def walk_processes(plan: Iterable[Process]) -> Iterator[Process]:
-    """All processes of a plan, those first that start others."""
+    """All processes of a plan, those that start others first."""
     for process in plan:
         yield process
         yield from process.members
@@ -98,15 +96,15 @@ def make_rank(
     name: str | None = None,
     serves: bool = False,
 ) -> Process:
-    """The process of one rank: its place among the others, and the variables that every launcher sets.
+    """Make the process of one rank, with the variables that every launcher sets.
 
     Args:
         call: The step.
         rank: From 0.
         env: What the launcher adds for this rank.
-        at: Its instance, and its number there. By default ranks fill the first instance, then the next.
+        at: Its instance, and its number there. By default ranks fill one instance after the other.
         name: By default ``rank-N``.
-        serves: Whether it never ends by itself.
+        serves: Whether it never ends itself.
     """
     node, local_rank = at or divmod(rank, call.process_count_per_instance)
     alone = call.world_size + call.parameter_server_count == 1
@@ -122,12 +120,12 @@ def make_rank(
 
 def shared_variables(call: Call) -> dict[str, str]:
     """The variables that are the same in every process of a call."""
-    # Left alone, each process would start as many threads as the machine has cores.
+    # By default each process would start as many threads as the machine has cores.
     return {"OMP_NUM_THREADS": str(max(1, call.cores // call.world_size)), **call.env}
 
 
 def _visible_gpus(call: Call, node: int) -> dict[str, str]:
-    """Each emulated instance sees GPUs of its own: LOCAL_RANK counts from 0 on every one of them."""
+    """The GPUs of an emulated instance, because LOCAL_RANK counts from 0 on each instance."""
     if not call.gpus:
         return {}
     share = max(1, len(call.gpus) // call.instance_count)
@@ -135,19 +133,19 @@ def _visible_gpus(call: Call, node: int) -> dict[str, str]:
 
 
 class Places(Protocol):
-    """Gives the instances of a call their places for as long as a group runs."""
+    """Provides the machines of a call's instances while a group runs."""
 
     def place(self, call: Call) -> AbstractContextManager[Call]:
-        """The call with addresses and argument prefixes of its instances; the places end with the context.
+        """The call with addresses and command prefixes of its instances, which end with the context.
 
         Raises:
-            OSError: a place cannot be made.
+            OSError: An instance cannot be made.
         """
 
 
 class LocalPlaces:
-    """Every instance is this very machine."""
+    """Every instance is this machine."""
 
     def place(self, call: Call) -> AbstractContextManager[Call]:
-        """The call as it is."""
+        """The call, unchanged."""
         return contextlib.nullcontext(call)

@@ -1,4 +1,4 @@
-"""What a run leaves behind, as data."""
+"""A run and its steps as data: their state while they run, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from worldsize.base.wording import join_words
 from worldsize.running.model.process import Process
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 StepState = Literal["waiting", "preparing", "running", "succeeded", "reused", "failed", "stopped"]
-DONE: tuple[StepState, ...] = ("succeeded", "reused")  # states whose outputs are there
+DONE: tuple[StepState, ...] = ("succeeded", "reused")  # states with outputs
 RunState = Literal["succeeded", "failed", "interrupted"]
 
-MOST_NAMES = 6
+MAX_NAMES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Failure:
     log: Path | None
     last_lines: tuple[str, ...]
     message: str  # "rank 1 ended with exit status 3", "worker 1 was killed by SIGKILL"
-    notes: tuple[str, ...] = ()  # what follows from it, such as "3 other ranks failed because of it"
+    notes: tuple[str, ...] = ()  # consequences, such as "3 other ranks failed because of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,8 @@ class StepResult:
     folder: Path
     outputs: Mapping[str, Path]
     failure: Failure | None = None
-    parent: str | None = None  # the step that expanded into this one, which says what its end means
-    summary: str | None = None  # what came of a step that expanded, such as the best trial of a sweep
+    parent: str | None = None  # the step that expanded into this one, and judges its end
+    summary: str | None = None  # the result of a step that expanded, such as the best trial of a sweep
 
     @property
     def logs(self) -> tuple[Path, ...]:
@@ -72,8 +76,8 @@ class RunResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     registrations: tuple[Registration, ...] = ()
     tracking_uri: str | None = None  # None where the run was not tracked
-    untracked: str | None = None  # why it was not, though it should have been
-    record_incomplete: bool = False  # MLflow has a record of it, to which something is missing
+    untracked: str | None = None  # why it was not, although it should have been
+    record_incomplete: bool = False  # whether MLflow's record of it lacks something
     notices: tuple[str, ...] = ()
     signal: int | None = None  # the signal that interrupted it
 
@@ -97,27 +101,86 @@ def failure_of_step(message: str) -> Failure:
 
 
 def describe_running(running: Sequence[Process], ranks: Sequence[Process]) -> str:
-    """Which processes of a group had not ended, and which had, in words."""
-    left = [each for each in ranks if each in running]
-    over = [each for each in ranks if each not in running and not each.serves]
-    if not left:
+    """Describe which processes of a group had not ended, and which had."""
+    running_ranks = [each for each in ranks if each in running]
+    ended_ranks = [each for each in ranks if each not in running and not each.serves]
+    if not running_ranks:
         return "when every process had ended"
-    said = f"when {_named(left)} still ran"
-    return f"{said} and {_named(over)} had ended" if over else said
+    text = f"when {_named(running_ranks)} still ran"
+    return f"{text} and {_named(ended_ranks)} had ended" if ended_ranks else text
 
 
 def _named(processes: Sequence[Process]) -> str:
     titles = [each.title for each in processes]
-    if len(titles) > MOST_NAMES:
-        titles = [*titles[: MOST_NAMES - 1], f"{len(titles) - MOST_NAMES + 1} more"]
-    return " and ".join([", ".join(titles[:-1]), titles[-1]] if len(titles) > 1 else titles)
+    if len(titles) > MAX_NAMES:
+        titles = [*titles[: MAX_NAMES - 1], f"{len(titles) - MAX_NAMES + 1} more"]
+    return join_words(titles, "and")
 
 
 def describe_ending(name: str, status: int) -> str:
-    """How a process ended, in words."""
+    """Describe how a process ended."""
     if status >= 0:
         return f"{name} ended with exit status {status}"
     try:
         return f"{name} was killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"{name} was killed by signal {-status}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One record. Values that the script does not report, or not as numbers, are None."""
+
+    step: int | None = None
+    total_steps: int | None = None
+    epoch: float | None = None
+    loss: float | None = None
+    learning_rate: float | None = None
+    samples_per_second: float | None = None
+    slow_rank: float | None = None  # a rank that the others wait for
+    slow_ratio: float | None = None  # how many times as long it computes
+
+    @property
+    def fraction(self) -> float | None:
+        """How much is done, from 0 to 1."""
+        if self.step is None or not self.total_steps:
+            return None
+        return min(1.0, max(0.0, self.step / self.total_steps))
+
+
+@dataclass(slots=True)
+class Status:
+    """The state of a step. ``started`` is a monotonic time."""
+
+    name: str
+    state: StepState = "waiting"
+    processes: int = 1
+    started: float | None = None
+    seconds: float = 0.0
+    progress: Progress | None = None
+
+    def elapsed(self, now: float) -> float:
+        """Seconds since it started, or its duration."""
+        return self.seconds if self.started is None or self.seconds else now - self.started
+
+
+class View(Protocol):
+    """Shows a run. It is a context manager, inside of which the view controls the terminal."""
+
+    def notice(self, text: str) -> None:
+        """Show a notice."""
+
+    def warn(self, text: str) -> None:
+        """Show a warning, even if the user wants little output."""
+
+    def changed(self, status: Status) -> None:
+        """Show the new state of a step."""
+
+    def tick(self, statuses: Mapping[str, Status]) -> None:
+        """Update the view."""
+
+    def __enter__(self) -> Self:
+        """Take control of the terminal."""
+
+    def __exit__(self, *_: object) -> None:
+        """Release the terminal."""

@@ -1,4 +1,4 @@
-"""What the value of an input is: a literal, data on this machine, or another step's output."""
+"""The sources of an input's value: a literal, data on this machine, or another step's output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARTIFACTS = "artifacts"  # an output that every job has: the folder with its ./o
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A literal. It is ``secret`` where a name on its way says so, whatever its last port is called."""
+    """A literal. It is ``secret`` if it passed through an input with the name of a secret."""
 
     value: Any
     secret: bool = False
@@ -30,7 +30,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file or folder on this machine; ``type`` is what the job says that it is, if it does."""
+    """A file or folder on this machine; ``type`` is its type in the job, if it has one."""
 
     path: Path
     type: str | None = None
@@ -46,7 +46,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class RunName:
-    """The name of the job, which is known once it runs: ``${{name}}``."""
+    """The name of the job, ``${{name}}``, which is known when it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ Source = Part | Joined
 
 
 def list_parts(source: Source) -> tuple[Part, ...]:
-    """What a source is made of: itself, or what is joined in it."""
+    """The parts of a joined source, or the source itself."""
     return source.parts if isinstance(source, Joined) else (source,)
 
 
 def list_steps(source: Source) -> Iterator[str]:
-    """The steps that must have run before."""
+    """The steps whose outputs a source reads."""
     for part in list_parts(source):
         if isinstance(part, Output):
             yield part.step
@@ -90,25 +90,25 @@ def read_default(port: Port) -> Text:
 
 
 class Assets(Protocol):
-    """Says where data, components and code that only a workspace has lie on this machine."""
+    """Maps data, components and code of a workspace to paths of this machine."""
 
     def local(self, text: str) -> Path | None:
-        """The path of a reference, None where nothing is known of it."""
+        """The path of a reference, or None if it has none."""
 
     def missing(self, text: str, what: str = "data") -> str:
-        """What to write to make a reference known."""
+        """The help for a reference without a path."""
 
-    def judge(self, path: Path, type_: str, what: str) -> None:
+    def check_type(self, path: Path, type_: str, what: str) -> None:
         """Check a path that :meth:`local` gave against the type of the data that it stands for."""
 
     @property
     def problems(self) -> list[Problem]:
-        """What is wrong with the entries that were asked for."""
+        """The problems of the entries that were used."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepValues:
-    """What the placeholders of a command stand for.
+    """The values of the placeholders of a command.
 
     ``literals`` are rendered as Azure ML renders them; ``data`` are paths of inputs; ``absent`` are
     optional inputs without a value.

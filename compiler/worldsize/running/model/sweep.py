@@ -50,7 +50,7 @@ class Parameter:
     second: float = 0.0
     q: float | None = None
     base: float = math.e  # of the logarithmic kinds
-    whole: bool = False  # every setting is a whole number, and so is every value
+    whole: bool = False  # every setting is an integer, and so is every value
 
     def at(self, position: float) -> Value:
         """The value at a position of the cumulative distribution, in [0, 1)."""
@@ -61,7 +61,7 @@ class Parameter:
         return self.finish(self._plain(position))
 
     def finish(self, drawn: float) -> Value:
-        """What becomes of a draw from the underlying uniform or normal distribution."""
+        """Transform a draw from the underlying uniform or normal distribution."""
         if "log" in self.kind:
             drawn = math.exp(min(drawn * math.log(self.base), LARGEST_EXPONENT))
         if self.q is None:
@@ -79,7 +79,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class EarlyTermination:
-    """A policy as it is written; what its kind does not use keeps its default."""
+    """A policy as written; settings that its kind does not use keep their defaults."""
 
     kind: Literal["bandit", "median_stopping", "truncation_selection"]
     evaluation_interval: int = 1
@@ -90,7 +90,7 @@ class EarlyTermination:
     exclude_finished_jobs: bool = False
 
     def last_due(self, logged: int) -> int:
-        """The latest interval at which the policy applies, given how many were logged; 0 where none."""
+        """The latest interval at which the policy applies, by the number of logged intervals; 0 if none."""
         due = logged - logged % self.evaluation_interval
         return due if due >= self.delay_evaluation else 0
 
@@ -112,5 +112,5 @@ class SweepPlan:
 
     @property
     def names(self) -> frozenset[str]:
-        """The inputs of the trial that the sweep gives, so that the step need not."""
+        """The inputs of the trial that the sweep sets, so that the step need not."""
         return frozenset(parameter.name for parameter in self.parameters)

@@ -1,4 +1,4 @@
-"""The steps of a pipeline that can be run here, each input traced to where it comes from."""
+"""The steps of a pipeline that can be run here, each input traced to its source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 KINDS = ("command", "sweep", "parallel")
 
-CHECKPOINTS = "checkpoints"  # the output that a step's next try goes on from
+CHECKPOINTS = "checkpoints"  # the output from which a step's next attempt resumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Task:
 
     name: str
     component: Component
-    folder: Path  # what the component's code is relative to
+    folder: Path  # the component's code is relative to it
     launcher: str = "none"
     instance_count: int = 1
     process_count_per_instance: int = 1
@@ -42,7 +42,7 @@ class Task:
     display_name: str | None = None
     timeout: int | None = None
     kind: str = "command"  # one of KINDS
-    step: Step | None = None  # as the file has it
+    step: Step | None = None  # as in the file
     span: Span | None = None  # of its name there
 
     @property
@@ -69,7 +69,7 @@ class Task:
         return frozenset(name for source in self.inputs.values() if source for name in list_steps(source))
 
     def requires(self, step: str) -> bool:
-        """Whether an input that is not optional reads what a step makes."""
+        """Whether a required input reads an output of a step."""
         return any(
             step in list_steps(source)
             for name, source in self.inputs.items()
@@ -94,28 +94,18 @@ class Task:
 
 
 def keeps_checkpoints(task: Task) -> bool:
-    """Whether a step declares the output that another try goes on from."""
+    """Whether a step declares the output from which another attempt resumes."""
     return CHECKPOINTS in task.outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A pipeline as what runs of it.
+    """The tasks of a pipeline."""
 
-    Attributes:
-        tasks: by name; those of a pipeline component are called ``outer.inner``.
-        outputs: what the pipeline itself declares, and the step's output that it is.
-        sweeps: what each step of kind ``sweep`` tries.
-        notices: what to say before it runs.
-        keep_going: whether steps that do not need a failed one still run.
-        force_rerun: whether no step takes over what an earlier run has made.
-        secrets: values that came through a name which says that they are secret.
-    """
-
-    tasks: Mapping[str, Task]
-    outputs: Mapping[str, Output]
-    notices: tuple[str, ...] = ()
-    sweeps: Mapping[str, SweepPlan] = field(default_factory=dict)
-    keep_going: bool = False
-    force_rerun: bool = False
-    secrets: frozenset[str] = frozenset()
+    tasks: Mapping[str, Task]  # by name; those of a pipeline component are called `outer.inner`
+    outputs: Mapping[str, Output]  # what the pipeline itself declares, and the step's output that it is
+    notices: tuple[str, ...] = ()  # what to say before it runs
+    sweeps: Mapping[str, SweepPlan] = field(default_factory=dict)  # what each step of kind `sweep` tries
+    keep_going: bool = False  # whether steps that do not need a failed one still run
+    force_rerun: bool = False  # whether no step takes over what an earlier run has made
+    secrets: frozenset[str] = frozenset()  # values that came through a name which says that they are secret

@@ -1,10 +1,9 @@
-"""Several machines on one: each instance of a step in network, host name and mount namespaces of its own.
+"""Emulates several machines: each instance of a step has its own network, host name and mount namespaces.
 
-The namespaces have no names. Open descriptors of the runner keep them, and the processes in them; when both
-are gone, also by SIGKILL, the kernel removes them with their links and mounts. Nothing of it is visible in
-the network of this machine.
+The namespaces have no names. Open descriptors of the runner, and the processes in them, keep them alive. When
+both are gone, even by SIGKILL, the kernel removes the namespaces with their links and mounts. They are not
+visible in the network of this machine.
 
-``topology`` and ``links`` decide what is made, ``maker.py`` makes it and ``enter.py`` starts a program in it
-(both are programs of their own), ``namespaces`` holds it for as long as a step runs, ``faults`` kills
-nodes and cuts links.
+``emulation`` reads what to emulate, ``network`` plans it, ``maker.py`` makes it and ``enter.py`` starts a
+program in it (both are separate programs), and ``namespaces`` holds it while a step runs.
 """

@@ -1,11 +1,11 @@
 """Starts a program on a node: ``enter.py TABLE NODE PROGRAM [ARGUMENT …]``, or as ``ssh`` would.
 
-This file is a program of its own that becomes the other one; it imports the standard library only. TABLE is
-a JSON file: by name and by address of each node ``namespaces`` (paths) and ``env`` (variables that the
-machine itself sets). The working folder stays.
+This file is a separate program that becomes the other one; it imports the standard library only. TABLE is a
+JSON file with ``namespaces`` (paths) and ``env`` (variables that the machine sets), by name and by address of
+each node. The working folder does not change.
 
-``enter.py --shell TABLE NODE WORD …`` hands the words to a shell in one line, as ``ssh`` does. So it can take
-the place of ``ssh`` for ``mpirun``.
+``enter.py --shell TABLE NODE WORD …`` passes the words to a shell in one line, as ``ssh`` does, so that
+``mpirun`` can use it instead of ``ssh``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ import signal
 import sys
 from typing import NoReturn
 
-KINDS = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}  # linux/sched.h; mnt last: it hides paths
-DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)  # Python ignores or takes these; exec keeps it
+KINDS = {
+    "net": 0x40000000,
+    "uts": 0x04000000,
+    "mnt": 0x00020000,
+}  # linux/sched.h; mnt is last because it hides paths
+DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)  # Python ignores or handles these; exec keeps that
 
 
 def main(words: list[str]) -> NoReturn:
@@ -45,7 +49,7 @@ def enter(paths: dict[str, str]) -> None:
     """Move this process into namespaces.
 
     Raises:
-        OSError: They are gone, or are none.
+        OSError: They do not exist any more, or are not namespaces.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     here = os.getcwd()  # noqa: PTH109 - starts faster
@@ -59,7 +63,7 @@ def enter(paths: dict[str, str]) -> None:
 
 
 def fail(message: str) -> NoReturn:
-    """End as a shell does that cannot find a program."""
+    """Exit like a shell that cannot find a program."""
     with contextlib.suppress(OSError):
         os.write(2, f"{message}\n".encode())
     os._exit(127)

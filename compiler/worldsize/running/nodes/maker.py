@@ -1,9 +1,10 @@
-"""Makes the namespaces of a step's nodes and hands them to the runner, which keeps them.
+"""Makes the namespaces of a step's nodes and passes them to the runner, which keeps them.
 
-This file is a program of its own, started by :mod:`worldsize.running.nodes.namespaces`; it imports the
+This file is a separate program, started by :mod:`worldsize.running.nodes.namespaces`; it imports the
 standard library only. Descriptor 0 is a socket to the runner. Each message on it is a JSON object: ``made``
-(the switch, or a node's name) with the namespaces' descriptors, ``done``, or ``fault`` in words. With a plan
-(a file, the first argument) it makes that; without one it says what this machine can do (``can``).
+(the switch, or a node's name) with the descriptors of the namespaces, ``done``, or ``fault`` with a text.
+With a plan (a file, the first argument) it makes that; without one it reports what this machine can do
+(``can``).
 
 A plan holds ``switch`` (commands of ``ip`` for the bridge), ``hosts`` (a file) and ``nodes``: each with
 ``name``, ``ip`` and ``tc`` (commands in the node), ``port`` and ``port_tc`` (commands in the switch).
@@ -24,17 +25,17 @@ from typing import Any
 
 # linux/sched.h, linux/mount.h
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
-MS_BIND, MS_REC, MS_SLAVE, MNT_DETACH = 4096, 16384, 1 << 19, 2
+MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
 KINDS = ("net", "uts", "mnt")
 SECONDS = 20.0  # for one call of `ip` or `tc`
 
 
 class MakeError(Exception):
-    """A part of it cannot be made."""
+    """A part of the plan cannot be made."""
 
 
 def main() -> None:
-    """Make what the plan says, or look at what could be made."""
+    """Make the plan, or report what could be made."""
     line = socket.socket(fileno=0)
     try:
         if len(sys.argv) > 1:
@@ -45,11 +46,11 @@ def main() -> None:
     except MakeError as error:
         say(line, fault=str(error))
     except BrokenPipeError:
-        pass  # the runner is gone, and so is the need
+        pass  # the runner is gone
 
 
 def make(plan: dict[str, Any], line: socket.socket) -> None:
-    """Make the switch, then each node in a child of its own."""
+    """Make the switch, then each node in its own child process."""
     unshare(CLONE_NEWNET)
     run("ip", plan["switch"])
     with opened("net") as descriptors:
@@ -59,19 +60,19 @@ def make(plan: dict[str, Any], line: socket.socket) -> None:
         if pid == 0:
             live(node, plan["hosts"], line)
         if os.waitpid(pid, 0)[1] != 0:
-            return  # it has said why
+            return  # it has reported why
         run("ip", node["port"])
         run("tc", node["port_tc"])
     say(line, done=True)
 
 
 def live(node: dict[str, Any], hosts: str, line: socket.socket) -> None:
-    """As a child: become the node, hand out its namespaces and end."""
+    """In a child process: become the node, pass its namespaces to the runner, and exit."""
     status = 1
     try:
         unshare(CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWNS)
         socket.sethostname(node["name"])
-        mount(None, "/", None, MS_REC | MS_SLAVE)  # what is mounted here is mounted nowhere else
+        mount(None, "/", None, MS_REC | MS_SLAVE)  # mounts here are not visible elsewhere
         mount(hosts, "/etc/hosts", None, MS_BIND)
         show_own_devices()
         run("ip", [[word.format(switch=os.getppid()) for word in command] for command in node["ip"]])
@@ -86,9 +87,9 @@ def live(node: dict[str, Any], hosts: str, line: socket.socket) -> None:
 
 
 def show_own_devices() -> None:
-    """Make ``/sys/class/net`` that of this namespace, and keep the control groups, which show limits.
+    """Mount ``/sys/class/net`` of this namespace, and keep the control groups, which show limits.
 
-    A container may forbid to mount it. Then a script finds the devices by other ways only.
+    A container may forbid this mount; then a script does not find the devices there.
     """
     groups = "/sys/fs/cgroup"
     held = os.open(groups, os.O_PATH) if os.path.isdir(groups) else None  # noqa: PTH112
@@ -101,7 +102,7 @@ def show_own_devices() -> None:
 
 
 def look() -> dict[str, str | None]:
-    """What can be made here: by part None, or why not."""
+    """Try each part: None if it can be made here, else the reason why not."""
     reasons: dict[str, str | None] = dict.fromkeys(("nodes", "rate", "delay"))
     try:
         unshare(CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWNS)
@@ -118,7 +119,7 @@ def look() -> dict[str, str | None]:
 
 
 def trial(words: Sequence[str]) -> str | None:
-    """Why a device cannot be shaped so; None where it can."""
+    """Try to shape a device; None if that works, else the reason why not."""
     try:
         run("tc", [["qdisc", "replace", "dev", "eth0", "root", *words]])
     except MakeError as error:
@@ -127,10 +128,10 @@ def trial(words: Sequence[str]) -> str | None:
 
 
 def run(program: str, commands: Sequence[Sequence[str]]) -> None:
-    """Give ``ip`` or ``tc`` some commands at once.
+    """Run several commands of ``ip`` or ``tc``.
 
     Raises:
-        MakeError: One of them failed, or the program is not there.
+        MakeError: One of them failed, or the program is not installed.
     """
     if not commands:
         return
@@ -151,21 +152,21 @@ def run(program: str, commands: Sequence[Sequence[str]]) -> None:
         raise MakeError(f"`{program}` says: {complaint(done.stderr)}")
 
 
-def complaint(said: str) -> str:
-    """The first line that means something."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def complaint(stderr: str) -> str:
+    """The first line of an error output, without its prefix."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return (lines[0] if lines else "nothing").removeprefix("RTNETLINK answers: ").removeprefix("Error: ")
 
 
 def unshare(kinds: int) -> None:
-    """Leave the namespaces of these kinds for new ones."""
+    """Move to new namespaces of these kinds."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(kinds):
         raise MakeError(f"a namespace cannot be made: {os.strerror(ctypes.get_errno()).lower()}")
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int) -> None:
-    """Mount something for this namespace."""
+    """Mount something in this namespace."""
     libc = ctypes.CDLL(None, use_errno=True)
     words = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
     if libc.mount(*words, ctypes.c_ulong(flags), None):
@@ -184,7 +185,7 @@ def opened(*kinds: str) -> Iterator[list[int]]:
 
 
 def say(line: socket.socket, descriptors: Sequence[int] = (), **message: Any) -> None:
-    """Tell the runner."""
+    """Send a message to the runner."""
     socket.send_fds(line, [json.dumps(message).encode()], descriptors)
 
 

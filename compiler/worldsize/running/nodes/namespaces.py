@@ -1,4 +1,4 @@
-"""The nodes of running steps: made before their processes start, held meanwhile, gone afterwards."""
+"""The nodes of running steps: made before their processes start, and held until these have ended."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from worldsize.running.nodes.network import (
 
 MAKER = Path(__file__).with_name("maker.py")
 ENTER = Path(__file__).with_name("enter.py")
-PATIENCE_SECONDS = 60.0  # for the next thing that is made
-STOPPED_SECONDS = 3.0  # of silence, after which the maker is continued, should it be stopped
+PATIENCE_SECONDS = 60.0  # for the next message of the maker
+STOPPED_SECONDS = 3.0  # of silence before the maker is continued, in case it is stopped
 KILL_SECONDS = 5.0
 PREFIX = "worldsize-nodes-"
 INSTALL = "Debian, Ubuntu: `apt-get install iproute2`"
@@ -45,7 +45,7 @@ class LostError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What this machine can emulate; a part it can is None, one it cannot says why, and what helps."""
+    """What this machine can emulate: None for a part that it can, else the reason why not."""
 
     nodes: tuple[str, str] | None = None
     rate: str | None = None
@@ -53,7 +53,7 @@ class Abilities:
 
 
 def probe_namespaces() -> Abilities:
-    """Try what is needed, in namespaces that are gone again afterwards."""
+    """Try what is needed in temporary namespaces."""
     if sys.platform != "linux":
         return Abilities(("`--nodes namespaces` needs Linux", "run it there, or leave the option out"))
     missing = [program for program in ("ip", "tc") if shutil.which(program) is None]
@@ -62,32 +62,32 @@ def probe_namespaces() -> Abilities:
     if os.geteuid() != 0:
         return Abilities(("`--nodes namespaces` needs root", "run it as root, or leave the option out"))
     try:
-        said = _ask()
+        answer = _query_maker()
     except OSError as error:
-        said = {"fault": error.strerror or str(error)}
-    can = said.get("can") or {"nodes": said.get("fault", "it did not answer")}
+        answer = {"fault": error.strerror or str(error)}
+    can = answer.get("can") or {"nodes": answer.get("fault", "it did not answer")}
     if can["nodes"]:
         help_ = "in a container, start it with `--privileged`"
         return Abilities((f"`--nodes namespaces` is not possible here: {can['nodes']}", help_))
     return Abilities(None, can["rate"], can["delay"])
 
 
-def _ask() -> dict[str, Any]:
-    """What the maker says of this machine; one that was killed is asked again."""
+def _query_maker() -> dict[str, Any]:
+    """Ask the maker what this machine can do; if it is killed, ask again."""
     try:
-        return _answer()
+        return _read_answer()
     except LostError:
-        return _answer()
+        return _read_answer()
 
 
-def _answer() -> dict[str, Any]:
-    with _maker() as maker:
+def _read_answer() -> dict[str, Any]:
+    with _start_maker() as maker:
         return dict(json.loads(maker.hear()[0]))
 
 
 @dataclass(slots=True)
 class StepNetwork:
-    """The nodes of one step that runs. ``descriptors`` keep the namespaces by name (also the switch's)."""
+    """The nodes of one running step. ``descriptors`` keep the namespaces alive, by name."""
 
     nodes: tuple[Node, ...]
     folder: Path
@@ -95,18 +95,18 @@ class StepNetwork:
 
     @property
     def table(self) -> Path:
-        """The file by which a program finds a node."""
+        """The file in which ``enter.py`` finds a node."""
         return self.folder / "nodes.json"
 
     def prefix(self, node: str) -> tuple[str, ...]:
-        """What starts a program on a node."""
+        """The command prefix that starts a program on a node."""
         return _prefix(str(self.table), node)
 
     def pull(self, node: Node, *, plug: bool = False) -> None:
-        """Pull a node's cable, or plug it in again.
+        """Cut a node's link, or restore it.
 
         Raises:
-            OSError: It cannot be done.
+            OSError: The link cannot be changed.
         """
         command = [*self.prefix("switch"), "ip", *plug_command(node, plugged=plug)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
@@ -114,7 +114,7 @@ class StepNetwork:
             raise OSError(0, f"the link of {node.name} cannot be changed: {done.stderr.strip()}")
 
     def processes(self, node: Node) -> list[int]:
-        """The pids of everything that runs on a node."""
+        """The pids of all processes on a node."""
         own = f"net:[{os.fstat(self.descriptors[node.name]['net']).st_ino}]"
         pids = []
         for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
@@ -124,11 +124,7 @@ class StepNetwork:
         return pids
 
     def kill(self, node: Node) -> int:
-        """Kill everything that runs on a node, at once, until nothing does.
-
-        Returns:
-            How many processes were killed.
-        """
+        """Kill everything that runs on a node, until nothing does; the number of killed processes."""
         killed: set[int] = set()
         deadline = time.monotonic() + KILL_SECONDS
         while (pids := self.processes(node)) and time.monotonic() < deadline:
@@ -139,7 +135,7 @@ class StepNetwork:
         return len(killed)
 
     def close(self) -> None:
-        """Let the namespaces go."""
+        """Release the namespaces."""
         for descriptors in self.descriptors.values():
             for descriptor in descriptors.values():
                 os.close(descriptor)
@@ -151,11 +147,11 @@ def _prefix(table: str, node: str) -> tuple[str, ...]:
 
 
 def preview_nodes(call: Call) -> Call:
-    """The call with nodes that are not made."""
-    return call if call.instance_count < 2 else _placed(call, "{nodes}")
+    """The call with the nodes that it would have."""
+    return call if call.instance_count < 2 else _place_on_nodes(call, "{nodes}")
 
 
-def _placed(call: Call, table: str) -> Call:
+def _place_on_nodes(call: Call, table: str) -> Call:
     joined = make_nodes(call.instance_count)
     return replace(
         call,
@@ -165,11 +161,7 @@ def _placed(call: Call, table: str) -> Call:
 
 
 class Namespaces:
-    """Gives every instance of a distributed step a network namespace; see ``places.Places``.
-
-    Args:
-        links: By step how its links are shaped; a step that is not there has links without limit.
-    """
+    """Gives every instance of a distributed step a network namespace; ``links`` are by step."""
 
     def __init__(self, links: Mapping[str, Link] | None = None) -> None:
         self._links = links or {}
@@ -177,7 +169,7 @@ class Namespaces:
 
     @contextlib.contextmanager
     def place(self, call: Call) -> Iterator[Call]:
-        """The call with nodes for its instances; one without others stays where it is.
+        """The call with nodes for its instances; a single instance stays on this machine.
 
         Raises:
             OSError: The nodes cannot be made.
@@ -191,7 +183,7 @@ class Namespaces:
             _make(site, self._links.get(call.step, UNSHAPED))
             self.sites[call.step] = site
             stack.callback(self.sites.pop, call.step)
-            yield _placed(call, str(site.table))
+            yield _place_on_nodes(call, str(site.table))
 
 
 def _make(site: StepNetwork, link: Link) -> None:
@@ -200,21 +192,21 @@ def _make(site: StepNetwork, link: Link) -> None:
     hosts.chmod(0o644)
     plan.write_text(json.dumps(make_plan(site.nodes, hosts, link)), encoding="utf-8")
     try:
-        _take_all(site, plan)
-    except LostError:  # somebody else killed it; what it had made is gone with its descriptors
+        _receive_all(site, plan)
+    except LostError:  # it was killed from outside; closing the descriptors removes what it made
         site.close()
-        _take_all(site, plan)
-    site.table.write_text(json.dumps(_table(site)), encoding="utf-8")
+        _receive_all(site, plan)
+    site.table.write_text(json.dumps(_write_table(site)), encoding="utf-8")
 
 
-def _take_all(site: StepNetwork, plan: Path) -> None:
-    with _maker(str(plan)) as maker:
-        while _take(site, maker):
+def _receive_all(site: StepNetwork, plan: Path) -> None:
+    with _start_maker(str(plan)) as maker:
+        while _receive_part(site, maker):
             pass
 
 
 def make_plan(joined: tuple[Node, ...], hosts: Path, link: Link) -> dict[str, Any]:
-    """What the maker is asked to make."""
+    """The plan for the maker."""
     return {
         "switch": network.switch_commands(),
         "hosts": str(hosts),
@@ -233,7 +225,7 @@ def make_plan(joined: tuple[Node, ...], hosts: Path, link: Link) -> dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """The program that makes namespaces, and the line to it."""
+    """The program that makes namespaces, and the socket to it."""
 
     process: subprocess.Popen[bytes]
     line: socket.socket
@@ -242,14 +234,14 @@ class Maker:
         """The next message, and the descriptors that came with it.
 
         Raises:
-            OSError: It says nothing.
+            OSError: It does not answer, or was killed.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not select.select([self.line], [], [], STOPPED_SECONDS)[0]:
             if time.monotonic() >= deadline:
                 raise TimeoutError(0, "what makes its nodes does not answer")
             with contextlib.suppress(OSError):
-                os.killpg(self.process.pid, signal.SIGCONT)  # and the child that becomes a node
+                os.killpg(self.process.pid, signal.SIGCONT)  # also its child that becomes a node
         message, descriptors, _, _ = socket.recv_fds(self.line, 1 << 16, 3)
         if not message:
             raise LostError(0, "what makes its nodes was killed")
@@ -257,8 +249,8 @@ class Maker:
 
 
 @contextlib.contextmanager
-def _maker(*arguments: str) -> Iterator[Maker]:
-    """A line to the program that makes namespaces; it is gone when the context ends."""
+def _start_maker(*arguments: str) -> Iterator[Maker]:
+    """Start the program that makes namespaces; it ends with the context."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         with theirs:
@@ -267,7 +259,7 @@ def _maker(*arguments: str) -> Iterator[Maker]:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # a group of its own, which ends as one
+                start_new_session=True,  # its own process group, which is killed as one
             )
         try:
             yield Maker(process, ours)
@@ -279,20 +271,20 @@ def _maker(*arguments: str) -> Iterator[Maker]:
             process.wait()
 
 
-def _take(site: StepNetwork, maker: Maker) -> bool:
-    """Take in one thing that was made; False once all are."""
+def _receive_part(site: StepNetwork, maker: Maker) -> bool:
+    """Receive one namespace; False when all are made."""
     message, descriptors = maker.hear()
-    said = json.loads(message)
-    if "made" in said:
+    answer = json.loads(message)
+    if "made" in answer:
         kinds = ("net", "uts", "mnt")[: len(descriptors)]
-        site.descriptors[said["made"]] = dict(zip(kinds, descriptors, strict=True))
-    elif "fault" in said:
-        raise OSError(0, f"its nodes cannot be made: {said['fault']}")
-    return "done" not in said
+        site.descriptors[answer["made"]] = dict(zip(kinds, descriptors, strict=True))
+    elif "fault" in answer:
+        raise OSError(0, f"its nodes cannot be made: {answer['fault']}")
+    return "done" not in answer
 
 
-def _table(site: StepNetwork) -> dict[str, Any]:
-    """By name and address of each node its namespaces, and what the machine sets for its programs."""
+def _write_table(site: StepNetwork) -> dict[str, Any]:
+    """The namespaces and variables of each node, by name and address; write the agent for mpirun."""
     agent = site.folder / "ssh"
     words = " ".join(
         f"'{word}'" for word in (sys.executable, "-I", "-S", str(ENTER), "--shell", str(site.table))
@@ -305,7 +297,7 @@ def _table(site: StepNetwork) -> dict[str, Any]:
     for node in site.nodes:
         temporary = site.folder / node.name
         temporary.mkdir()
-        # As a machine with ssh that needs no password; the names for Open MPI 5 and 4.
+        # Like a machine with ssh without a password; the names for Open MPI 5 and 4.
         agents = dict.fromkeys(("PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent"), f"sh {agent}")
         table[node.name]["env"] = {"TMPDIR": str(temporary), **agents}
         table[node.address] = table[node.name]

@@ -1,4 +1,4 @@
-"""The network of a step's instances: how links are shaped, and the commands that make it, without making it.
+"""Plans the network of a step's instances: how links are shaped, and the commands that make it.
 
 Each node has one device, ``eth0`` as on Azure's machines, whose other end is a port of a bridge. The bridge
 is in a namespace of its own, so two runs at the same time can use the same names and addresses.
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 from worldsize.facts import vm_sizes
 
-# What veth pairs carry is the processor's work: two cores move about 11 Gbit/s from one namespace to another
-# (measured with 1 MiB writes over one TCP connection), so a rate above this would shape nothing.
-MOST_BITS_PER_S = 10e9
-LEAST_BITS_PER_S = 8e3
-MOST_DELAY_S = 60.0
-BURST_S = 1e-3  # of sending at full rate: the timers of a kernel with HZ=1000 fill the bucket so often
-LEAST_BURST_BYTES = 128 * 1024  # two segments as TCP hands them down (64 KiB); smaller ones would be cut up
-QUEUE_S = 0.05  # what a full queue holds back before it drops
+# The processor moves the data of veth pairs: two cores reach about 11 Gbit/s between two namespaces (measured
+# with 1 MiB writes over one TCP connection), so a higher rate would have no effect.
+MAX_BITS_PER_S = 10e9
+MIN_BITS_PER_S = 8e3
+MAX_DELAY_S = 60.0
+BURST_S = 1e-3  # of sending at full rate: a kernel with HZ=1000 fills the bucket at this interval
+MIN_BURST_BYTES = 128 * 1024  # two TCP segments of 64 KiB; a smaller burst would split them
+QUEUE_S = 0.05  # of data that a full queue holds before it drops packets
 PACKET_BYTES = 1500
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)bit(?:/s)?", re.IGNORECASE)
@@ -33,14 +33,14 @@ _HELP = (
     "write a rate, a delay and a loss, each at most once, such as `1gbit`, `25gbit,50us` or `1gbit,2ms,0.1%`"
 )
 Command = tuple[str, ...]
-NETWORK = ipaddress.ip_network("10.213.0.0/16")  # private (RFC 1918), and seldom anybody's
+NETWORK = ipaddress.ip_network("10.213.0.0/16")  # private (RFC 1918), and rarely used
 DEVICE = "eth0"
 SWITCH = "switch"
-MOST_NODES = 1000  # a bridge has 1023 ports
+MAX_NODES = 1000  # a bridge has 1023 ports
 
 
 class LinkError(ValueError):
-    """A ``--link`` that cannot be meant. ``help`` says what to write."""
+    """An invalid ``--link``. ``help`` says what to write."""
 
     def __init__(self, message: str, help_: str) -> None:
         super().__init__(message)
@@ -49,50 +49,50 @@ class LinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a node's link carries, each way. None or 0: not limited."""
+    """The limits of a node's link in each direction. None or 0 is unlimited."""
 
     bits_per_s: float | None = None
     delay_s: float = 0.0  # from one node to another
     loss: float = 0.0  # share of packets that do not arrive
 
     def __str__(self) -> str:
-        said = [format_rate(self.bits_per_s)] if self.bits_per_s is not None else []
-        said += [f"{format_delay(self.delay_s)} delay"] if self.delay_s else []
-        said += [f"{100 * self.loss:.3g} % loss"] if self.loss else []
-        return ", ".join(said) or "no limit"
+        parts = [format_rate(self.bits_per_s)] if self.bits_per_s is not None else []
+        parts += [f"{format_delay(self.delay_s)} delay"] if self.delay_s else []
+        parts += [f"{100 * self.loss:.3g} % loss"] if self.loss else []
+        return ", ".join(parts) or "no limit"
 
 
 UNSHAPED = Link()
 
 
 def parse_link(text: str) -> Link:
-    """What ``--link`` says; ``none`` leaves links as the kernel has them.
+    """Parse ``--link``; ``none`` does not shape links.
 
     Raises:
-        LinkError: It says nothing that can be shaped.
+        LinkError: It is malformed or impossible.
     """
     if text.strip().lower() == "none":
         return UNSHAPED
     parts: dict[str, float] = {}
     for word in (part.strip() for part in text.split(",")):
-        name, value = _part(word, text)
+        name, value = _parse_part(word, text)
         if name in parts:
             raise LinkError(f"`--link {text}` says its {name} twice", _HELP)
         parts[name] = value
     return Link(parts.get("rate"), parts.get("delay", 0.0), parts.get("loss", 0.0))
 
 
-def _part(word: str, text: str) -> tuple[str, float]:
+def _parse_part(word: str, text: str) -> tuple[str, float]:
     if matched := _RATE.fullmatch(word):
         value = float(matched[1]) * _PREFIX[matched[2].lower()]
-        if value < LEAST_BITS_PER_S:
+        if value < MIN_BITS_PER_S:
             raise LinkError(f"`--link {text}`: a rate of `{word}` moves nothing", "write at least `8kbit`")
         return "rate", value
     if matched := _DELAY.fullmatch(word):
         value = float(matched[1]) * _SECONDS[matched[2].lower()]
-        if value > MOST_DELAY_S:
+        if value > MAX_DELAY_S:
             raise LinkError(
-                f"`--link {text}`: a delay of `{word}` is too long", f"write at most `{MOST_DELAY_S:g}s`"
+                f"`--link {text}`: a delay of `{word}` is too long", f"write at most `{MAX_DELAY_S:g}s`"
             )
         return "delay", value
     if matched := _LOSS.fullmatch(word):
@@ -102,12 +102,12 @@ def _part(word: str, text: str) -> tuple[str, float]:
                 f"`--link {text}` loses every packet", "to cut a link, say `--drop-link node1@30s`"
             )
         return "loss", value
-    said = f"`--link {text}`: `{word}`" if word else f"`--link {text}` has an empty part, which"
-    raise LinkError(f"{said} is not a rate, delay or loss", _HELP)
+    subject = f"`--link {text}`: `{word}`" if word else f"`--link {text}` has an empty part, which"
+    raise LinkError(f"{subject} is not a rate, delay or loss", _HELP)
 
 
 def find_vm_link(name: str | None) -> tuple[Link, str] | None:
-    """The link of an instance of a VM size, and what it is; None where the catalogue has no figure."""
+    """The link of an instance of a VM size, and its name; None if the catalogue has no figure."""
     size = vm_sizes.lookup(name) if name else None
     if size is None:
         return None
@@ -120,44 +120,40 @@ def find_vm_link(name: str | None) -> tuple[Link, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class FittedLink:
-    """What a step's links get here, and in words what was meant where that is something else."""
+    """The links of a step on this machine, and their description."""
 
     link: Link
     said: str
 
 
 def fit_link(
-    asked: Link | None, size: str | None, *, can_shape: bool = True, can_delay: bool = True
+    option: Link | None, size: str | None, *, can_shape: bool = True, can_delay: bool = True
 ) -> FittedLink:
-    """Fit a link to this kernel.
+    """Fit the link that ``--link`` asks for, or that of the VM size, to this kernel.
 
-    Args:
-        asked: What ``--link`` says; None for that of the VM size.
-        size: The name of the step's VM size, where it is known.
-        can_shape: Whether the kernel limits rates (``tbf``).
-        can_delay: Whether it delays and loses packets (``netem``).
+    Rates are limited by ``tbf``, delay and loss are made by ``netem``.
     """
-    wanted, source = (asked, "`--link`") if asked is not None else find_vm_link(size) or (UNSHAPED, "")
-    link, missing = wanted, []
-    if link.bits_per_s is not None and link.bits_per_s > MOST_BITS_PER_S:
+    requested, source = (option, "`--link`") if option is not None else find_vm_link(size) or (UNSHAPED, "")
+    link, missing = requested, []
+    if link.bits_per_s is not None and link.bits_per_s > MAX_BITS_PER_S:
         missing.append(f"{format_rate(link.bits_per_s)} is more than this machine's processor moves")
-        link = replace(link, bits_per_s=MOST_BITS_PER_S)
+        link = replace(link, bits_per_s=MAX_BITS_PER_S)
     if link.bits_per_s is not None and not can_shape:
         missing.append("this kernel has no `tbf`, which limits rates")
         link = replace(link, bits_per_s=None)
     if (link.delay_s or link.loss) and not can_delay:
         missing.append("this kernel has no `netem`, which delays and loses packets")
         link = replace(link, delay_s=0.0, loss=0.0)
-    said = f"links of {link}" if link != UNSHAPED else "links that are not limited"
+    description = f"links of {link}" if link != UNSHAPED else "links that are not limited"
     if source and not missing:
-        said += f" ({source})"
+        description += f" ({source})"
     elif missing:
-        said += f" instead of {wanted} ({source}): {'; '.join(missing)}"
-    return FittedLink(link, said)
+        description += f" instead of {requested} ({source}): {'; '.join(missing)}"
+    return FittedLink(link, description)
 
 
 def shaping_commands(device: str, link: Link) -> tuple[tuple[str, ...], ...]:
-    """What shapes what a device sends, for ``tc``: ``netem`` at the root, ``tbf`` in it."""
+    """The commands for ``tc`` that shape what a device sends: ``netem`` at the root, ``tbf`` in it."""
     commands: list[tuple[str, ...]] = []
     parent: tuple[str, ...] = ("root",)
     if link.delay_s or link.loss:
@@ -169,7 +165,7 @@ def shaping_commands(device: str, link: Link) -> tuple[tuple[str, ...], ...]:
         )
         parent = ("parent", "1:1", "handle", "10:")
     if link.bits_per_s is not None:
-        burst = max(LEAST_BURST_BYTES, round(link.bits_per_s / 8 * BURST_S))
+        burst = max(MIN_BURST_BYTES, round(link.bits_per_s / 8 * BURST_S))
         bucket = (
             "rate",
             f"{round(link.bits_per_s)}bit",
@@ -183,8 +179,8 @@ def shaping_commands(device: str, link: Link) -> tuple[tuple[str, ...], ...]:
 
 
 def _packets_under_way(link: Link) -> int:
-    """What ``netem`` must be able to hold: the link's delay and queue at its rate, in packets."""
-    bits = (link.bits_per_s or MOST_BITS_PER_S) * (link.delay_s + QUEUE_S)
+    """The packets that ``netem`` must hold: the link's delay and queue at its rate."""
+    bits = (link.bits_per_s or MAX_BITS_PER_S) * (link.delay_s + QUEUE_S)
     return max(1000, round(bits / 8 / PACKET_BYTES))
 
 
@@ -224,31 +220,26 @@ def make_nodes(count: int) -> tuple[Node, ...]:
     """The nodes of a step.
 
     Raises:
-        ValueError: ``count`` is not from 1 to :data:`MOST_NODES`.
+        ValueError: ``count`` is not from 1 to :data:`MAX_NODES`.
     """
-    if not 1 <= count <= MOST_NODES:
-        raise ValueError(f"there can be 1 to {MOST_NODES} nodes, got {count}")
+    if not 1 <= count <= MAX_NODES:
+        raise ValueError(f"there can be 1 to {MAX_NODES} nodes, got {count}")
     return tuple(Node(number) for number in range(count))
 
 
 def hosts_file(joined: Sequence[Node]) -> str:
-    """What each of them has as ``/etc/hosts``."""
+    """The content of ``/etc/hosts`` on each node."""
     local = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
     return "\n".join([*local, *(f"{node.address}\t{node.name}" for node in joined)]) + "\n"
 
 
 def switch_commands() -> tuple[Command, ...]:
-    """What makes the switch, for ``ip`` in its namespace."""
+    """The commands for ``ip`` in the switch's namespace that make it."""
     return (("link", "add", SWITCH, "type", "bridge"), ("link", "set", "dev", SWITCH, "up"))
 
 
 def node_commands(node: Node, switch: str) -> tuple[Command, ...]:
-    """What connects a node, for ``ip`` in the node's namespace.
-
-    Args:
-        node: The node.
-        switch: The id of a process in the switch's namespace.
-    """
+    """The commands for ``ip`` in a node's namespace that connect it to the namespace of a process."""
     peer = ("peer", "name", node.name, "netns", switch)
     return (
         ("link", "set", "dev", "lo", "up"),
@@ -259,23 +250,23 @@ def node_commands(node: Node, switch: str) -> tuple[Command, ...]:
 
 
 def port_commands(node: Node) -> tuple[Command, ...]:
-    """What plugs a node in, for ``ip`` in the switch's namespace."""
+    """The commands for ``ip`` in the switch's namespace that connect a node."""
     return (("link", "set", "dev", node.name, "master", SWITCH, "up"),)
 
 
 def plug_command(node: Node, *, plugged: bool) -> Command:
-    """What pulls a node's cable, or plugs it in again, for ``ip`` in the switch's namespace."""
+    """The command for ``ip`` in the switch's namespace that cuts or restores a node's link."""
     return ("link", "set", "dev", node.name, "up" if plugged else "down")
 
 
 def uplink_commands(link: Link) -> tuple[Command, ...]:
-    """What shapes what a node sends, for ``tc`` in its namespace."""
+    """The commands for ``tc`` in a node's namespace that shape what it sends."""
     return shaping_commands(DEVICE, link)
 
 
 def downlink_commands(node: Node, link: Link) -> tuple[Command, ...]:
-    """What shapes what a node receives, for ``tc`` in the switch's namespace.
+    """The commands for ``tc`` in the switch's namespace that shape what a node receives.
 
-    The way is delayed and loses packets once, when a packet leaves its sender.
+    Delay and loss are applied once, when a packet leaves its sender.
     """
     return shaping_commands(node.name, Link(link.bits_per_s))

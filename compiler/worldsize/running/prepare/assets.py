@@ -1,7 +1,7 @@
-"""What references to a workspace, a registry, a datastore or the web mean on this machine.
+"""Maps references to a workspace, a registry, a datastore or the web to paths of this machine.
 
-Nothing is fetched: a project says in ``worldsize.yml`` under ``assets:``, or a call with ``--map``, where
-the data, components, environments and models lie that its jobs only name.
+Nothing is downloaded: ``assets:`` in ``worldsize.yml``, or the option ``--map``, gives the local paths of the
+data, components, environments and models that jobs refer to.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
 from worldsize.diagnostics.snippet import Sources
+from worldsize.running.model.folder import show_path
 from worldsize.yaml import Mapping as YamlMapping
 from worldsize.yaml import Scalar
 from worldsize.yaml.nodes import Node
 
-EXAMPLES = {"component": "component.yml", "environment": "conda.yml"}  # what stands in for an asset
+EXAMPLES = {"component": "component.yml", "environment": "conda.yml"}  # the file for an asset
 
 _NAMED = re.compile(r"azureml:(?P<name>[^/:@]+)(?::(?P<version>[^/:@]+)|@(?P<label>[^/:@]+))?\Z")
 _IN_WORKSPACE = re.compile(
@@ -37,12 +38,12 @@ _IN_WORKSPACE = re.compile(
 _STORE = re.compile(r"azureml://datastores/[^/]+\Z")
 _VERSION = re.compile(r"/?(?:versions|labels)/[^/]+\Z")
 
-NOT_ASSETS = frozenset({"$schema", "compute", "default_compute"})  # keys whose value is no asset
+NOT_ASSETS = frozenset({"$schema", "compute", "default_compute"})  # keys whose value is not an asset
 
 
 @dataclass(frozen=True, slots=True)
 class AssetEntry:
-    """One line of the map, and where it stands (for ``--map`` the option itself)."""
+    """One line of the map, and its position (for ``--map`` the option itself)."""
 
     reference: str
     path: Path
@@ -50,12 +51,12 @@ class AssetEntry:
 
 
 class AssetMap:
-    """References to assets, by what jobs write, to paths of this machine.
+    """Maps references, as jobs write them, to paths of this machine.
 
     Args:
-        entries: What a project says; of two for the same reference the last counts.
-        options: What a call says; these win over all of ``entries``, however much longer those match.
-        sources: The texts that ``entries`` stand in, for the lines that a problem shows.
+        entries: Those of the project; of two for the same reference the last counts.
+        options: Those of the call, which override all of ``entries``, even more specific ones.
+        sources: The texts that contain ``entries``, for the lines that a problem shows.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class AssetMap:
         self.sources: Sources = sources or {}
         self._tiers = [{_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
         self._broken: dict[Span, Problem] = {}
-        self._given: dict[Path, tuple[AssetEntry, str]] = {}  # what was asked for, by where it lies
+        self._resolved: dict[Path, tuple[AssetEntry, str]] = {}  # the entries that were used, by path
         for entry in self._tiers[0].values():
             if classify(entry.reference) == "local":
                 message = f"`{shorten(entry.reference)}` is not a reference to something elsewhere"
@@ -76,19 +77,19 @@ class AssetMap:
 
     @property
     def problems(self) -> list[Problem]:
-        """Entries that were asked for and lead to nothing, at their own place and once each."""
+        """The problems of entries that were used and are wrong, once each at their own position."""
         return list(self._broken.values())
 
     @property
     def paths(self) -> list[Path]:
-        """Where the entries lead, as far as there is something."""
+        """The paths of the entries that exist."""
         return [entry.path for tier in self._tiers for entry in tier.values() if exists(entry.path)]
 
     def local(self, text: str) -> Path | None:
-        """Where a reference lies here, or None where the map has no entry for it.
+        """The path of a reference, or None if the map has no entry for it.
 
-        A path that does not exist is given all the same, and added to :attr:`problems`; whoever asks
-        says nothing more about it.
+        A path that does not exist is returned too, and added to :attr:`problems`, so that the caller need
+        not report it.
         """
         if classify(text) == "local":
             return None
@@ -96,18 +97,18 @@ class AssetMap:
             for key, rest in _matches(text):
                 entry = tier.get(key)
                 if entry is not None:
-                    return self._found(entry, text, rest)
+                    return self._resolve_entry(entry, text, rest)
         return None
 
-    def judge(self, path: Path, type_: str, what: str) -> None:
-        """Add to :attr:`problems` an entry that leads to a file where a folder is wanted, or the reverse.
+    def check_type(self, path: Path, type_: str, what: str) -> None:
+        """Add to :attr:`problems` an entry that maps to a file instead of a folder, or the reverse.
 
         Args:
-            path: What :meth:`local` has given, or any other path, which is not judged.
-            type_: Of the data that it stands for.
-            what: It is, in words.
+            path: A path from :meth:`local`; any other path is not checked.
+            type_: The type of the data.
+            what: The data in words.
         """
-        entry, text = self._given.get(path, (None, ""))
+        entry, text = self._resolved.get(path, (None, ""))
         if entry is None or not (is_folder(path) if type_ == "uri_file" else is_file(path)):
             return
         what_it_is, help_ = {
@@ -116,16 +117,12 @@ class AssetMap:
         }.get(type_, ("", ""))
         if what_it_is:
             message = (
-                f"`{shorten(text)}` is mapped to `{_readable(path)}`, {what_it_is}, but {what} is a `{type_}`"
+                f"`{shorten(text)}` is mapped to `{show_path(path)}`, {what_it_is}, but {what} is a `{type_}`"
             )
             self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
 
-    def unnamed(self, texts: Collection[str]) -> list[Problem]:
-        """Entries of the call that stand for nothing which a pipeline names.
-
-        Args:
-            texts: What it names.
-        """
+    def report_unnamed(self, texts: Collection[str]) -> list[Problem]:
+        """The entries of the call for references that are not among ``texts``, those of the pipeline."""
         keys = {key for text in texts for key, _ in _matches(text)}
         advice = "see its `azureml:` references" if texts else "it names none: leave `--map` out"
         return [
@@ -140,28 +137,23 @@ class AssetMap:
         ]
 
     def missing(self, text: str, what: str = "data") -> str:
-        """The help of a diagnostic about a reference that :meth:`local` does not know.
-
-        Args:
-            text: The reference.
-            what: ``data``, ``component``, ``environment`` or ``model``.
-        """
+        """The help of a diagnostic about a reference that :meth:`local` does not know."""
         path = f"./{EXAMPLES.get(what) or _last_name(text) or what}"
         fetch = f"fetch it with `{_curl(text, path)}`, then " if _http(text) else ""
         option = shlex.quote(f"{text}={path}")
         line = f"{_yaml_key(text)}: {path}"
         return f"{fetch}write `{line}` under `assets:` of `worldsize.yml`, or add `--map {option}`"
 
-    def _found(self, entry: AssetEntry, text: str, rest: str) -> Path | None:
+    def _resolve_entry(self, entry: AssetEntry, text: str, rest: str) -> Path | None:
         path = normalise(entry.path / rest)
         root = normalise(entry.path)
         if path != root and not path.is_relative_to(root):
             return None
         if not exists(path):
-            message = f"`{shorten(text)}` is mapped to `{_readable(path)}`, which does not exist"
+            message = f"`{shorten(text)}` is mapped to `{show_path(path)}`, which does not exist"
             help_ = "put it there, or say where it lies"
             self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
-        self._given[path] = (entry, text)
+        self._resolved[path] = (entry, text)
         return path
 
 
@@ -169,14 +161,14 @@ def parse_map_option(text: str) -> tuple[str, str]:
     """Reference and path of ``--map REFERENCE=PATH``.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: It does not have this form.
     """
     cuts = [index for index, letter in enumerate(text) if letter == "="]
     if not cuts or classify(text) == "local":
         raise ValueError(
             f"`{shorten(text)}` is not `REFERENCE=PATH`; an example is `azureml:cifar@latest=./data/cifar`"
         )
-    # Both sides may hold the sign: `?a=b` of an address, `year=2024` of a folder.
+    # Both sides may contain `=`: `?a=b` of an address, `year=2024` of a folder.
     usual = cuts[-1] if classify(text) == "web" else cuts[0]
     cut = next((each for each in cuts if text[each + 1 :] and exists(Path(text[each + 1 :]))), usual)
     reference, path = text[:cut], text[cut + 1 :]
@@ -186,22 +178,17 @@ def parse_map_option(text: str) -> tuple[str, str]:
 
 
 def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> AssetMap:
-    """The map for a spec or job file: its project's ``worldsize.yml``, and what the call adds.
-
-    Args:
-        target: the file.
-        mapped: paths, relative to the working folder, by reference.
-    """
-    from worldsize import yaml  # the parser of `--map` alone needs none of it
+    """Read the map for a spec or job file: its project's ``worldsize.yml``, and the options of the call."""
+    from worldsize import yaml  # the parser of `--map` does not need it
     from worldsize.checking import discover, settings
 
     entries: list[AssetEntry] = []
     sources: dict[str, Source] = {}
-    for project in discover.projects([target]):
+    for project in discover.group_projects([target]):
         if project.settings is not None:
             document = yaml.load(Path(os.path.relpath(project.settings)))
             sources[document.path] = document.source
-            project_settings = settings.read(document)
+            project_settings = settings.read_settings(document)
             entries += [
                 AssetEntry(asset.reference, asset.path.absolute(), asset.span)
                 for asset in project_settings.assets
@@ -214,7 +201,7 @@ def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> Ass
 
 
 def _matches(text: str) -> Iterator[tuple[str, str]]:
-    """The keys under which a reference may stand, best first, and what then remains of it."""
+    """The keys that match a reference, the most specific first, and the rest of the reference."""
     for spelling in dict.fromkeys((_key(text), _canonical(text))):
         yield spelling, ""
         named = _NAMED.match(spelling)
@@ -233,7 +220,7 @@ def _matches(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _key(reference: str) -> str:
-    """A reference as the map's key: no slash at its end, the root of a datastore as its path."""
+    """A reference as a key of the map: without a final slash, the root of a datastore as its path."""
     text = reference.strip().rstrip("/")
     if text.startswith("azureml:azureml:"):
         text = text.removeprefix("azureml:")
@@ -241,7 +228,7 @@ def _key(reference: str) -> str:
 
 
 def _canonical(reference: str) -> str:
-    """The short form of a full id or address in a workspace: which workspace it is does not matter here."""
+    """The short form of a full id or address in a workspace, without the workspace."""
     match = _IN_WORKSPACE.match(_key(reference))
     if match is None:
         return _key(reference)
@@ -252,7 +239,7 @@ def _canonical(reference: str) -> str:
 
 
 def _last_name(text: str) -> str:
-    """The last part of a reference that is a name, for the example of a path."""
+    """The last name in a reference, for an example path."""
     named = _NAMED.match(text)
     if named is not None:
         return named["name"]
@@ -267,20 +254,14 @@ def _http(text: str) -> bool:
     return text.lower().startswith(("http://", "https://"))
 
 
-def _readable(path: Path) -> str:
-    """A path as the user would write it: relative where it lies below the working folder."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
 def _yaml_key(text: str) -> str:
-    """A reference as a key of YAML, quoted where it would mean something else."""
+    """A reference as a key of YAML, quoted if necessary."""
     plain = ": " not in text and " #" not in text and not text.endswith(":") and text[0].isalnum()
     return text if plain else "'" + text.replace("'", "''") + "'"
 
 
 def find_references(roots: Iterable[Node | None]) -> set[str]:
-    """Every text that refers to something which is not here, each node looked at once."""
+    """All texts that are references to other places; visits each node once."""
     waiting, met, references = [root for root in roots if root is not None], set[int](), set[str]()
     while waiting:
         node = waiting.pop()

@@ -10,6 +10,7 @@ from pathlib import Path
 from worldsize.azureml import binding, literals
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.base.wording import plural
 from worldsize.planning import Plan, StepPlan, Topology, localise
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.memory.workload import PREDICTION
@@ -19,15 +20,15 @@ from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
 
 Templates = Mapping[str, Mapping[str, str]]
-MOST_PROCESSES = 1024  # of one step
-MOST_PER_CORE = 8  # processes that share a core where a script needs them all
+MAX_PROCESSES = 1024  # of one step
+MAX_PER_CORE = 8  # processes that may share a core if a script needs all of them
 
-VARIABLE = "$"  # begins the name of an environment variable among the templates
+VARIABLE = "$"  # prefix of environment variables among the templates
 
 
 @dataclass(frozen=True, slots=True)
 class FittedTasks:
-    """The tasks as they will run here, and what to say about it, a line a step."""
+    """The tasks as they will run here, notices (one line per step), and problems."""
 
     tasks: dict[str, Task]
     notices: list[str]
@@ -46,27 +47,31 @@ def fit_tasks(
     """Fit the tasks of a pipeline.
 
     Args:
-        tasks: By name, as the pipeline says.
+        tasks: Those of the pipeline, by name.
         pipeline: Its file.
         compiled: The plan of the spec that it was compiled from, and which inputs follow it.
-        machine: What there is.
-        processes: How many the user wants for a distributed step; None for as many as fit.
-        keep_instances: Whether a step keeps its instances, because each is a machine of its own here; they
-            share the processes equally, at least one each.
+        machine: This machine.
+        processes: The number that the user requests for distributed steps; None for as many as fit.
+        keep_instances: Whether a step keeps its instances, because each is emulated as a machine; they share
+            the processes equally, at least one each.
     """
     at = Span(str(pipeline), 1, 1, 1, 1)
-    if keep_instances and processes is not None and (unequal := list(_indivisible(tasks, processes, at))):
+    if (
+        keep_instances
+        and processes is not None
+        and (unequal := list(_report_indivisible(tasks, processes, at)))
+    ):
         return FittedTasks(dict(tasks), [], unequal)
     fitted = (
         _fit_native(tasks, machine, processes, at, keep_instances=keep_instances)
         if compiled is None
         else _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
     )
-    return fitted if fitted.problems else replace(fitted, problems=list(_too_many(fitted.tasks, at)))
+    return fitted if fitted.problems else replace(fitted, problems=list(_report_too_many(fitted.tasks, at)))
 
 
-def _indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> Iterator[Problem]:
-    """Steps whose instances cannot share the processes that were asked for."""
+def _report_indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> Iterator[Problem]:
+    """Report steps whose instances cannot share the requested processes equally."""
     for name, task in tasks.items():
         count = task.instance_count
         if task.launcher != "none" and processes % count:
@@ -75,15 +80,15 @@ def _indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> Iterato
             yield Problem("run-refused", at, message, f"say `--processes {nearest}`, or leave it out")
 
 
-def _too_many(tasks: Mapping[str, Task], at: Span) -> Iterator[Problem]:
-    """Steps that no machine starts: one that tried would run out of memory or of process ids."""
+def _report_too_many(tasks: Mapping[str, Task], at: Span) -> Iterator[Problem]:
+    """Report steps with too many processes for any machine's memory or process ids."""
     for name, task in tasks.items():
-        if task.process_count > MOST_PROCESSES:
+        if task.process_count > MAX_PROCESSES:
             message = (
                 f"step `{name}` starts {task.process_count} processes, and one machine is given"
-                f" {MOST_PROCESSES} at most"
+                f" {MAX_PROCESSES} at most"
             )
-            servers = task.parameter_server_count > MOST_PROCESSES
+            servers = task.parameter_server_count > MAX_PROCESSES
             help_ = "write a smaller `parameter_server_count`" if servers else "say `--processes 2`"
             yield Problem("run-refused", at, message, help_)
 
@@ -100,36 +105,38 @@ def _fit_planned(
     fitted = localise(
         plan, processes or machine.slots, grow=processes is not None, keep_instances=keep_instances
     )
-    told = {
-        name: told_quantities(task, templates.get(name, {}), plan) if name in plan.steps else frozenset()
+    told_by_step = {
+        name: find_told_quantities(task, templates.get(name, {}), plan) if name in plan.steps else frozenset()
         for name, task in tasks.items()
     }
     if processes is None:
-        fitted = _with_whole_groups(plan, fitted, told, machine, keep_instances=keep_instances)
+        fitted = _keep_whole_groups(plan, fitted, told_by_step, machine, keep_instances=keep_instances)
     refilled, notices = {}, []
     for name, task in tasks.items():
         refilled[name] = refill_plan(task, templates.get(name, {}), plan, fitted)
         step, before = fitted.steps.get(name), plan.steps.get(name)
         if step is None or before is None or task.launcher == "none":
             continue
-        refilled[name] = _shaped(refilled[name], step.topology, machine, keep_instances=keep_instances)
-        unequal = _unequal(step, processes)
+        refilled[name] = _shape_task(refilled[name], step.topology, machine, keep_instances=keep_instances)
+        unequal = _describe_unequal(step, processes)
         if step.topology.world_size != before.topology.world_size or unequal:
-            notices.append(f"{name}: {_describe_change(before, step, refilled[name], told[name])}{unequal}")
+            notices.append(
+                f"{name}: {_describe_change(before, step, refilled[name], told_by_step[name])}{unequal}"
+            )
         elif step.training is not None and step.topology.world_size > machine.slots:
-            notices.append(f"{name}: {_said_whole(step, machine)}")
+            notices.append(f"{name}: {_describe_sharing(step, machine)}")
         if keep_instances and step.topology.instance_count < before.topology.instance_count:
             count = before.topology.instance_count
             notices.append(f"{name}: its {count} instances cannot share it equally, so it runs without nodes")
     return FittedTasks(refilled, notices, [])
 
 
-def _shaped(task: Task, here: Topology, machine: Machine, *, keep_instances: bool) -> Task:
+def _shape_task(task: Task, here: Topology, machine: Machine, *, keep_instances: bool) -> Task:
     """The task with the processes of a plan for this machine.
 
-    One instance has all ranks, which Azure ML would do too, unless instances are kept. A TensorFlow worker is
-    an instance: without GPUs each replica is a worker of its own; with GPUs as many of the planned workers
-    stay as share them equally. Where instances are kept they share the workers.
+    One instance has all ranks, as Azure ML would do too, unless instances are kept. A TensorFlow worker is an
+    instance: without GPUs each replica is a worker; with GPUs as many of the planned workers remain as can
+    share the replicas equally. If instances are kept, they share the workers.
     """
     if task.worker_count is None:
         per_instance = here.process_count_per_instance
@@ -143,28 +150,33 @@ def _shaped(task: Task, here: Topology, machine: Machine, *, keep_instances: boo
     return replace(task, instance_count=instances, worker_count=workers, gpus_per_process=replicas // workers)
 
 
-def _with_whole_groups(
-    plan: Plan, fitted: Plan, told: Mapping[str, frozenset[str]], machine: Machine, *, keep_instances: bool
+def _keep_whole_groups(
+    plan: Plan,
+    fitted: Plan,
+    told_by_step: Mapping[str, frozenset[str]],
+    machine: Machine,
+    *,
+    keep_instances: bool,
 ) -> Plan:
-    """The fitted plan, with all planned processes for steps that keep their global batch in no other way.
+    """The fitted plan, with all planned processes for steps that cannot keep their global batch otherwise.
 
-    Cores can be shared, GPUs cannot; and a machine has memory for so many processes only.
+    Cores can be shared and GPUs cannot, and memory limits the number of processes.
     """
     steps = dict(fitted.steps)
     for name, before in plan.steps.items():
         world = before.topology.world_size
-        if _keeps_batch(before, steps[name], told.get(name, frozenset())):
+        if _keeps_global_batch(before, steps[name], told_by_step.get(name, frozenset())):
             continue
-        if world <= machine.slots * (1 if machine.gpus else MOST_PER_CORE):
+        if world <= machine.slots * (1 if machine.gpus else MAX_PER_CORE):
             one = Plan(plan.name, {name: before})
             steps[name] = localise(one, world, keep_instances=keep_instances).steps[name]
     return Plan(plan.name, steps)
 
 
-def _keeps_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> bool:
-    """Whether the command can take the planned global batch with the processes that there are.
+def _keeps_global_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> bool:
+    """Whether the command can keep the planned global batch with the processes of this machine.
 
-    It has to be told the accumulation, or the global batch, which it then divides itself.
+    It has to receive the accumulation, or the global batch, which it then divides itself.
     """
     if before.training is None or here.training is None:
         return True
@@ -172,13 +184,13 @@ def _keeps_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> bool
     return planned == fitted or bool(told & {"gradient_accumulation_steps", "global_batch_size"})
 
 
-def _said_whole(here: StepPlan, machine: Machine) -> str:
-    """Why a step runs with more processes than run at full speed."""
+def _describe_sharing(here: StepPlan, machine: Machine) -> str:
+    """Explain why a step runs with more processes than run at full speed."""
     assert here.training is not None
-    slots = f"{machine.slots} {machine.unit}{'s' if machine.slots > 1 else ''}"
+    processes, slots = plural(here.topology.world_size, "process"), plural(machine.slots, machine.unit)
     return (
-        f"all {_processes(here.topology.world_size)} share {slots}, so this will be slow: its command is"
-        f" not told `gradient_accumulation_steps`, and fewer would change its global batch"
+        f"all {processes} share {slots}, so this will be slow: its command is not told"
+        " `gradient_accumulation_steps`, and fewer would change its global batch"
         f" of {here.training.global_batch_size}"
     )
 
@@ -186,23 +198,24 @@ def _said_whole(here: StepPlan, machine: Machine) -> str:
 def _describe_change(before: StepPlan, here: StepPlan, task: Task, told: frozenset[str]) -> str:
     planned, world = before.topology, here.topology.world_size
     shape = f"{planned.instance_count} × {planned.process_count_per_instance}"
-    said = f"planned for {_processes(planned.world_size)} ({shape}), running {world} here"
     if planned.splits_model:
-        said = f"planned for {_processes(planned.world_size)} ({_mesh(planned)}), running {world} here"
-        said += f" ({_mesh(here.topology)})"
+        shape = _describe_mesh(planned)
+    text = f"planned for {plural(planned.world_size, 'process')} ({shape}), running {world} here"
+    if planned.splits_model:
+        text += f" ({_describe_mesh(here.topology)})"
     if planned.worker_count is not None and task.worker_count is not None:
-        there = _workers(planned.worker_count, planned.world_size // planned.worker_count)
-        said = f"planned for {planned.world_size} replicas ({there}), running {world} here"
-        said += f" ({_workers(task.worker_count, task.gpus_per_process)})"
+        workers = _describe_workers(planned.worker_count, planned.world_size // planned.worker_count)
+        text = f"planned for {planned.world_size} replicas ({workers}), running {world} here"
+        text += f" ({_describe_workers(task.worker_count, task.gpus_per_process)})"
     elif here.topology.instance_count > 1:
-        said += f" ({here.topology.instance_count} × {here.topology.process_count_per_instance})"
+        text += f" ({here.topology.instance_count} × {here.topology.process_count_per_instance})"
     if here.training is None:
-        return said
-    return said + _said_batch(before, here, told)
+        return text
+    return text + _describe_batch(before, here, told)
 
 
-def _said_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
-    """What becomes of the global batch with other processes than planned."""
+def _describe_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
+    """Describe the global batch with another number of processes than planned."""
     assert before.training is not None
     assert here.training is not None
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
@@ -220,21 +233,21 @@ def _said_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
     )
 
 
-def _workers(count: int, gpus: int) -> str:
-    """TensorFlow's workers, each with so many replicas."""
-    said = f"{count} worker{'s' if count > 1 else ''}"
-    return f"{said} × {gpus} GPUs" if gpus > 1 else said
+def _describe_workers(count: int, gpus: int) -> str:
+    """Describe TensorFlow's workers and their replicas."""
+    text = f"{count} worker{'s' if count > 1 else ''}"
+    return f"{text} × {gpus} GPUs" if gpus > 1 else text
 
 
-def _mesh(topology: Topology) -> str:
-    """How the ranks share data, layers and depth."""
+def _describe_mesh(topology: Topology) -> str:
+    """Describe how the ranks split data, layers and depth."""
     return Degrees(
         topology.data_parallel_size, topology.tensor_parallel_size, topology.pipeline_parallel_size
     ).shown()
 
 
-def _unequal(here: StepPlan, processes: int | None) -> str:
-    """Why a training step does not get the processes that were asked for."""
+def _describe_unequal(here: StepPlan, processes: int | None) -> str:
+    """Explain why a training step does not get the requested processes."""
     if processes is None or here.training is None or here.topology.world_size == processes:
         return ""
     share = here.training.global_batch_size // here.training.batch_size_per_device
@@ -249,29 +262,25 @@ def _unequal(here: StepPlan, processes: int | None) -> str:
     return f"; {sharing} do not share its {share} micro-batches equally"
 
 
-def _processes(count: int) -> str:
-    return "1 process" if count == 1 else f"{count} processes"
-
-
 def _fit_native(
     tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
 ) -> FittedTasks:
-    """Without a plan nobody knows what a script derives from its world size: it is kept, unless told."""
+    """Keep the world size unless ``processes`` is given: without a plan its use in a script is unknown."""
     fitted = FittedTasks({}, [], [])
     for name, planned in tasks.items():
         task = planned
         if processes is not None and planned.launcher != "none":
-            task = _asked(planned, processes, planned.instance_count if keep_instances else 1)
+            task = _set_processes(planned, processes, planned.instance_count if keep_instances else 1)
             if task.world_size != planned.world_size:
-                counts = f"{_processes(task.world_size)} instead of {planned.world_size}"
+                counts = f"{plural(task.world_size, 'process')} instead of {planned.world_size}"
                 fitted.notices.append(
                     f"{name}: {counts}; a batch that is fixed for each makes another global batch"
                 )
         fitted.tasks[name] = task
-        fitted.notices.extend(_uneven(task))
+        fitted.notices.extend(_describe_uneven_workers(task))
         if task.launcher == "none" or task.world_size <= machine.slots:
             continue
-        count, slots = task.world_size, f"{machine.slots} {machine.unit}{'s' if machine.slots > 1 else ''}"
+        count, slots = task.world_size, plural(machine.slots, machine.unit)
         if machine.gpus:
             message = f"step `{name}` starts {count} processes, one a GPU, but this machine has {slots}"
             fitted.problems.append(Problem("run-refused", at, message, f"say `--processes {machine.slots}`"))
@@ -280,32 +289,32 @@ def _fit_native(
     return fitted
 
 
-def _asked(task: Task, processes: int, instances: int) -> Task:
-    """The task with as many processes; a TensorFlow worker is an instance, unless several are kept."""
+def _set_processes(task: Task, processes: int, instances: int) -> Task:
+    """Set the processes of a task; a TensorFlow worker is an instance, unless several are kept."""
     if task.worker_count is not None:
         kept = instances if instances > 1 else processes
         return replace(task, instance_count=kept, worker_count=processes)
     return replace(task, instance_count=instances, process_count_per_instance=processes // instances)
 
 
-def _uneven(task: Task) -> Iterator[str]:
-    """What Azure ML does with workers and instances that differ in number, and what is done here."""
+def _describe_uneven_workers(task: Task) -> Iterator[str]:
+    """Describe what happens if the numbers of workers and instances differ."""
     workers, instances = task.worker_count, task.instance_count
     if workers is None or workers == instances:
         return
-    said = f"{task.name}: `worker_count` is {workers} but `instance_count` is {instances}"
+    counts = f"{task.name}: `worker_count` is {workers} but `instance_count` is {instances}"
     if workers > instances:
-        yield f"{said}: {workers} workers are started, and share instances and their GPUs"
+        yield f"{counts}: {workers} workers are started, and share instances and their GPUs"
     elif workers + task.parameter_server_count < instances:
         idle = instances - workers - task.parameter_server_count
-        yield f"{said}: {idle} instance{'s' if idle > 1 else ''} would be paid for and run nothing"
+        yield f"{counts}: {idle} instance{'s' if idle > 1 else ''} would be paid for and run nothing"
 
 
-def told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
-    """The quantities of the plan that reach the command of a task.
+def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
+    """The quantities of the plan that the command of a task receives.
 
-    An input counts where the command names it; a variable always does. One that was changed by hand since
-    compiling tells the user's own number.
+    An input counts if the command names it, and a variable always counts, unless its value was changed by
+    hand since compiling.
     """
     named = {
         expression.port
@@ -324,7 +333,7 @@ def told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> fro
 
 
 def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) -> Task:
-    """Give the inputs and variables that follow the plan their value for this number of processes."""
+    """Set the inputs and variables that follow the plan to their values for this number of processes."""
     inputs: dict[str, Source | None] = dict(task.inputs)
     variables = dict(task.environment_variables)
     for name, template in templates.items():
@@ -336,12 +345,12 @@ def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Pl
         else:
             inputs[name] = Text(here)
     if PREDICTION in inputs and plan.steps[task.name].topology != fitted.steps[task.name].topology:
-        inputs[PREDICTION] = None  # other processes take other memory than was foreseen
+        inputs[PREDICTION] = None  # the prediction is for another number of processes
     return replace(task, inputs=inputs, environment_variables=variables)
 
 
 def _follows(task: Task, name: str, template: str, plan: Plan) -> bool:
-    """Whether a value is still the plan's: one that was changed by hand since compiling is the user's."""
+    """Whether a value is still that of the plan, and not changed by hand since compiling."""
     planned = _fill(template, plan, task.name)
     if planned is None:
         return False
@@ -356,11 +365,13 @@ def _follows(task: Task, name: str, template: str, plan: Plan) -> bool:
 def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
     whole = binding.parse_expression(template)
     if whole is not None:
-        return _quantity(plan, step, whole.port or "")
+        return _find_quantity(plan, step, whole.port or "")
     text = template
     for expression in reversed(binding.find_expressions(template)):
         value = (
-            _quantity(plan, step, expression.port or "") if expression.scope == "plan" else str(expression)
+            _find_quantity(plan, step, expression.port or "")
+            if expression.scope == "plan"
+            else str(expression)
         )
         if value is None:
             return None
@@ -368,8 +379,8 @@ def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
     return text
 
 
-def _quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
-    """A step's own quantity; without one that of the only training step, as in the compiler."""
+def _find_quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
+    """A step's own quantity, else that of the only training step, as in the compiler."""
     own = plan.steps.get(step)
     if own is not None and name in own.inputs:
         return own.inputs[name]

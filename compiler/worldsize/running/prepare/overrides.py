@@ -1,7 +1,7 @@
 """``--set name=value``: other values for the inputs of a pipeline, or of a spec before it is planned.
 
-A setting means what the file would say: the text is read by YAML's rules, and checked against the type, range
-and choices of each input that it reaches. In a spec it is written into the text, so that everything derived
+A setting is read like a value in the file, by YAML's rules, and checked against the type, range and
+enumeration of each input that it reaches. In a spec it is written into the text, so that everything derived
 from it follows.
 """
 
@@ -30,7 +30,7 @@ from worldsize.secrecy.masking import HIDDEN
 from worldsize.secrecy.names import is_secret
 from worldsize.yaml.scalars import resolve_scalar
 
-MOST_FED = 10_000  # inputs that one input of a pipeline is followed to
+MAX_FED = 10_000  # inputs that one input of a pipeline may reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class _Setting:
 
     @property
     def span(self) -> Span:
-        """The option itself, which stands in no file."""
+        """The position of the option, which is not in a file."""
         shown = HIDDEN if is_secret(self.name) else self.text[:80]
         return Span(f"--set {self.name}={shown}", 1, 1, 1, 1)
 
     def quiet(self, text: str, ports: list[Port]) -> str:
-        """A sentence that quotes the value, without it where it is a secret."""
+        """A message that quotes the value, with a secret masked."""
         secret = is_secret(self.name) or any(is_secret(port.name) for port in ports)
         return (
             text.replace(f"`{self.text}`", f"`{HIDDEN}`").replace(repr(self.text), HIDDEN) if secret else text
@@ -58,12 +58,12 @@ def override_inputs(job: Job, settings: Mapping[str, str]) -> tuple[Job, list[Pr
     """A job with other values.
 
     Args:
-        job: As its file has it.
+        job: The job as in its file.
         settings: Text by name: an input of the pipeline (``epochs``, ``group.rate``), or an input of one of
             its steps (``train.epochs``). Paths are relative to the working folder.
 
     Returns:
-        The job, and what is wrong with the settings; then the job is as it was.
+        The job, and the problems of the settings; if there are any, the job is unchanged.
     """
     problems: list[Problem] = []
     changed = job
@@ -94,13 +94,13 @@ def _override_pipeline(job: Job, setting: _Setting, problems: list[Problem]) -> 
     if current is None or isinstance(current.value, Binding):
         return None
     if isinstance(current.value, Literal) and isinstance(current.value.value, dict):
-        return None  # a whole group: its members are set one by one
-    ports = list(_fed(Scope(job), setting.name))
-    return replace(job, inputs={**job.inputs, setting.name: _field(setting, current, ports, problems)})
+        return None  # the members of a group are set one by one
+    ports = list(_list_fed_ports(Scope(job), setting.name))
+    return replace(job, inputs={**job.inputs, setting.name: _make_field(setting, current, ports, problems)})
 
 
 def _override_step(job: Job, setting: _Setting, problems: list[Problem]) -> Job | None:
-    """An input of a step; the step of a standalone job need not be named."""
+    """Override an input of a step; the step of a standalone job need not be named."""
     step_name, _, port_name = setting.name.partition(".")
     step = job.steps.get(step_name)
     if job.type != "pipeline" and step is None:
@@ -111,22 +111,22 @@ def _override_step(job: Job, setting: _Setting, problems: list[Problem]) -> Job 
     current = find_argument(step.inputs, port_name)
     if declared is None and current is None:
         return None
-    ports = [] if declared is None or _follows_its_value(step) else [declared]
+    ports = [] if declared is None or _is_inline(step) else [declared]
     if not ports and declared is not None and declared.is_data:
         ports = [declared]
-    field = _field(setting, current, ports, problems)
+    field = _make_field(setting, current, ports, problems)
     changed = replace(step, inputs={**step.inputs, port_name: field})
-    return replace(job, steps={**job.steps, step.name: _retyped(changed, port_name, field)})
+    return replace(job, steps={**job.steps, step.name: _retype_port(changed, port_name, field)})
 
 
-def _field(
+def _make_field(
     setting: _Setting, current: Field[Argument] | None, ports: list[Port], problems: list[Problem]
 ) -> Field[Argument]:
-    """The value as the file would have it."""
+    """The value as a field, as if it were in the file."""
     before = current.value if current is not None else None
     if isinstance(before, Data) or any(port.is_data for port in ports):
         type_ = before.type if isinstance(before, Data) else None
-        problems += _absent(setting)
+        problems += _report_absent(setting)
         return Field(Data(type_, Field(_path(setting.text), setting.span)), setting.span)
     value: Any = resolve_scalar(setting.text)
     if not isinstance(value, bool | int | float | str) or _wants_text(before, ports):
@@ -146,47 +146,47 @@ def _field(
 
 
 def _wants_text(before: Argument | None, ports: list[Port]) -> bool:
-    """Whether `007` is a text of three letters: where all it reaches is text."""
+    """Whether `007` is a text of three characters: if all inputs that it reaches are texts."""
     if ports:
         return all(port.type == "string" for port in ports)
     return isinstance(before, Literal) and isinstance(before.value, str)
 
 
 def _path(text: str) -> str:
-    """A path as typed in a shell: relative to where that is."""
+    """A path relative to the working folder, as in a shell."""
     return str(Path(os.path.abspath(text.removeprefix("file:")))) if classify(text) == "local" else text  # noqa: PTH100
 
 
-def _absent(setting: _Setting) -> Iterator[Problem]:
-    """That a path leads nowhere, said of the option: the lines of the file that use it are not to blame."""
+def _report_absent(setting: _Setting) -> Iterator[Problem]:
+    """Report a path that does not exist at the option, not at the lines of the file that use it."""
     if classify(setting.text) == "local" and not exists(Path(_path(setting.text))):
         message = f"`{shorten(setting.text)}` does not exist"
         help_ = "write a file or folder of this machine, relative to where you call this"
         yield Problem("run-refused", setting.span, message, help_)
 
 
-def _follows_its_value(step: Step) -> bool:
+def _is_inline(step: Step) -> bool:
     from worldsize.azureml import graph
 
     return graph.is_inline(step)
 
 
-def _retyped(step: Step, port: str, field: Field[Argument]) -> Step:
-    """An inline step's own port, whose type is that of the value."""
+def _retype_port(step: Step, port: str, field: Field[Argument]) -> Step:
+    """Set the type of an inline step's port to that of the value."""
     component = step.component
-    if component is None or not _follows_its_value(step) or not isinstance(field.value, Literal):
+    if component is None or not _is_inline(step) or not isinstance(field.value, Literal):
         return step
     type_ = literals.primitive_type(field.value.value)
     return replace(step, component=replace(component, inputs={**component.inputs, port: Port(port, type_)}))
 
 
-def _fed(outer: Scope, name: str) -> Iterator[Port]:
-    """The inputs with a declared type that an input of the pipeline reaches, through any graphs."""
+def _list_fed_ports(outer: Scope, name: str) -> Iterator[Port]:
+    """The inputs with a declared type that an input of the pipeline reaches, through nested graphs."""
     waiting, seen = [(outer, name)], 0
-    while waiting and seen < MOST_FED:
+    while waiting and seen < MAX_FED:
         scope, wanted = waiting.pop()
         for step in scope.job.steps.values():
-            if step.component is None or _follows_its_value(step):
+            if step.component is None or _is_inline(step):
                 continue
             for port in step.component.inputs.values():
                 field = find_argument(step.inputs, port.name)
@@ -204,49 +204,42 @@ def _reads(expression: Expression | None, wanted: str) -> bool:
     return expression is not None and expression.scope == "parent.inputs" and expression.port == wanted
 
 
-def override_spec(path: Path, settings: Mapping[str, str]) -> tuple[str, list[Problem]]:
-    """The text of a spec with other inputs.
-
-    Args:
-        path: The spec.
-        settings: Values by ``step.input``.
-
-    Returns:
-        The text, and what is wrong with the settings themselves.
-    """
-    document = yaml.load(path)
+def override_spec(
+    document: yaml.Document, settings: Mapping[str, str]
+) -> tuple[yaml.Document, list[Problem]]:
+    """A spec with other inputs, parsed again, and what is wrong with the settings, by ``step.input``."""
     problems: list[Problem] = []
     for name, value in settings.items():
         edited = _edit_input(document, name, value)
         if isinstance(edited, Problem):
             problems.append(edited)
         else:
-            document = yaml.load(path, edited)
-    return document.text, problems
+            document = yaml.load(document.path, edited)
+    return document, problems
 
 
 def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem:
-    steps = _under(document.root, "steps")
+    steps = _get_child(document.root, "steps")
     if not isinstance(steps, yaml.Mapping):
-        return document.text  # what is wrong with the spec is found when it is checked
+        return document.text  # the check of the spec reports the fault
     step_name, _, port = name.partition(".")
-    step = _under(steps, step_name)
+    step = _get_child(steps, step_name)
     shown = HIDDEN if is_secret(name) else value[:80]
     span = Span(f"--set {name}={shown}", 1, 1, 1, 1)
     if not isinstance(step, yaml.Mapping) or not port:
         help_ = did_you_mean(step_name, list(steps)) or "steps stand under `steps:`"
         if step is not None:
             help_ = f"write `--set {step_name}.INPUT=…`"
-        elif not port and (owner := _owner(steps, name)) is not None:
+        elif not port and (owner := _find_owner(steps, name)) is not None:
             help_ = f"did you mean `--set {owner}.{name}={shown}`?"
         message = f"`{name}` names no input of a step, such as `{next(iter(steps), 'train')}.epochs`"
         return Problem("run-refused", span, message, help_)
-    arguments = _under(step, "with")
-    if not (_inside(step, steps) and (arguments is None or _inside(arguments, step))):
+    arguments = _get_child(step, "with")
+    if not (_lies_in(step, steps) and (arguments is None or _lies_in(arguments, step))):
         message = f"`with:` of step `{step_name}` is shared with another step by an alias"
         return Problem("run-refused", span, message, "change it in the file")
     if "uses" not in step and not (isinstance(arguments, yaml.Mapping) and port in arguments):
-        message = f"step `{step_name}` has no input `{port}`"  # its command reads no other
+        message = f"step `{step_name}` has no input `{port}`"  # its command cannot read it
         names = list(arguments) if isinstance(arguments, yaml.Mapping) else []
         return Problem("run-refused", span, message, did_you_mean(port, names) or "declare it under `with:`")
     edited = _edit_with(document.text, step, arguments, port, _to_yaml(value))
@@ -254,10 +247,11 @@ def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem
     return Problem("run-refused", span, message, "change it there") if edited is None else edited
 
 
-def _owner(steps: yaml.Mapping, name: str) -> str | None:
-    """The first step that gives an input of this name."""
+def _find_owner(steps: yaml.Mapping, name: str) -> str | None:
+    """The first step with an input of this name."""
     return next(
-        (step for step in steps if _under(_under(_under(steps, step), "with"), name) is not None), None
+        (step for step in steps if _get_child(_get_child(_get_child(steps, step), "with"), name) is not None),
+        None,
     )
 
 
@@ -272,21 +266,21 @@ def _edit_with(
     old = arguments.get(port)
     if old is None:
         return _insert_entry(text, arguments, f"{json.dumps(port)}: {written}")
-    if not isinstance(old, yaml.Scalar) or not _inside(old, arguments):
+    if not isinstance(old, yaml.Scalar) or not _lies_in(old, arguments):
         return None
     return text[: old.start] + written + text[old.end :]
 
 
-def _under(node: yaml.Node | None, key: str) -> yaml.Node | None:
+def _get_child(node: yaml.Node | None, key: str) -> yaml.Node | None:
     return node.get(key) if isinstance(node, yaml.Mapping) else None
 
 
-def _inside(node: yaml.Node, outer: yaml.Node) -> bool:
+def _lies_in(node: yaml.Node, outer: yaml.Node) -> bool:
     return outer.start <= node.start and node.end <= outer.end
 
 
 def _to_yaml(value: str) -> str:
-    """A value as YAML: numbers and booleans as they are, text in quotes."""
+    """A value as YAML: numbers and booleans unchanged, text in quotes."""
     return json.dumps(value) if isinstance(resolve_scalar(value), str) else value
 
 

@@ -1,12 +1,15 @@
-"""From what the user named to a pipeline that can run here: read, fitted to the machine, its code at hand."""
+"""Prepares a target of the user to run here: reads the pipeline, fits it to the machine, lists its code."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from worldsize.azureml import snapshot
+from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Job
 from worldsize.azureml.references import classify
 from worldsize.azureml.snapshot import Snapshot
@@ -15,11 +18,12 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import boundary
 from worldsize.planning import Plan
-from worldsize.running.environments.planning import EnvironmentPlan, choose_mode, plan_environments
+from worldsize.running.environments.definition import EnvironmentPlan, choose_mode, plan_environments
 from worldsize.running.launch.call import find_not_passed_on, find_overridden
 from worldsize.running.launch.redaction import make_mask
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import RunOptions
+from worldsize.running.model.source import Text
 from worldsize.running.model.task import Graph, Task
 from worldsize.running.nodes.emulation import Emulation, read_emulation, read_vm_sizes
 from worldsize.running.prepare import targets
@@ -27,19 +31,24 @@ from worldsize.running.prepare.assets import find_references, read_asset_map
 from worldsize.running.prepare.fit import fit_tasks
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.graph.parallel import DRIVER
-from worldsize.running.prepare.installed import find_missing_packages, find_missing_programs
-from worldsize.running.prepare.machine import Machine, detect_machine, fit_devices, warn_of_nccl
+from worldsize.running.prepare.machine import (
+    Machine,
+    detect_machine,
+    find_missing_packages,
+    find_missing_programs,
+    fit_devices,
+    warn_of_nccl,
+)
 from worldsize.running.prepare.overrides import override_inputs
-from worldsize.running.prepare.snapshots import list_snapshots
 from worldsize.running.prepare.targets import Target
 from worldsize.secrecy.masking import Mask
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A pipeline that can run here: read, fitted to the machine, its code at hand."""
+    """A pipeline that can run here: read, fitted to the machine, its code listed."""
 
-    target: Path  # what the user named
+    target: Path  # the file that the user named
     options: RunOptions
     job: Job
     graph: Graph
@@ -49,8 +58,8 @@ class Prepared:
     notices: tuple[str, ...]
     emulation: Emulation = field(default_factory=Emulation)
     environments: EnvironmentPlan = field(default_factory=EnvironmentPlan)
-    restarts: Mapping[str, int] = field(default_factory=dict)  # of the steps whose spec says how many
-    mask: Mask = field(default_factory=Mask)  # hides what was given as a secret
+    restarts: Mapping[str, int] = field(default_factory=dict)  # of the steps whose spec sets them
+    mask: Mask = field(default_factory=Mask)  # masks the secrets
 
     @property
     def experiment(self) -> str:
@@ -62,39 +71,37 @@ class Prepared:
 def prepare(
     target: Path, pipeline: Path, options: RunOptions = RunOptions(), *, track: bool = True
 ) -> Prepared:
-    """Compile a spec, read the pipeline, fit it to the machine; find every reason not to start.
+    """Compile a spec, read the pipeline, and fit it to the machine; find every reason not to start.
 
-    Args:
-        target: What the user named.
-        pipeline: Where a spec is compiled to.
-        options: How to run it.
-        track: Whether MLflow records the run.
+    A spec is compiled to ``pipeline``.
     """
-    found = targets.find_target(target, pipeline, options.settings)
+    job_target = targets.find_target(target, pipeline, options.settings)
     try:
         with Budgets().charge(str(target)):
-            return _read(target, found, options, track=track)
+            return _prepare_target(target, job_target, options, track=track)
     except OverBudgetError:
         raise RunError([report_over_budget(str(target))]) from None
 
 
-def _read(target: Path, found: Target, options: RunOptions, *, track: bool) -> Prepared:
-    path, settings, compiled = found.path, found.settings, found.read_plan()
+def _prepare_target(target: Path, job_target: Target, options: RunOptions, *, track: bool) -> Prepared:
+    path, settings, compiled = job_target.path, job_target.settings, job_target.read_plan()
     plan = compiled[0] if compiled is not None else None
-    known = read_asset_map(target, options.assets)
-    files = boundary.files_of(path, known.paths, [DRIVER])
-    files.elsewhere = known.local
-    job, problems = found.read_job(files)
-    documents = found.read_documents(files)
-    texts = {document.path: document.source for document in documents} | dict(known.sources)
+    assets = read_asset_map(target, options.assets)
+    files = boundary.make_files(path, assets.paths, [DRIVER])
+    files.elsewhere = assets.local
+    job, problems = job_target.read_job(files)
+    documents = job_target.read_documents(files)
+    texts = {document.path: document.source for document in documents} | dict(assets.sources)
     if job is None or problems:
         raise RunError(problems, texts)
     named = find_references(document.root for document in documents)
-    if unknown := known.unnamed(named | {text for text in settings.values() if classify(text) != "local"}):
+    if unknown := assets.report_unnamed(
+        named | {text for text in settings.values() if classify(text) != "local"}
+    ):
         raise RunError(unknown, texts)
     job, problems = override_inputs(job, settings)
-    graph, more = flatten(job, known)
-    problems += [*known.problems, *more]
+    graph, more = flatten(job, assets)
+    problems += [*assets.problems, *more]
     if problems:
         raise RunError(problems, texts)
     machine, keep = detect_machine(), options.nodes == "namespaces"
@@ -108,7 +115,7 @@ def _read(target: Path, found: Target, options: RunOptions, *, track: bool) -> P
     mode = choose_mode(options, target, path)
     if mode == "current":
         problems += find_missing_packages(tasks, code)
-    environments = plan_environments(tasks, code, known, mode, texts, gate=files.gate)
+    environments = plan_environments(tasks, code, assets, mode, texts, gate=files.gate)
     untracked = _refuse_untracked_sweeps(graph, track=track)
     if problems := [*fitted.problems, *problems, *impossible, *untracked, *environments.problems]:
         raise RunError(problems, texts)
@@ -136,7 +143,7 @@ def _read(target: Path, found: Target, options: RunOptions, *, track: bool) -> P
 
 
 def _refuse_untracked_sweeps(graph: Graph, *, track: bool) -> Iterator[Problem]:
-    """Sweeps that could not read what their trials have logged."""
+    """Refuse sweeps that cannot read what their trials log."""
     why, help_ = "`--no-track` records nothing", "leave out `--no-track`"
     if track:
         why, help_ = "MLflow is not installed here", "run `pip install 'worldsize[run]'`"
@@ -157,7 +164,58 @@ def _notice_variables(tasks: Mapping[str, Task]) -> Iterator[str]:
 
 
 def read_planned_restarts(plan: Plan | None) -> dict[str, int]:
-    """How often the spec wants steps to be started again, by its plan."""
+    """The maximum of restarts of each step that its plan sets."""
     steps = plan.steps if plan is not None else {}
     restarts = {name: step.inputs.get("max_restarts") for name, step in steps.items()}
-    return {name: most for name, most in restarts.items() if isinstance(most, int)}
+    return {name: count for name, count in restarts.items() if isinstance(count, int)}
+
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
+
+
+def list_snapshots(tasks: Mapping[str, Task], gate: CopyAccess) -> tuple[dict[str, Snapshot], list[Problem]]:
+    """List the code of every task, which is not copied yet, and its problems."""
+    snapshots: dict[str, Snapshot] = {}
+    problems: dict[Problem, None] = {}
+    listed: dict[tuple[str, ...], Snapshot] = {}
+    for name, task in tasks.items():
+        code, includes = task.component.code, task.component.additional_includes
+        key = (str(task.folder), repr(code and code.value), repr(includes and includes.value))
+        if key not in listed:  # steps often share a folder, and listing a large one is slow
+            listed[key], more = snapshot.read_snapshot(task.component, task.folder, gate)
+            problems.update(dict.fromkeys(more))
+        snapshots[name] = listed[key]
+        problems.update(dict.fromkeys(refuse_unsafe_names(task)))
+    return snapshots, list(problems)
+
+
+def refuse_unsafe_names(task: Task) -> Iterator[Problem]:
+    """Refuse names and texts of a task that no file, variable or process can have.
+
+    ``check`` reports these too, but a comment in a file can suppress a check.
+    """
+    raw = task.component.raw
+    at = raw.span if raw is not None else Span(str(task.component.path or task.folder), 1, 1, 1, 1)
+    for kind, names in (("input", task.inputs), ("output", task.outputs)):
+        for name in names:
+            if _NAME.fullmatch(name) is None:
+                message = f"step `{task.name}` has an {kind} `{name}`, which cannot be the name of a file"
+                yield Problem("run-refused", at, message, "use letters, digits and underscores")
+    for name in task.environment_variables:
+        if not name or "=" in name or "\0" in name:
+            message = f"step `{task.name}` sets a variable `{name}`, which cannot be the name of one"
+            yield Problem("run-refused", at, message, "use letters, digits and underscores")
+    for what, text in _texts(task):
+        if "\0" in text:
+            message = f"{what} of step `{task.name}` holds a NUL character, which no process can be given"
+            yield Problem("run-refused", at, message, "remove the `\\0`")
+
+
+def _texts(task: Task) -> Iterator[tuple[str, str]]:
+    if task.component.command is not None:
+        yield "the command", task.command
+    for name, value in task.environment_variables.items():
+        yield f"the variable `{name}`", value
+    for name, source in task.inputs.items():
+        if isinstance(source, Text):
+            yield f"the input `{name}`", source.rendered

@@ -1,7 +1,8 @@
-"""Which job file to run: the target itself, or what a spec compiles to; other kinds of file are refused."""
+"""Finds the job file to run: the target itself, or what a spec compiles to; refuses other kinds of file."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from worldsize.api import Compiled
     from worldsize.yaml import Document
 
-# Errors of the check that do not stop a run, which mentions them: a binding with text around it is joined,
-# which the service may not do; an input that the component does not have is ignored.
+# Errors of the check that a run only mentions: a binding with text around it is joined, which the service
+# may not do, and an input that the component does not have is ignored.
 MENTIONED = frozenset({"WS612", "WS624"})
 
 _RUN = "run a spec, a pipeline or a command, sweep or parallel job"
@@ -30,20 +31,14 @@ _RUN = "run a spec, a pipeline or a command, sweep or parallel job"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is to be run.
+    """The job to run."""
 
-    Attributes:
-        path: The job file: what the user named, or what the spec was compiled to.
-        settings: Values for inputs, by name, that are still to be applied.
-        compiled: What the spec was compiled to; None where the user named a job.
-    """
-
-    path: Path
-    settings: Mapping[str, str]
-    compiled: Compiled | None = None
+    path: Path  # the job file: what the user named, or what the spec was compiled to
+    settings: Mapping[str, str]  # values for inputs, by name, that are still to be applied
+    compiled: Compiled | None = None  # what the spec was compiled to; None where the user named a job
 
     def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:
-        """The graph: of a spec the one that was just compiled, else the one in the file."""
+        """The graph: the one that was just compiled from a spec, else the one in the file."""
         if self.compiled is None:
             return jobs.read_job(self.path, files)
         before = len(files.problems)
@@ -51,7 +46,7 @@ class Target:
         return job, files.problems[before:]
 
     def read_plan(self) -> tuple[Plan, Mapping[str, Mapping[str, str]]] | None:
-        """The plan and its templates: just derived, or from beside the pipeline; None where there is none."""
+        """The plan and its templates: just derived, or from the pipeline's folder; None if there is none."""
         if self.compiled is None:
             return plan_file.load(self.path.parent)
         return self.compiled.plan, self.compiled.resolved.templates
@@ -63,26 +58,21 @@ class Target:
 
 
 def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
-    """The job to run: the target itself, checked, or what the spec compiles to.
-
-    Args:
-        target: What the user named.
-        out: Where a spec is compiled to.
-        settings: Values for inputs, by name.
+    """Find the job to run: the target itself, checked, or what the spec compiles to in ``out``.
 
     Raises:
         SpecError: The file has errors.
         RunError: It cannot be run.
     """
-    from worldsize import checking  # the callers' import of this module stays quick
+    from worldsize import checking  # keeps the import of this module fast
     from worldsize.checking import boundary, discover
     from worldsize.errors import SpecError
     from worldsize.yaml import load
 
-    document = load(target)
-    kind = discover.kind_of(document, named=True)
+    document = load(os.path.normpath(target))  # under the name that a check gives it
+    kind = discover.recognise_kind(document, named=True)
     if kind == "spec" or (kind is None and not _may_be_job(document.root)):
-        compiled = api.compile(target, out, text=_with_settings(target, settings))
+        compiled = api.compile(target, out, document=_apply_settings(document, settings))
         return Target(compiled.pipeline, {}, compiled)
     refused = _refuse_kind(kind, target, document.root)
     if refused is not None:
@@ -91,21 +81,21 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
     checking.refuse_incomplete(report)
     if wrong := tuple(problem for problem in report.errors if problem.code not in MENTIONED):
         raise SpecError(wrong, report.sources)
-    if outside := boundary.as_errors(report.diagnostics, boundary.find_allowed(target)):
+    if outside := boundary.raise_to_errors(report.diagnostics, boundary.find_allowed(target)):
         raise SpecError(outside, report.sources)
     return Target(target, settings)
 
 
-def _with_settings(target: Path, settings: Mapping[str, str]) -> str | None:
-    """The text of a spec with other inputs; None where it stays as it is."""
+def _apply_settings(document: Document, settings: Mapping[str, str]) -> Document:
+    """A spec with other inputs."""
+    if not settings:
+        return document
     from worldsize.running.prepare.overrides import override_spec  # few runs have settings
 
-    if not settings:
-        return None
-    text, problems = override_spec(target, settings)
+    changed, problems = override_spec(document, settings)
     if problems:
         raise RunError(problems)
-    return text
+    return changed
 
 
 def _may_be_job(root: object) -> bool:
@@ -115,7 +105,7 @@ def _may_be_job(root: object) -> bool:
 
 
 def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str] | None:
-    """Why a file of ours or Azure ML's is not run, and what is."""
+    """Message and help for a kind of file that cannot be run."""
     name = target.name
     if kind is not None and kind.endswith("-component"):
         help_ = f"write a pipeline with a step that says `component: ./{name}`, and run that"
@@ -132,7 +122,7 @@ def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str
 
 
 def _scheduled_job(target: Path, root: object) -> str:
-    from worldsize.azureml import job as schedule  # nobody runs schedules on purpose
+    from worldsize.azureml import job as schedule  # only for a schedule
     from worldsize.azureml.files import Files
     from worldsize.yaml import Mapping as YamlMapping
 

@@ -1,1 +1,1 @@
-"""What a run keeps on disk: its folder, events, request, history, and its record in MLflow."""
+"""Records a run: its folder, events, request and history on disk, and its record in MLflow."""

@@ -1,4 +1,4 @@
-"""The event log of a run: one JSON document a line, only ever appended, by one writer."""
+"""The event log of a run: one JSON document per line, appended by one writer."""
 
 from __future__ import annotations
 
@@ -14,24 +14,20 @@ from worldsize.secrecy.masking import Mask
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# Names that others look up: a secret that happens to be one of these words must not change them.
+# Names that readers look up: a secret that equals one of these words must not change them.
 _NAMES = frozenset({"run", "step", "steps", "process", "processes", "state", "best", "policy"})
 
 
 def now() -> datetime:
-    """The time of an event."""
+    """The current time."""
     return datetime.now(timezone.utc)
 
 
 class EventLog:
     """Appends events to a file; each is with the operating system before the call returns.
 
-    A disk that is full ends the log, not the run: ``fault`` then says why, and events are dropped.
-
-    Args:
-        path: The file.
-        clock: Gives the time of an event.
-        mask: Hides secrets; the names of runs, steps and states stay.
+    If the disk is full, the log ends and the run continues: ``fault`` holds the error. ``mask`` hides
+    secrets, but not the names of runs, steps and states.
     """
 
     def __init__(self, path: Path, clock: Callable[[], datetime] = now, *, mask: Mask | None = None) -> None:
@@ -41,16 +37,11 @@ class EventLog:
         self._clock = clock
         if self._file.seek(0, os.SEEK_END):
             self._file.seek(-1, os.SEEK_END)
-            if self._file.read(1) != b"\n":  # a line that was torn when an earlier writer died
+            if self._file.read(1) != b"\n":  # an incomplete line of an earlier writer that died
                 self._file.write(b"\n")
 
     def write(self, event: str, **details: Any) -> None:
-        """Append one event.
-
-        Args:
-            event: What happened, such as ``step_started``.
-            details: Plain data. Never an environment: only what we set ourselves may be logged.
-        """
+        """Append an event such as ``step_started`` with plain data, but never with an environment."""
         time = self._clock().isoformat(timespec="milliseconds")
         shown = {name: each if name in _NAMES else self.mask.data(each) for name, each in details.items()}
         line = json.dumps({"time": time, "event": event, **shown}, ensure_ascii=False) + "\n"
@@ -67,15 +58,10 @@ class EventLog:
         self._file.close()
 
 
-def read_events(path: Path) -> list[dict[str, Any]]:
-    """The events of a log, without the lines that are not events."""
-    return scan_events(path)[0]
-
-
 def scan_events(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The events of a log, and how many other lines it has.
+    """The events of a log, and the number of lines that are not events.
 
-    A last line that was torn when the runner died is not counted. A log that is not there is empty.
+    An incomplete last line, left when the runner died, is not counted. A missing log is empty.
     """
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")

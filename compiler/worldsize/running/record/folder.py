@@ -1,7 +1,7 @@
-"""The folder of a run on disk: made, private to its user, and locked while the run goes on.
+"""The folder of a run on disk: private to its user, and locked while the run is active.
 
-The runner holds the lock, and so do the parents of its processes: a run is over when nothing of it is left,
-also where the runner was killed. The kernel releases the lock when its holders die.
+The runner holds the lock, and so do the parents of its processes: a run has ended when none of them is left,
+even if the runner was killed. The kernel releases the lock when its holders die.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from worldsize.running.model.folder import OTHERS, RunFolder
 from worldsize.running.record.events import now
 
-# What every run of a home shares, and older versions made readable for everybody.
+# Shared by all runs of a home; older versions made them readable for all users.
 _SHARED = ("runs", "cache", "artifacts", "environments", "mlflow.db")
 
 LOCK = "lock"
@@ -35,8 +35,8 @@ def _make_private(home: Path) -> None:
 def create_run_folder(home: Path, clock: Callable[[], datetime] = now) -> RunFolder:
     """Make the folder of a new run.
 
-    The id is the time in milliseconds. ``mkdir`` decides between runs that start at the same moment:
-    whoever finds the folder there takes the next millisecond.
+    The id is the time in milliseconds. If the folder exists, because another run started at the same moment,
+    the next millisecond is used.
 
     Raises:
         OSError: The folder cannot be made.
@@ -60,12 +60,12 @@ def create_run_folder(home: Path, clock: Callable[[], datetime] = now) -> RunFol
 
 @contextlib.contextmanager
 def private_files() -> Iterator[int]:
-    """Make files and folders 0600 and 0700 for a while, in this process and those that it starts.
+    """Create files with mode 0600 and folders with 0700, in this process and those that it starts.
 
-    The umask is that of the whole process: a thread that makes files meanwhile makes them private too.
+    The umask applies to the whole process, so other threads create private files too.
 
     Yields:
-        The umask of before, for the processes of steps: what they make is the user's own affair.
+        The previous umask, for the processes of steps.
     """
     before = os.umask(OTHERS)
     try:
@@ -75,7 +75,7 @@ def private_files() -> Iterator[int]:
 
 
 class AliveError(Exception):
-    """The run goes on."""
+    """The run is active."""
 
 
 @contextlib.contextmanager
@@ -84,13 +84,13 @@ def hold_lock(root: Path, *, patience: float = 0.0) -> Iterator[int]:
 
     Args:
         root: The folder.
-        patience: Seconds to wait where the runner is dead and what it had started is being stopped.
+        patience: Seconds to wait if the runner is dead and its processes are being stopped.
 
     Yields:
-        The file descriptor that holds it, for others to inherit.
+        The file descriptor that holds it, for other processes to inherit.
 
     Raises:
-        AliveError: Somebody else holds it.
+        AliveError: Another process holds it.
         OSError: The file cannot be made.
     """
     deadline = time.monotonic() + patience
@@ -106,16 +106,16 @@ def hold_lock(root: Path, *, patience: float = 0.0) -> Iterator[int]:
 
 
 def is_alive(root: Path) -> bool:
-    """Whether a run goes on."""
+    """Whether a run is active."""
     try:
         with (root / LOCK).open("rb") as file:
             return not _locked(file.fileno())
-    except OSError:  # it never began, or was made by an older version
+    except OSError:  # it never started, or an older version made it
         return False
 
 
 def find_runner(root: Path) -> int | None:
-    """The pid of a run's runner, None where there is no such process any more."""
+    """The pid of a run's runner, or None if the process has ended."""
     try:
         pid = int((root / LOCK).read_text(encoding="ascii"))
         os.kill(pid, 0)
@@ -131,6 +131,6 @@ def _locked(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks: nobody can tell
+    except OSError:  # a file system without locks
         return True
     return True

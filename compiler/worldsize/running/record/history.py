@@ -1,4 +1,4 @@
-"""Past runs, read from their folders: what is missing or damaged is left out and is never an error."""
+"""Reads past runs from their folders; what is missing or damaged is left out and is not an error."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from worldsize.running.record.folder import is_alive
 from worldsize.running.record.json_files import read_json
 
 RECORD = "run.json"
-MOST_SECONDS = 1e10  # three hundred years
+MAX_SECONDS = 1e10  # three hundred years
 
 
 @dataclass(slots=True)
 class StepRecord:
-    """What a log says of a step. ``started`` is the time of day."""
+    """A step by its event log. ``started`` is the time of day."""
 
     name: str
     state: str = "waiting"
@@ -28,12 +28,12 @@ class StepRecord:
     started: datetime | None = None
     attempts: int = 0
     reason: str | None = None
-    source: str | None = None  # the run that made what was reused
+    source: str | None = None  # the run whose outputs were reused
     needs: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     processes: tuple[str, ...] = ()
-    failed_process: str | None = None  # the first that ended badly
-    last_lines: tuple[str, ...] | None = None  # of it, without secrets; None in records of older versions
+    failed_process: str | None = None  # the first that failed
+    last_lines: tuple[str, ...] | None = None  # of it, without secrets; None in older records
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class RunRecord:
 
     @property
     def done(self) -> int:
-        """Steps whose outputs are there."""
+        """The number of steps that succeeded or were reused."""
         return sum(step.state in DONE for step in self.steps.values())
 
 
@@ -72,10 +72,10 @@ def list_runs(home: Path) -> list[Path]:
 
 
 def find_run(home: Path, text: str) -> Path:
-    """The run that a user means: by id, by the beginning of one, or ``last``.
+    """Find a run by its id, by the beginning of its id, or by ``last``.
 
     Raises:
-        LookupError: There is none, or more than one; the message says so.
+        LookupError: There is none, or more than one.
     """
     known = list_runs(home)
     matching = known[-1:] if text == "last" else [path for path in known if path.name.startswith(text)]
@@ -96,18 +96,13 @@ def find_run(home: Path, text: str) -> Path:
 
 
 def load_run(root: Path, *, mine: bool = False) -> RunRecord:
-    """Read what a run's folder says of it.
-
-    Args:
-        root: The folder.
-        mine: Whether the caller holds its lock, so that the run cannot be going on.
-    """
+    """Read the record of a run. With ``mine`` the caller holds its lock, so that the run cannot be active."""
     logged, damaged = scan_events(root / "events.jsonl")
     run = RunRecord(root, "died", damaged=damaged)
     record = read_json(root / RECORD) or {}
     run.pipeline = _text(record.get("target"))
-    for name, said in _mapping(record.get("steps")).items():
-        step, each = StepRecord(name), _mapping(said)
+    for name, recorded in _mapping(record.get("steps")).items():
+        step, each = StepRecord(name), _mapping(recorded)
         run.steps[name] = step
         step.needs = tuple(map(str, _list(each.get("needs"))))
         step.parameters = {key: _text(value) for key, value in _mapping(each.get("parameters")).items()}
@@ -117,12 +112,12 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
     if not mine and is_alive(root):
         run.state = "running"
     if run.state in ("running", "died"):
-        _unfinished(run, logged)
+        _set_unfinished_times(run, logged)
     return run
 
 
-def _unfinished(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -> None:
-    """Times of a run without an end: up to now, or to the last that was heard of it."""
+def _set_unfinished_times(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -> None:
+    """Set the durations of a run without an end: until now, or until its last event."""
     last = datetime.now(timezone.utc)
     if run.state == "died":
         last = next(filter(None, (_time(event) for event in reversed(logged))), last)
@@ -184,7 +179,7 @@ def _step_reused(run: RunRecord, event: Mapping[str, Any]) -> None:
 def _step_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
     step = _step(run, event)
     step.state = _text(event.get("state"))
-    # A step that a resumed run takes over ends once more, after no time at all.
+    # A step that a resumed run keeps ends once more, with no duration.
     step.seconds = _seconds(event) or (step.seconds if step.state in DONE else 0.0)
     step.reason = _text(event["reason"]) if event.get("reason") else None
     lines = event.get("last_lines")
@@ -217,9 +212,9 @@ def _time(event: Mapping[str, Any]) -> datetime | None:
 
 
 def _seconds(event: Mapping[str, Any]) -> float:
-    """A duration that a log can mean: no text, not below zero, finite."""
+    """A duration from a log: a finite number that is not negative, else 0."""
     seconds = event.get("seconds", 0.0)
-    sound = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < MOST_SECONDS
+    sound = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < MAX_SECONDS
     return float(seconds) if sound else 0.0
 
 

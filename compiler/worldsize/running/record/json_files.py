@@ -1,8 +1,8 @@
-"""JSON files that are there whole or not at all, also with two writers at once or one that is killed.
+"""JSON files that exist completely or not at all, even with two writers, or if the writer is killed.
 
-Nothing waits for the disk, which takes up to 25 ms a file: only a power cut or a crash of the whole machine
-can leave a file without its bytes, such a file is no JSON and counts as absent, and whatever a file says of
-others is believed without a look at their bytes only until the next :func:`boot`.
+Writes are not flushed to the disk, which would take up to 25 ms per file. Only a crash of the machine can
+leave a file without its content; such a file is not JSON and counts as absent. What a file says about other
+files is trusted without reading them only until the next boot (:func:`boot_id`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,7 @@ SUFFIX = ".part"  # of a file that is being written
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write beside, then rename.
-
-    Args:
-        path: The file; its folder is made.
-        document: Plain data.
+    """Write a JSON file beside its place, then rename it; its folder is made.
 
     Raises:
         OSError: The file cannot be written; nothing of it is left.
@@ -46,7 +42,7 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object; None where there is no file, or something else in it."""
+    """A JSON object; None if the file does not exist or contains anything else."""
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -55,17 +51,17 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def is_file_name(text: str) -> bool:
-    """Whether a text can be the name of one entry of a folder, and leads nowhere else."""
+    """Whether a text is the name of one entry in a folder, and not a path."""
     return text not in ("", ".", "..") and "/" not in text and "\0" not in text
 
 
 @cache
 def boot_id() -> str:
-    """What tells this boot of the machine from any other; empty where the system does not say."""
+    """An id of this boot of the machine; empty if the system has none."""
     with contextlib.suppress(OSError, ValueError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    asked = ["sysctl", "-n", "kern.bootsessionuuid"]  # macOS
+    command = ["sysctl", "-n", "kern.bootsessionuuid"]  # macOS
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
         return done.stdout.strip()
     return ""

@@ -1,4 +1,4 @@
-"""What the steps of a run report in files: training progress, measured metrics, registered models."""
+"""Reads what the steps of a run report in files: training progress, metrics, registered models."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.running.launch.logs import Follower
-from worldsize.running.model.results import Registration, StepResult
-from worldsize.running.model.view import Progress
+from worldsize.running.model.results import Progress, Registration, StepResult
 
-MOST = 1e15  # a larger count is no count, and a larger loss no news
+MOST = 1e15  # larger counts and losses are ignored
 
 LARGEST_BYTES = 1 << 20
 
 
 class ProgressFile:
-    """Follows the file that WORLDSIZE_PROGRESS names; a script that ignores it leaves it empty."""
+    """Follows the file of WORLDSIZE_PROGRESS, which stays empty if the script ignores it."""
 
     def __init__(self, path: Path) -> None:
         self._follower = Follower(path)
         self.newest: Progress | None = None
 
     def update(self) -> bool:
-        """Read the new lines; whether there was a record."""
+        """Read the new lines; whether they contain a record."""
         for line in reversed(self._follower.lines()):
             record = parse_progress(line)
             if record is not None:
@@ -36,7 +35,7 @@ class ProgressFile:
 
 
 def parse_progress(line: str) -> Progress | None:
-    """Parse one line; None where it is not a record. A user's script writes it, so it may hold anything."""
+    """Parse one line of a user's script, which may contain anything; None if it is not a record."""
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):
@@ -59,7 +58,7 @@ def _number(value: object) -> float | None:
 
 
 def read_metrics(steps: Mapping[str, StepResult]) -> dict[str, float]:
-    """The numbers of every ``metrics.json``, by name; a name that was there before gets the step's."""
+    """The numbers of every ``metrics.json``, by name; a repeated name gets the step's name as prefix."""
     metrics: dict[str, float] = {}
     for step, document in _documents(steps, "metrics.json"):
         for name, value in document.items():
@@ -91,7 +90,7 @@ def _documents(steps: Mapping[str, StepResult], name: str) -> Iterator[tuple[str
 
 
 def _read_document(path: Path) -> dict[str, Any] | None:
-    """A JSON object of reasonable size; anybody may have written it, so anything else is ignored."""
+    """A JSON object of limited size; anything else is ignored."""
     try:
         if path.stat().st_size > LARGEST_BYTES:
             return None

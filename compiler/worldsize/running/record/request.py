@@ -1,4 +1,4 @@
-"""What a run was asked for, written beside it before it begins: ``run.json``. No environment is in it."""
+"""The request of a run, ``run.json``, written to its folder before it starts. It contains no environment."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ LONGEST_VALUE = 500
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What was run, and how."""
+    """The target and the options of a run."""
 
     target: Path
     options: RunOptions
     track: bool
-    compiled: bool  # from a spec: what ran lies in the run's folder
-    withheld: tuple[str, ...] = ()  # of `--set`: secrets, whose values are not kept
+    compiled: bool  # from a spec; the compiled pipeline is in the run's folder
+    withheld: tuple[str, ...] = ()  # of `--set`: secrets, whose values are not stored
 
 
 def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
-    """Write it down, with what a reader wants to know of each step.
+    """Write the request, with the needs and parameters of each step.
 
     Raises:
         OSError: It cannot be written.
@@ -68,7 +68,7 @@ def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
 
 
 class RequestError(Exception):
-    """The record of a run cannot be used; ``help`` says what to do."""
+    """The request of a run cannot be read. ``help`` says what to do."""
 
     def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
         super().__init__(message)
@@ -76,10 +76,10 @@ class RequestError(Exception):
 
 
 def load_request(folder: RunFolder) -> RunRequest:
-    """Read it.
+    """Read the request of a run.
 
     Raises:
-        RecordError: There is none, or it is damaged or of another version.
+        RequestError: There is none, or it is damaged or of a newer version.
     """
     path, name = folder.root / RECORD, f"run `{folder.id}`"
     document = read_json(path)
@@ -99,7 +99,7 @@ def load_request(folder: RunFolder) -> RunRequest:
 
 
 def _parse_request(document: Mapping[str, Any]) -> RunRequest | None:
-    """What a record says; None where it is damaged."""
+    """Parse a request; None if it is damaged."""
     known = {each.name for each in dataclasses.fields(RunOptions)}
     try:
         values = {name: value for name, value in document["options"].items() if name in known}
@@ -126,7 +126,7 @@ def _make_options(**options: Any) -> RunOptions:
 
 
 def _options(options: RunOptions, withheld: Collection[str]) -> dict[str, Any]:
-    """As JSON, without secrets; paths no longer depend on the working folder."""
+    """The options as JSON, without secrets, and with absolute paths."""
     values = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
     values["settings"] = {name: text for name, text in options.settings.items() if name not in withheld}
     values["assets"] = {

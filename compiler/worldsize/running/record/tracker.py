@@ -1,13 +1,14 @@
-"""The process that keeps a run's record in MLflow, so that the runner never waits for MLflow's import.
+"""The process that records a run in MLflow, so that the runner does not wait for MLflow's import.
 
-A program of its own: started first, it imports MLflow (seconds) while the runner still checks and
-compiles. One JSON document a line. In: ``begin``, ``step``, ``metrics``, ``tag``, ``end``, ``finish``, each
-with its number and the time when it was said; the end of the input without ``finish`` means that the runner
-died. Out: ``ready`` (with the experiment), ``step`` (with the run's id), ``metrics`` (with what was logged),
-``done`` (the number of what is written now), or once ``unavailable`` with the reason; ``alive`` every second.
+This is a separate program, which imports MLflow (seconds) while the runner still checks and compiles. It
+reads and writes one JSON document per line. Input: ``begin``, ``step``, ``metrics``, ``tag``, ``end``,
+``finish``, each with its number and time; the end of the input without ``finish`` means that the runner died.
+Output: ``ready`` (with the experiment), ``step`` (with the run's id), ``metrics`` (with the logged values),
+``done`` (the number of the document that was written), or once ``unavailable`` with the reason; ``alive``
+every second.
 
-When this process dies, the runner starts another and says again what was not ``done``. What had been written
-all the same is found and not written twice: a step's run by its tags, a metric by its time.
+When this process dies, the runner starts another one and repeats what was not ``done``. What was written
+nevertheless is not written twice: a step's run is found by its tags, a metric by its time.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from typing import Any, TextIO
 ANSWERS: TextIO = sys.stdout
 DATABASE = "mlflow.db"
 ALIVE_SECONDS = 1.0
-LOCK_SECONDS = 60.0  # for another run that prepares the database
-# Tags of a step's run: how often it was started, when last, and what it does.
+LOCK_SECONDS = 60.0  # while another run prepares the database
+# Tags of a step's run: the number of starts, the time of the last one, and the step's key.
 ATTEMPT, ATTEMPT_TIME, KEY = "worldsize.attempt", "worldsize.attempt_time", "worldsize.step_key"
-MOST_PARAMETERS = 100  # of one request (MLflow REST API, runs/log-batch)
+MAX_PARAMETERS = 100  # per request (MLflow REST API, runs/log-batch)
 STATES = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "interrupted": "KILLED"}
 
 STARTED = threading.Event()
@@ -43,17 +44,17 @@ class Record:
 
     Args:
         home: The folder of the database and the artifacts.
-        begin: ``experiment``, ``name``, ``tags`` and ``parameters`` of the pipeline's run; ``known`` what an
-            earlier process of the same run had answered.
+        begin: ``experiment``, ``name``, ``tags`` and ``parameters`` of the pipeline's run; ``known`` is what
+            an earlier process of the same run answered.
     """
 
     def __init__(self, home: Path, begin: Mapping[str, Any]) -> None:
-        from mlflow import MlflowClient  # this process exists because it takes seconds
+        from mlflow import MlflowClient  # takes seconds
 
         self._tags: Mapping[str, str] = begin["tags"]
         self._steps: dict[str, str] = {}  # those that are open
-        self._runs: dict[str, str] = {}  # all, because metrics are read of ended ones too
-        self._earlier_runs: dict[tuple[str, str], str] = {}  # of a run that is resumed, by step and key
+        self._runs: dict[str, str] = {}  # all, because metrics of ended ones are read too
+        self._earlier_runs: dict[tuple[str, str], str] = {}  # of a resumed run, by step and key
         known = begin.get("known")
         with only_one(home / "mlflow.lock"):
             prepare_database(home)
@@ -75,7 +76,7 @@ class Record:
         return str(run.info.run_id)
 
     def _continued(self) -> str | None:
-        """The record of a run that is resumed; what it left open is closed. None where it has none."""
+        """The id of a resumed run, whose open steps are closed; None if it has no record."""
         runs = self._all_runs()
         for run in runs:
             if "mlflow.parentRunId" in run.data.tags and run.info.status == "RUNNING":
@@ -87,25 +88,25 @@ class Record:
         return str(run_ids[0]) if run_ids else None
 
     def _all_runs(self) -> list[Any]:
-        """The runs of this run and of its steps, the newest first."""
+        """The MLflow runs of this run and of its steps, the newest first."""
         ours = f"tags.`worldsize.run` = '{self._tags['worldsize.run']}'"
         return list(self._client.search_runs([self.experiment], ours))
 
     def _note_earlier(self, runs: list[Any], known: frozenset[str] = frozenset()) -> None:
-        """Remember the runs that steps may go on with; of a step's several the newest, which comes first."""
+        """Store the newest run of each step, which comes first, so that the step can continue it."""
         for run in runs:
             which = run.data.tags.get("worldsize.step", ""), run.data.tags.get(KEY, "")
             if "mlflow.parentRunId" in run.data.tags and run.info.run_id not in known:
                 self._earlier_runs.setdefault(which, run.info.run_id)
 
     def _parameters(self, parameters: Mapping[str, str]) -> None:
-        """Log parameters; those that a resumed run has already cannot change."""
+        """Log the parameters that a resumed run does not have yet, because parameters cannot change."""
         from mlflow.entities import Param
 
         known = self._client.get_run(self.run_id).data.params
         new = [Param(name, value) for name, value in parameters.items() if name not in known]
-        for start in range(0, len(new), MOST_PARAMETERS):
-            self._client.log_batch(self.run_id, params=new[start : start + MOST_PARAMETERS])
+        for start in range(0, len(new), MAX_PARAMETERS):
+            self._client.log_batch(self.run_id, params=new[start : start + MAX_PARAMETERS])
 
     def _experiment(self, name: str, artifacts: Path) -> str:
         experiment = self._client.get_experiment_by_name(name)
@@ -115,17 +116,16 @@ class Record:
         return str(self._client.create_experiment(name, artifact_location=location))
 
     def step(self, name: str, key: str, time: int, *, repeated: bool) -> str:
-        """Open the run of a step that is about to start, below that of the step it belongs to; its id.
+        """Open the run of a step that is about to start, below that of the step that expanded into it.
 
-        A step that starts again goes on with its run, as a job does that Azure ML starts again. After a
-        resumption that is so only where nothing of the step has changed, and never for the trials of a
-        sweep: it reads their metrics, which an earlier attempt must not stand before.
+        A restarted step continues its run, like a job that Azure ML restarts. After a resumption it does so
+        only if the step has not changed, and never for the trials of a sweep, which reads their metrics.
 
         Args:
             name: The step.
-            key: What the step does, empty where it is not known.
-            time: When it was asked for, in milliseconds.
-            repeated: Whether an earlier process may have opened it and died before it could say so.
+            key: The step's key, empty if it is unknown.
+            time: When it was requested, in milliseconds.
+            repeated: Whether an earlier process may have opened it and died before it answered.
         """
         owner = name.rpartition(".")[0]
         earlier = self._earlier_runs.pop((name, key), None) if key and owner not in self._runs else None
@@ -137,7 +137,7 @@ class Record:
         return run_id
 
     def _count_attempt(self, run_id: str, time: int) -> None:
-        """Count an attempt once, also where a process died between the count and its answer."""
+        """Count an attempt once, even if a process died between the count and its answer."""
         run = self._client.get_run(run_id)
         if run.info.status != "RUNNING":
             self._client.update_run(run_id, status="RUNNING")
@@ -155,7 +155,7 @@ class Record:
         return str(run.info.run_id)
 
     def metrics(self, name: str, metric: str) -> dict[str, list[Any]]:
-        """What a step has logged: the values of one metric in their order, and the names of all metrics."""
+        """The values of one metric of a step in order; if there are none, the names of its metrics."""
         run_id = self._runs.get(name) or self._earlier(name)
         if run_id is None:
             return {"values": [], "names": []}
@@ -165,7 +165,7 @@ class Record:
         return {"values": [each.value for each in history], "names": names}
 
     def _earlier(self, name: str, status: str | None = None) -> str | None:
-        """The newest run of a step that this process has not created, such as before a run was resumed."""
+        """The newest run of a step that an earlier process created."""
         ours = f"tags.`worldsize.run` = '{self._tags['worldsize.run']}' and tags.`worldsize.step` = '{name}'"
         ours += f" and attributes.status = '{status}'" if status else ""
         newest = self._client.search_runs(
@@ -180,18 +180,18 @@ class Record:
                 self._client.set_tag(self._runs[name], key, value)
 
     def end(self, name: str, state: str, time: int) -> None:
-        """Close the run of a step, unless the step has closed it by itself and did well."""
+        """Close the run of a step, unless the step has succeeded and closed it itself."""
         run_id = self._steps.pop(name, None)
         if run_id is not None and (state != "succeeded" or self._is_open(run_id)):
             self._client.set_terminated(run_id, STATES[state], time)
 
     def finish(self, state: str, metrics: Mapping[str, float], time: int | None = None) -> None:
-        """Close the pipeline's run and whatever is still open below it.
+        """Close the pipeline's run and the open runs below it.
 
         Args:
             state: The state of the pipeline's run.
-            metrics: Those of the whole run.
-            time: When that was said, in milliseconds; a metric that is logged again with it is the same.
+            metrics: The metrics of the pipeline's run.
+            time: When it was requested, in milliseconds; a metric with the same time is logged once.
         """
         for name in list(self._steps):
             self.end(name, "stopped", time or now())
@@ -204,12 +204,12 @@ class Record:
 
 
 def artifact_folder(artifacts: Path, experiment: str) -> Path:
-    """Where an experiment keeps its files; its name is free text, and must not lead elsewhere."""
+    """The artifact folder of an experiment, whose name is free text and must not lead elsewhere."""
     return artifacts / (re.sub(r"[^\w. -]|^[.]+", "_", experiment)[:200] or "_")
 
 
 def prepare_database(home: Path) -> None:
-    """Create the tables under another name: a run that is killed meanwhile must not leave half of them."""
+    """Create the database under another name, so that a killed process leaves no incomplete one."""
     from mlflow import MlflowClient
 
     if (home / DATABASE).exists():
@@ -219,7 +219,7 @@ def prepare_database(home: Path) -> None:
     part = home / f"{DATABASE}.part"
     try:
         MlflowClient(f"sqlite:///{part}").search_experiments(max_results=1)
-    except BaseException:  # a disk that is full: what was written must not keep it so
+    except BaseException:  # the disk may be full: free what was written
         for left in home.glob(f"{DATABASE}.part*"):
             left.unlink(missing_ok=True)
         raise
@@ -228,7 +228,7 @@ def prepare_database(home: Path) -> None:
 
 @contextlib.contextmanager
 def only_one(path: Path) -> Iterator[None]:
-    """Hold a lock among the processes of this machine; the kernel lets go of it when the process dies."""
+    """Hold a lock among the processes of this machine, which the kernel releases if the process dies."""
     import fcntl  # POSIX only
 
     deadline = time.monotonic() + LOCK_SECONDS
@@ -247,7 +247,7 @@ def only_one(path: Path) -> Iterator[None]:
 
 
 def listen(lines: queue.Queue[dict[str, Any] | None]) -> None:
-    """Read the runner's lines; a runner that dies ends this process, even in the middle of an import."""
+    """Read the runner's lines; if the runner dies, exit, even during an import."""
     finished = False
     for line in sys.stdin:
         document = json.loads(line)
@@ -259,11 +259,11 @@ def listen(lines: queue.Queue[dict[str, Any] | None]) -> None:
 
 
 def serve(home: Path, lines: queue.Queue[dict[str, Any] | None]) -> None:
-    """Answer until the run is over."""
+    """Handle documents until the run has ended."""
     begin = lines.get()
     if begin is None or begin["do"] != "begin":
         return
-    STARTED.set()  # from here on there is something to close
+    STARTED.set()  # there is a run to close from now on
     record = Record(home, begin)
     answer(ready={"experiment_id": record.experiment, "run_id": record.run_id})
     while (document := lines.get()) is not None:
@@ -275,7 +275,7 @@ def serve(home: Path, lines: queue.Queue[dict[str, Any] | None]) -> None:
 
 
 def carry_out(record: Record, document: Mapping[str, Any]) -> None:
-    """Do what one document says."""
+    """Handle one document."""
     if document["do"] == "step":
         repeated = document.get("repeated", False)
         run_id = record.step(document["step"], document["key"], document["time"], repeated=repeated)
@@ -292,38 +292,38 @@ def carry_out(record: Record, document: Mapping[str, Any]) -> None:
 
 
 def now() -> int:
-    """The time as MLflow has it."""
+    """The time in milliseconds, as in MLflow."""
     return int(time.time() * 1000)
 
 
 def stay_alive() -> None:
-    """Say every second that this process is not stopped."""
+    """Report every second that this process is not stopped."""
     while True:
         answer(alive=True)
         time.sleep(ALIVE_SECONDS)
 
 
 def answer(**document: Any) -> None:
-    """Tell the runner, should it still listen."""
+    """Send a document to the runner, if it is still alive."""
     with ANSWERING, contextlib.suppress(OSError):
         ANSWERS.write(json.dumps(document) + "\n")
         ANSWERS.flush()
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, in one line; of a database that refuses only what it says, not the statement."""
+    """Describe an error in one line; of an error of the database only its message, not the statement."""
     first = (str(error).strip().splitlines() or [""])[0][:160]
-    said = getattr(error, "orig", None)
-    if said is not None:
-        return f"its database: {said}"[:160]
+    cause = getattr(error, "orig", None)
+    if cause is not None:
+        return f"its database: {cause}"[:160]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def main() -> None:
     """Serve one run; ``argv`` has the home folder."""
     global ANSWERS  # noqa: PLW0603
-    sys.path.pop(0)  # the folder of this file; its modules must not stand before those of libraries
-    # MLflow and its libraries print; what they print must not mix with the answers.
+    sys.path.pop(0)  # the folder of this file, whose modules would hide those of libraries
+    # The output of MLflow and its libraries must not mix with the answers.
     ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -337,7 +337,7 @@ def main() -> None:
         return
     try:
         serve(Path(sys.argv[1]), lines)
-    except Exception as error:
+    except Exception as error:  # MLflow and its database raise many kinds; a run goes on without them
         answer(unavailable=reason(error))
 
 

@@ -1,4 +1,4 @@
-"""The tracker's process, and the next where one is lost: what is sent to it and what it says."""
+"""The tracker's process, which is replaced if it is lost; sends documents and reads its answers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ KILL_SECONDS = 5.0
 
 
 class TrackerProcess:
-    """One tracker after the other, all of which answer on the same pipe.
+    """A tracker and its replacements, which all answer on the same pipe.
 
     Args:
         home: The folder of the database and the artifacts.
     """
 
     def __init__(self, home: Path) -> None:
-        self.fault: str | None = None  # why another is needed
+        self.fault: str | None = None  # why it must be replaced
         self._home = home
-        self._reading, self._writing = os.pipe()  # held open: a selector keeps one descriptor for all of them
+        self._reading, self._writing = os.pipe()  # stays open: one descriptor for a selector
         os.set_blocking(self._reading, False)
         self._rest = self._unsent = b""
         self.launch()
@@ -53,12 +53,12 @@ class TrackerProcess:
         return self._reading
 
     def send(self, document: Mapping[str, Any]) -> None:
-        """Send one document; what the pipe does not take now goes with :meth:`look`."""
+        """Send one document; what the pipe does not accept now is sent by :meth:`look`."""
         self._unsent += json.dumps(document).encode() + b"\n"
         self._flush()
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """What has been said since; never waits."""
+        """The new answers; does not wait."""
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._reading, 1 << 16):
                 self._liveness.reset()
@@ -66,7 +66,7 @@ class TrackerProcess:
                 yield from (each for each in map(json.loads, lines) if "alive" not in each)
 
     def look(self) -> float:
-        """See whether it is alive, and set :attr:`fault` where it is not; the seconds since the last look."""
+        """Check that it is alive, else set :attr:`fault`; the seconds of silence since the last check."""
         self._flush()
         before = self._liveness.seconds
         if self._process.poll() is not None:
@@ -76,14 +76,14 @@ class TrackerProcess:
         return self._liveness.seconds - before
 
     def kill(self) -> None:
-        """End it at once, so that it writes nothing more."""
+        """Kill it, so that it writes nothing more."""
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(KILL_SECONDS)
         self._close_input()
 
     def close(self, patience: float) -> None:
-        """Tell it that nothing more comes, and wait until it has ended."""
+        """Close its input, and wait until it has ended."""
         with contextlib.suppress(OSError):
             self._process.send_signal(signal.SIGCONT)
         self._close_input()
@@ -95,7 +95,7 @@ class TrackerProcess:
         os.close(self._writing)
 
     def _flush(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # full, or gone
+        with contextlib.suppress(OSError, ValueError):  # the pipe is full or closed
             assert self._process.stdin is not None
             while self._unsent:
                 self._unsent = self._unsent[os.write(self._process.stdin.fileno(), self._unsent) :]

@@ -1,4 +1,4 @@
-"""MLflow, as far as the runner is concerned: what to give each step so that its calls land in its run."""
+"""Tracks a run in MLflow, and gives each step the variables with which its calls join its own run."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from worldsize.running.launch.call import mlflow_variables
 from worldsize.running.record.tracker_process import TrackerProcess
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-PATIENCE_SECONDS = 30.0  # for the last writes of a run that is broken off
-STUCK_SECONDS = 120.0  # for one thing to be written, from the import on; a database may be locked for long
-MOST_LOSSES = 3  # of trackers in a row that wrote nothing
+PATIENCE_SECONDS = 30.0  # for the last writes of an interrupted run
+STUCK_SECONDS = 120.0  # for one document, import included; a database may be locked for long
+MAX_LOSSES = 3  # of consecutive trackers that wrote nothing
 LOOK_SECONDS = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedMetric:
-    """What a step has logged of one metric: its values in their order.
+    """The values of one metric of a step, in order.
 
-    ``names`` are the metrics that it has logged instead, where it has logged none of this one.
+    ``names`` are the metrics that it has logged instead, if it has not logged this one.
     """
 
     values: tuple[float, ...]
@@ -35,10 +36,10 @@ class LoggedMetric:
 
 
 class Tracking:
-    """The line to the tracker process. Without MLflow every call still works and steps run untracked.
+    """The connection to the tracker process. Without MLflow every call still works, and steps run untracked.
 
-    Each message is kept until the tracker has confirmed that it is written. A tracker that dies or falls
-    silent is started again, and gets the unconfirmed messages again.
+    Each message is kept until the tracker has confirmed it. A tracker that dies or becomes silent is
+    replaced, and gets the unconfirmed messages again.
 
     Args:
         home: The folder of the database and the artifacts.
@@ -47,7 +48,7 @@ class Tracking:
 
     def __init__(self, home: Path, *, wanted: bool = True) -> None:
         self.home = home.absolute()
-        self.unavailable: str | None = None if wanted else ""  # the reason, empty where tracking is off
+        self.unavailable: str | None = None if wanted else ""  # the reason, empty if tracking is off
         self.run_id: str | None = None
         self.started = False  # whether the tracker was ever needed
         self._experiment = ""
@@ -55,27 +56,29 @@ class Tracking:
         self._runs: dict[str, str] = {}
         self._ended: set[str] = set()  # steps whose runs are closed
         self._logged: dict[tuple[str, str], LoggedMetric] = {}
-        self._description: Callable[[], dict[str, Any]] | None = None  # of the run, until it is needed
+        self._description: Callable[[], dict[str, Any]] | None = (
+            None  # of the run, until the tracker needs it
+        )
         self._begin: dict[str, Any] | None = None
-        self._pending: deque[dict[str, Any]] = deque()  # not known to be written, the oldest first
+        self._pending: deque[dict[str, Any]] = deque()  # unconfirmed, the oldest first
         self._number = 0
         self._waited = 0.0  # seconds for the oldest
         self._worker: TrackerProcess | None = None
         self._finished = False  # whether the end of the run is written
-        self._losses = 0  # of trackers, since one of them wrote something
+        self._losses = 0  # of trackers since the last confirmation
 
     @property
     def uri(self) -> str | None:
-        """The tracking URI, None where nothing is tracked."""
+        """The tracking URI, or None if nothing is tracked."""
         return None if self.unavailable is not None else f"sqlite:///{self.home / 'mlflow.db'}"
 
     @property
     def incomplete(self) -> bool:
-        """Whether the run has a record to which something is missing."""
+        """Whether the record of the run lacks something."""
         return bool(self.unavailable) and self.run_id is not None
 
     def start(self) -> None:
-        """Start the tracker process, which begins to import MLflow."""
+        """Start the tracker process, which imports MLflow."""
         if self.unavailable is not None or self._worker is not None:
             return
         self.started = True
@@ -94,14 +97,8 @@ class Tracking:
         """Describe the run; the tracker answers when MLflow is ready.
 
         A tracker that was not started starts with the first step that asks for a run: where every step is
-        reused there is nothing to measure, and nobody waits for MLflow.
-
-        Args:
-            experiment: The experiment's name.
-            name: The run's name.
-            tags: Gives its tags, once they are needed.
-            parameters: Its parameters.
-            again: Whether the run is resumed, and has a record already.
+        reused there is nothing to measure, and nobody waits for MLflow. ``again`` means that the run is
+        resumed.
         """
         self._experiment = experiment
 
@@ -114,20 +111,18 @@ class Tracking:
             self._describe()
 
     def request(self, step: str, key: str | None = None) -> None:
-        """Ask for the run of a step, each time it starts; :meth:`environment` has it once it is there.
+        """Request the run of a step at each start; :meth:`environment` has it once it exists.
 
-        Args:
-            step: Its name.
-            key: What it does; with the same one a resumed run goes on with the step's run.
+        A resumed run continues the run of a step with the same key.
         """
         self.start()
         self._describe()
-        self._runs.pop(step, None)  # of an attempt before this one: the step waits until it is counted
+        self._runs.pop(step, None)  # of an earlier attempt: the step waits until this one is counted
         self._ended.discard(step)
-        self._say(do="step", step=step, key=key or "")
+        self._send(do="step", step=step, key=key or "")
 
     def environment(self, step: str) -> dict[str, str] | None:
-        """MLflow's variables for a step, as Azure ML presets them; None while they are not known yet."""
+        """MLflow's variables for a step, as Azure ML presets them; None until they are known."""
         if self.unavailable is not None:
             return {}
         if step not in self._runs:
@@ -135,53 +130,53 @@ class Tracking:
         return mlflow_variables(str(self.uri), self._experiment, self._experiment_id, self._runs[step])
 
     def ask(self, step: str, metric: str) -> None:
-        """Ask what a step has logged of a metric; :meth:`logged` has it once it is there."""
-        self._say(do="metrics", step=step, metric=metric)
+        """Request the values of a metric of a step; :meth:`logged` has them when they arrive."""
+        self._send(do="metrics", step=step, metric=metric)
 
     def logged(self, step: str, metric: str) -> LoggedMetric | None:
-        """The newest answer to :meth:`ask`, taken out: None until there is one, and after it was taken."""
+        """Take the newest answer to :meth:`ask`; None if there is none."""
         return self._logged.pop((step, metric), None)
 
     def wait_for(self, step: str, metric: str, seconds: float = PATIENCE_SECONDS) -> LoggedMetric | None:
-        """Ask, and wait for the answer; None where none comes, because nothing is tracked or in time."""
+        """Request values and wait for them; None if nothing is tracked, or after a timeout."""
         self._logged.pop((step, metric), None)
         self.ask(step, metric)
         deadline = time.monotonic() + seconds
-        while self._attend() and (step, metric) not in self._logged and time.monotonic() < deadline:
+        while self._wait() and (step, metric) not in self._logged and time.monotonic() < deadline:
             pass
         return self.logged(step, metric)
 
     def tag(self, step: str, tags: Mapping[str, str]) -> None:
-        """Add tags to the run of a step; returns at once."""
-        self._say(do="tag", step=step, tags=dict(tags))
+        """Add tags to the run of a step; does not wait."""
+        self._send(do="tag", step=step, tags=dict(tags))
 
     def run_of(self, step: str) -> str | None:
-        """The id of a step's run, None where it has none."""
+        """The id of a step's run, or None."""
         return self._runs.get(step)
 
     def end(self, step: str, state: str) -> None:
-        """Close the run of a step; returns at once."""
-        self._say(do="end", step=step, state=state)
+        """Close the run of a step; does not wait."""
+        self._send(do="end", step=step, state=state)
 
     def finish(self, state: str, metrics: Mapping[str, float]) -> None:
-        """Close the run, and wait until everything is written; nothing is, where it never began."""
+        """Close the run, if it has started, and wait until everything is written."""
         if self.run_id is not None:
-            self._say(do="finish", state=state, metrics=dict(metrics))
-            while self._pending and self._attend():
+            self._send(do="finish", state=state, metrics=dict(metrics))
+            while self._pending and self._wait():
                 pass
         self._close()
 
     def fileno(self) -> int | None:
-        """What a selector waits on, None where there is nothing to wait for; the same for the whole run."""
+        """What a selector waits on, the same for the whole run; None if nothing is tracked."""
         return None if self._worker is None or self.unavailable is not None else self._worker.fileno()
 
     def read(self) -> None:
-        """Take in what the tracker has said."""
+        """Handle the answers of the tracker."""
         for document in self._worker.read() if self._worker is not None else ():
-            self._take(document)
+            self._handle(document)
 
     def look(self) -> None:
-        """See whether the tracker still works, and start another where it does not."""
+        """Check the tracker, and replace it if it does not work."""
         if self._worker is None or self.unavailable is not None or self._finished:
             return
         waited = self._worker.look()
@@ -204,15 +199,15 @@ class Tracking:
             self._worker.send(self._begin)
 
     def _replace(self, fault: str) -> None:
-        """Start another tracker in place of one that does not work, and say again what is not written."""
+        """Replace a tracker that does not work, and send the unconfirmed messages again."""
         assert self._worker is not None
         self._worker.kill()
-        self.read()  # what it could still answer is done
+        self.read()  # its last answers
         self._waited = 0.0
         self._losses += 1
         if self.unavailable is not None or self._finished:
             return
-        if self._losses > MOST_LOSSES:
+        if self._losses > MAX_LOSSES:
             self.unavailable = self._worker.fault or fault
             return
         self._worker.launch()
@@ -227,8 +222,8 @@ class Tracking:
         for document in self._pending:
             self._worker.send({**document, "repeated": True})
 
-    def _attend(self) -> bool:
-        """Wait a moment for the tracker; False where there is none to wait for."""
+    def _wait(self) -> bool:
+        """Wait a moment for the tracker; False if there is none."""
         number = self.fileno()
         if number is not None:
             select.select([number], [], [], LOOK_SECONDS)
@@ -236,7 +231,7 @@ class Tracking:
             self.look()
         return self.fileno() is not None
 
-    def _take(self, answer: dict[str, Any]) -> None:
+    def _handle(self, answer: dict[str, Any]) -> None:
         if "ready" in answer:
             self.run_id, self._experiment_id = answer["ready"]["run_id"], answer["ready"]["experiment_id"]
         elif "step" in answer:
@@ -254,10 +249,10 @@ class Tracking:
                 self._finished = self._finished or written["do"] == "finish"
         elif "unavailable" in answer and self._worker is not None:
             self._worker.fault = answer["unavailable"]
-            if self.run_id is None:  # without MLflow, or without its database, another would not do better
+            if self.run_id is None:  # another tracker would fail, too
                 self.unavailable = answer["unavailable"]
 
-    def _say(self, **document: Any) -> None:
+    def _send(self, **document: Any) -> None:
         if self._worker is None or self.unavailable is not None:
             return
         self._number += 1
@@ -272,45 +267,28 @@ class Tracking:
 
 
 def _now() -> int:
-    """Milliseconds, as MLflow counts them."""
+    """The time in milliseconds, as in MLflow."""
     return int(time.time() * 1000)
 
 
-def mlflow_variables(uri: str, experiment: str, experiment_id: str, run_id: str) -> dict[str, str]:
-    """What makes ``mlflow.start_run()`` join the step's own run and registry."""
-    return {
-        "MLFLOW_TRACKING_URI": uri,
-        "MLFLOW_REGISTRY_URI": uri,
-        "MLFLOW_EXPERIMENT_NAME": experiment,
-        "MLFLOW_EXPERIMENT_ID": experiment_id,
-        "MLFLOW_RUN_ID": run_id,
-    }
-
-
 def run_tags(pipeline: Path, run_id: str, source: Path) -> dict[str, str]:
-    """Where a run comes from: the file, the user and the commit, under the names that MLflow reads.
-
-    Args:
-        pipeline: What was run, as the user named it.
-        run_id: Our id of the run.
-        source: The folder whose commit counts.
-    """
+    """The origin of a run: file, user and commit of a folder, under the names that MLflow reads."""
     tags = {
         "mlflow.source.name": str(pipeline),
         "mlflow.source.type": "LOCAL",
         "mlflow.user": _user(),
         "worldsize.run": run_id,
     }
-    commit = _git(source, "rev-parse", "HEAD")
+    commit = _run_git(source, "rev-parse", "HEAD")
     if commit:
         tags["mlflow.source.git.commit"] = commit
-        tags["mlflow.source.git.branch"] = _git(source, "rev-parse", "--abbrev-ref", "HEAD") or ""
-        dirty = _git(source, "status", "--porcelain", "--untracked-files=no", "--", ".")
+        tags["mlflow.source.git.branch"] = _run_git(source, "rev-parse", "--abbrev-ref", "HEAD") or ""
+        dirty = _run_git(source, "status", "--porcelain", "--untracked-files=no", "--", ".")
         tags["azureml.git.dirty"] = str(bool(dirty))
     return {name: value for name, value in tags.items() if value}
 
 
-def _git(folder: Path, *words: str) -> str | None:
+def _run_git(folder: Path, *words: str) -> str | None:
     command: Sequence[str] = ("git", "-C", str(folder), *words)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)

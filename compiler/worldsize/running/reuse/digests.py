@@ -1,23 +1,178 @@
-"""Digests of files and folders, remembered for as long as nobody touches them.
+"""Digests of files and folders, cached while the files are unchanged.
 
-A remembered digest is believed while the file's size, times and inode are what they were. Two changes can
-lie so close together that the clock of the file system does not tell them apart (git calls such an index
-entry "racy"), so that a file younger than two seconds is never remembered. After a crash of the machine
-a file may have its size and times but not its bytes, so nothing outlives a boot.
+A cached digest is valid while the file's size, times and inode are unchanged. Two changes can be so close
+together that the clock of the file system does not distinguish them (git calls such an index entry "racy"),
+so the digest of a file younger than two seconds is not cached. After a crash of the machine a file may have
+its size and times but not its content, so no digest outlives a boot.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Any, Literal
 
 from worldsize.azureml.copying import Archive
 from worldsize.running.record.json_files import boot_id, read_json, write_json
-from worldsize.running.reuse.trees import Kind, Leaf, Stamp, Tree, make_stamp, walk_tree
+
+MAX_ENTRIES = 2_000_000  # of one tree; a larger one is not hashed, so its steps always run
+CACHES = "__pycache__"  # Python writes it beside what it imports, such as a saved model: not content
+MAX_REPEATED = 10_000  # entries that are listed again, because links lead to the same folder
+Kind = Literal["file", "folder", "other", "missing"]
+Stamp = tuple[int, int, int, int]  # size, time of change in ns, of the inode's in ns, inode
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A file's content. There is no stamp if the file was too young to recognise its next change."""
+
+    sha256: str
+    size: int
+    stamp: Stamp | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A file, a folder, or nothing. Places are relative paths with ``/``; a single file has the place ``""``.
+
+    ``others`` are broken links, special files, and folders that are listed at another place: only their
+    names count.
+    """
+
+    kind: Kind
+    files: Mapping[str, Leaf] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(leaf.size for leaf in self.files.values())
+
+    def digest(self) -> str:
+        """SHA-256 over kinds, names and contents: equal for equal trees, whatever their path and age."""
+        total = hashlib.sha256(self.kind.encode())
+        rows = [
+            *(("d", place, "") for place in self.folders),
+            *(("o", place, "") for place in self.others),
+            *(("f", place, leaf.sha256) for place, leaf in self.files.items()),
+        ]
+        for mark, place, content in sorted(rows):
+            total.update(b"\0".join((b"", mark.encode(), os.fsencode(place), content.encode())))
+        return total.hexdigest()
+
+    def document(self) -> dict[str, Any]:
+        """The tree as plain data."""
+        files = {place: [leaf.sha256, leaf.size, leaf.stamp] for place, leaf in self.files.items()}
+        return {"kind": self.kind, "files": files, "folders": self.folders, "others": self.others}
+
+
+def parse_tree(document: Any) -> Tree:
+    """A tree from JSON.
+
+    Raises:
+        ValueError, TypeError, KeyError: It is not a document of :meth:`Tree.document`.
+    """
+    files = {}
+    for place, (sha256, size, marks) in document["files"].items():
+        stamp = None if marks is None else _stamp(*marks)
+        files[str(place)] = Leaf(str(sha256), int(size), stamp)
+    kind = document["kind"]
+    if kind not in ("file", "folder", "other", "missing"):
+        raise ValueError(f"there is no kind `{kind}`")
+    return Tree(kind, files, tuple(map(str, document["folders"])), tuple(map(str, document["others"])))
+
+
+def _stamp(size: int, changed: int, inode_changed: int, inode: int) -> Stamp:
+    return int(size), int(changed), int(inode_changed), int(inode)
+
+
+def make_stamp(status: os.stat_result) -> Stamp:
+    """A stamp that changes when a file is written, replaced, or gets an old time."""
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """One entry below a path. ``status`` is None for some that are neither file nor folder."""
+
+    place: str
+    kind: Kind
+    status: os.stat_result | None = None
+
+
+def walk_tree(path: Path) -> Iterator[TreeEntry]:
+    """List everything at and below a path, except Python's caches.
+
+    Links are followed, except into a folder that is being listed.
+
+    The path itself comes first, at the place ``""``. Circular links turn a few folders into millions of
+    places: after :data:`MAX_REPEATED`, a folder that was listed before is an ``other`` with the name of its
+    first place.
+
+    Raises:
+        OSError: A folder cannot be listed, or there are too many entries.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        yield TreeEntry("", "other" if path.is_symlink() else "missing")
+        return
+    if S_ISDIR(status.st_mode):
+        yield TreeEntry("", "folder", status)
+        yield from _below(str(path))
+    elif S_ISREG(status.st_mode):
+        yield TreeEntry("", "file", status)
+    else:
+        yield TreeEntry("", "other")
+
+
+def _below(root: str) -> Iterator[TreeEntry]:
+    first: dict[tuple[int, int], str] = {}
+    waiting: list[tuple[str, str, frozenset[tuple[int, int]]]] = [(root, "", frozenset())]
+    listed = repeated = 0
+    while waiting:
+        folder, prefix, above = waiting.pop()
+        here = os.stat(folder)  # noqa: PTH116 - paths as text: thousands of them
+        identity = here.st_dev, here.st_ino
+        if identity in above:
+            continue
+        if identity in first and repeated >= MAX_REPEATED:
+            yield TreeEntry(f"{prefix}\0{first[identity]}", "other")
+            continue
+        entries = _sorted_entries(folder)
+        listed += len(entries)
+        repeated += len(entries) if identity in first else 0
+        first.setdefault(identity, prefix)
+        if listed > MAX_ENTRIES:
+            raise OSError(errno.E2BIG, f"more than {MAX_ENTRIES:,} files and folders", root)
+        inner = []
+        for entry in entries:
+            place = prefix + entry.name
+            try:
+                status = entry.stat()
+            except OSError:  # a broken or circular link
+                yield TreeEntry(place, "other")
+                continue
+            if S_ISDIR(status.st_mode):
+                yield TreeEntry(place, "folder", status)
+                inner.append((entry.path, f"{place}/", above | {identity}))
+            else:
+                yield TreeEntry(place, "file" if S_ISREG(status.st_mode) else "other", status)
+        waiting += reversed(inner)
+
+
+def _sorted_entries(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted((entry for entry in entries if entry.name != CACHES), key=lambda entry: entry.name)
+
 
 SETTLED_NS = 2_000_000_000  # the coarsest clock of a common file system (FAT)
 CHUNK_BYTES = 1 << 20
@@ -27,8 +182,8 @@ class Digests:
     """Hashes files, each once.
 
     Args:
-        folder: Where digests are remembered between runs; None to remember nothing.
-        stop: Asked between two pieces of a file; True ends the hashing with InterruptedError.
+        folder: Where digests are cached between runs; None to cache nothing.
+        stop: Called between two chunks of a file; True ends the hashing with InterruptedError.
         clock: Nanoseconds since the epoch.
     """
 
@@ -43,44 +198,40 @@ class Digests:
         self._stop = stop
         self._clock = clock
         self._known: dict[str, tuple[Stamp, str]] = {}
-        self._met: dict[str, tuple[Stamp, str]] = {}  # of the place that is looked at now
-        self._kept: dict[Path, dict[str, tuple[Stamp, str]]] = {}  # of the places that were
+        self._met: dict[str, tuple[Stamp, str]] = {}  # of the path that is being hashed
+        self._kept: dict[Path, dict[str, tuple[Stamp, str]]] = {}  # of the paths that were hashed
         self.hashed = 0  # files that had to be read
 
     def tree(self, path: Path, *, remember: bool = True) -> Tree:
-        """What lies at a path.
-
-        Args:
-            path: A file or folder, which need not exist.
-            remember: Whether its digests are kept for later runs.
+        """Describe what lies at a path, if anything; ``remember`` keeps the digests for later runs.
 
         Raises:
             OSError: Something cannot be read.
-            InterruptedError: Somebody asked to stop.
+            InterruptedError: ``stop`` returned True.
         """
         if not remember or self._folder is None:
             return self._tree(path)
         return self._remembered(path, lambda: self._tree(path))
 
     def files(self, sources: Mapping[str, Path | Archive], label: Path) -> Tree:
-        """Files from several places as one folder.
+        """Files from several folders as one tree.
 
         Args:
             sources: Each file, or folder to zip, by its place.
-            label: Under which the digests are kept for later runs.
+            label: The path under which the digests are cached.
 
         Raises:
             OSError: Something cannot be read.
-            InterruptedError: Somebody asked to stop.
+            InterruptedError: ``stop`` returned True.
         """
         return self._remembered(label, lambda: self._files(sources))
 
     def file(self, path: Path, status: os.stat_result | None = None) -> Leaf:
-        """One file.
+        """Hash one file.
 
         Raises:
             OSError: It cannot be read.
-            InterruptedError: Somebody asked to stop.
+            InterruptedError: ``stop`` returned True.
         """
         marks = make_stamp(status or path.stat())
         known = self._known.get(str(path))
@@ -109,7 +260,7 @@ class Digests:
         return Tree("folder", leaves)
 
     def _zipped(self, archive: Archive) -> Leaf:
-        """A zip, by what is in it: it is not written to be hashed."""
+        """Hash a zip by its files, without writing it."""
         total, size = hashlib.sha256(os.fsencode(archive.folder)), 0
         for name, path in archive.files:
             leaf = self.file(path)
@@ -118,7 +269,7 @@ class Digests:
         return Leaf(total.hexdigest(), size)
 
     def _hash(self, path: Path) -> Leaf:
-        """Read a file; its stamp is left out where it changed meanwhile, or may do so without a trace."""
+        """Read a file; it has no stamp if it changed meanwhile, or may change without a new stamp."""
         self.hashed += 1
         now = self._clock()
         total, size = hashlib.sha256(), 0
@@ -137,7 +288,7 @@ class Digests:
         return Leaf(content, size, after)
 
     def _remembered(self, label: Path, collect: Callable[[], Tree]) -> Tree:
-        """Collect with what is known of a place, and keep what was learnt."""
+        """Collect a tree with the cached digests of its path, and cache the new ones."""
         if self._folder is None:
             return collect()
         name = hashlib.sha256(os.fsencode(os.path.abspath(label))).hexdigest()[:32]  # noqa: PTH100 - as text
@@ -153,7 +304,7 @@ class Digests:
         return tree
 
     def _load(self, file: Path) -> dict[str, tuple[Stamp, str]]:
-        """What an earlier run remembered; a file that is damaged or of an earlier boot says nothing."""
+        """Read the digests of an earlier run, unless the file is damaged or of an earlier boot."""
         document = read_json(file)
         if document is None or document.get("boot") != boot_id():
             return {}
@@ -164,6 +315,6 @@ class Digests:
         return known
 
     def _save(self, file: Path) -> None:
-        """Two runs that save at once lose the work of one of them, and nothing else."""
-        with contextlib.suppress(OSError):  # a full disk makes the next run slower
+        """Save digests; of two concurrent runs the last one wins, which is harmless."""
+        with contextlib.suppress(OSError):  # without the cache the next run is slower
             write_json(file, {"boot": boot_id(), "files": self._met})

@@ -1,9 +1,9 @@
-"""The key of a step: everything that its outputs can depend on, in one digest.
+"""The key of a step: a digest of everything that its outputs can depend on.
 
 Azure ML reuses a step whose code, environment, inputs, parameters, outputs' settings and run settings are
-unchanged (its documentation, "debug pipeline reuse issues"). The same holds here, with data by content, not
-by name. Names of steps, descriptions and time limits do not change an output, so they are not part of it;
-each other field of a task is, also one that is added later.
+unchanged (its documentation, "debug pipeline reuse issues"). The same applies here, with data by content, not
+by name. Names of steps, descriptions and time limits do not change an output, so they are not part of the
+key; every other field of a task is, including fields that are added later.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from msgspec import Struct
 
 from worldsize.azureml import environment
 from worldsize.azureml.model import Field
+from worldsize.running.environments.definition import EnvironmentPlan
 from worldsize.running.environments.layers import describe_interpreter
-from worldsize.running.environments.planning import EnvironmentPlan
 from worldsize.running.model.task import Task
 from worldsize.running.reuse.digests import Digests
 from worldsize.secrecy.names import is_secret
 from worldsize.yaml.load import to_python
 
-VERSION = 1  # of this recipe: another one makes other keys
-_BY_NAME = ("component", "inputs", "outputs", "step", "span")  # what of them counts is taken out below
+VERSION = 1  # of the recipe; another version makes other keys
+_BY_NAME = ("component", "inputs", "outputs", "step", "span")  # handled below
 _WITHOUT_EFFECT = ("name", "display_name", "folder", "timeout")
 
 _ROUNDS = 200_000  # a tenth of a second
 
-Parts = dict[str, str]  # a digest by the name that a message gives the part
+Parts = dict[str, str]  # digests by the names of the parts in messages
 
 
 def make_parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment: Any) -> Parts:
-    """What the key is made of.
+    """The parts of the key.
 
     Args:
         task: The step.
         code: The digest of its code folder.
-        inputs: What every input stands for, as plain data: literals as they are rendered, data by digest.
-        environment: What its environment is defined by, as plain data.
+        inputs: The value of every input as plain data: literals as rendered, data by digest.
+        environment: Its environment as plain data.
     """
     parts = {"format": VERSION, "code": code, "environment": environment, "outputs": dict(task.outputs)}
     for name in (each.name for each in dataclasses.fields(task)):
@@ -56,7 +56,7 @@ def make_parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment:
     }
     parts["resources"] = (task.step and task.step.resources) or task.component.resources
     parts["command"] = task.component.command
-    if task.kind != "command":  # a sweep's space and limits, a parallel step's batches and thresholds
+    if task.kind != "command":  # a sweep's search space and limits, a parallel step's batches and thresholds
         parts["settings"] = [
             each and to_python(each) for each in (task.step and task.step.raw, task.component.raw)
         ]
@@ -71,7 +71,7 @@ def make_key(parts: Parts) -> str:
 
 @cache
 def derive_secret(secret: str) -> str:
-    """What stands for a secret in a key: slow to compute, so that nobody finds the secret by trying many."""
+    """A digest of a secret for a key, which is slow to compute, to prevent guessing the secret."""
     return hashlib.pbkdf2_hmac(
         "sha256", secret.encode("utf-8", "surrogateescape"), b"worldsize", _ROUNDS
     ).hex()
@@ -89,12 +89,12 @@ def _digest(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can say it, the same for equal values.
+    """A value as plain JSON data, equal for equal values.
 
     Raises:
-        TypeError: It holds something that has no such form.
+        TypeError: It contains a value that cannot be converted.
     """
-    if isinstance(value, Field):  # where it stands in a file does not matter
+    if isinstance(value, Field):  # its position does not count
         return _plain(value.value)
     if value is None or isinstance(value, str | int | float | bool):
         return value
@@ -118,7 +118,7 @@ def _members(value: Any) -> Any:
         members = [[name, _plain(getattr(value, name))] for name in value.__struct_fields__]
     elif dataclasses.is_dataclass(value):
         members = [[each.name, _plain(getattr(value, each.name))] for each in dataclasses.fields(value)]
-    elif isinstance(value, dt.date):  # as YAML reads one
+    elif isinstance(value, dt.date):  # YAML has dates
         members = f"date {value.isoformat()}"
     else:
         raise TypeError(f"{type(value).__name__} cannot be part of a step's key")
@@ -126,12 +126,7 @@ def _members(value: Any) -> Any:
 
 
 def identify_environment(task: Task, plan: EnvironmentPlan, digests: Digests) -> dict[str, Any]:
-    """As plain data.
-
-    Args:
-        task: The step.
-        plan: What the environments of the run are.
-        digests: Hashes the files that the definition names.
+    """Describe the environment of a step as plain data.
 
     Raises:
         OSError: Such a file cannot be read.

@@ -1,4 +1,4 @@
-"""What a step made, written beside it: `made.json` in its folder, and whether it is still what it was."""
+"""The record of a step's outputs, `made.json` in its folder, and the check that they are unchanged."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.model.source import ARTIFACTS
 from worldsize.running.record.json_files import boot_id, read_json, write_json
-from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse.digests import Digests, Tree, parse_tree, walk_tree
+from worldsize.running.reuse.digests import make_stamp as stamp_of
 from worldsize.running.reuse.key import Parts
-from worldsize.running.reuse.trees import Tree, parse_tree, walk_tree
-from worldsize.running.reuse.trees import make_stamp as stamp_of
 
 NAME = "made.json"
 VERSION = 1
@@ -22,7 +21,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class OutputRecord:
-    """The outputs of a step when it had succeeded, and what its key was made of."""
+    """The outputs of a step when it succeeded, and the parts of its key."""
 
     key: str
     parts: Parts
@@ -37,12 +36,12 @@ class OutputRecord:
 
 
 def output_path(folder: StepFolder, output: str) -> Path:
-    """Where an output lies; of :data:`ARTIFACTS` it is the working folder, with ./outputs and ./logs."""
+    """The path of an output; that of :data:`ARTIFACTS` is the working folder."""
     return folder.code if output == ARTIFACTS else folder.outputs / output
 
 
 def save_output_record(record: OutputRecord, folder: StepFolder) -> None:
-    """Write it beside what was made.
+    """Write the record to the folder of the step.
 
     Raises:
         OSError: It cannot be written.
@@ -59,7 +58,7 @@ def save_output_record(record: OutputRecord, folder: StepFolder) -> None:
 
 
 def load_output_record(folder: StepFolder) -> OutputRecord | None:
-    """Read it; None where there is none, or where it is damaged."""
+    """Read the record of a step; None if there is none, or if it is damaged."""
     document = read_json(folder.root / NAME)
     if document is None or document.get("version") != VERSION:
         return None
@@ -81,14 +80,10 @@ def _parse_record(document: Mapping[str, Any]) -> OutputRecord:
 def verify_outputs(
     record: OutputRecord, folder: StepFolder, digests: Digests
 ) -> tuple[OutputRecord, str | None]:
-    """Whether everything is still there as it was made.
+    """Check that the outputs are unchanged; the record as of now, and the first thing that has changed.
 
-    A file with the size and times that it had is taken to be the same, as long as the machine has not
-    been started anew since; any other is read.
-
-    Returns:
-        What is known now, to be saved where it is not ``made``, and the name of the first thing that
-        is not what it was.
+    A file with the same size and times is taken to be unchanged unless the machine was restarted since; any
+    other is read.
     """
     outputs = {}
     for name, tree in record.outputs.items():

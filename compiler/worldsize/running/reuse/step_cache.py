@@ -1,4 +1,4 @@
-"""The cache of steps as one run uses it: finds the outputs of earlier runs, keeps its own for later ones."""
+"""The step cache of a run: finds the outputs of earlier runs, and keeps its own for later runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.running.environments.planning import EnvironmentPlan
+from worldsize.running.environments.definition import EnvironmentPlan
 from worldsize.running.launch.step_folder import clear_step_folder
 from worldsize.running.model.folder import RunFolder, StepFolder
 from worldsize.running.model.results import DONE
@@ -17,7 +17,7 @@ from worldsize.running.model.task import Task
 from worldsize.running.prepare.preparation import Prepared
 from worldsize.running.record.history import RunRecord
 from worldsize.running.reuse import output_record
-from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse.digests import Digests, Tree
 from worldsize.running.reuse.key import (
     Parts,
     derive_secret,
@@ -42,49 +42,38 @@ from worldsize.running.reuse.store import (
     read_original,
     unlink_step,
 )
-from worldsize.running.reuse.trees import Tree
 
 
 @dataclass(slots=True)
 class ReuseCache:
-    """Finds and keeps steps for one run.
+    """Finds and keeps the outputs of steps for one run."""
 
-    Attributes:
-        run: The run.
-        tasks: Its steps; some may be added while it goes on.
-        code: Their code; a step that another turns into has that one's.
-        store: Where steps are found and kept.
-        digests: Hashes their files.
-        environments: What interprets the steps.
-        notice: Says something to the user.
-        force: Whether nothing is reused.
-        earlier: Of a run that is resumed, the steps that had succeeded.
-    """
-
-    run: RunFolder
-    tasks: Mapping[str, Task]
-    code: Mapping[str, Snapshot]
-    store: Store
-    digests: Digests
-    environments: EnvironmentPlan
-    notice: Callable[[str], None]
-    force: bool = False
-    earlier: frozenset[str] = frozenset()
-    _keys: dict[str, Parts | None] = field(default_factory=dict)  # of the steps that were asked for
-    _made: dict[str, tuple[OutputRecord, StepFolder]] = field(
+    run: RunFolder  # the run
+    tasks: Mapping[str, Task]  # its steps; some may be added while it is active
+    code: Mapping[str, Snapshot]  # their code; a step that another expands into has the code of the other
+    store: Store  # the entries of steps
+    digests: Digests  # hashes files
+    environments: EnvironmentPlan  # the environments of the steps
+    notice: Callable[[str], None]  # shows a notice to the user
+    force: bool = False  # whether nothing is reused
+    earlier: frozenset[str] = frozenset()  # the steps of a resumed run that had succeeded
+    _keys: dict[str, Parts | None] = field(default_factory=dict)  # by step, if it was looked up
+    _records: dict[str, tuple[OutputRecord, StepFolder]] = field(
         default_factory=dict
-    )  # of the steps that are done
+    )  # of the steps that have ended
     _adopted: set[str] = field(default_factory=set)
-    _read: frozenset[str] = field(init=False)  # the steps whose artifacts a step reads
+    _artifact_sources: frozenset[str] = field(init=False)  # the steps whose artifacts other steps read
 
     def __post_init__(self) -> None:
-        """Note the steps whose working folders are outputs too."""
+        """Find the steps whose working folders are outputs too."""
         sources = [source for task in self.tasks.values() for source in task.inputs.values() if source]
         outputs = [part for source in sources for part in list_parts(source) if isinstance(part, Output)]
-        self._read = frozenset(output.step for output in outputs if output.port == ARTIFACTS)
+        self._artifact_sources = frozenset(output.step for output in outputs if output.port == ARTIFACTS)
 
     def recall(self, task: Task) -> str | None:
-        """Put the outputs in place that the very same step made before.
+        """Put the outputs in place that an identical step made before.
+
+        The answer is the run that made them, which is this one if it is resumed; None if the step has to run.
 
         Returns:
             The run that made them, this one where it is resumed; None where the step has to run.
@@ -92,7 +81,7 @@ class ReuseCache:
         Raises:
             OSError: The outputs cannot be put in place.
         """
-        if task.name in self._keys:  # it waits for slots
+        if task.name in self._keys:  # it was looked up, and waits for slots
             return None
         parts = self._keys[task.name] = self._parts(task)
         adopted = self._adopt(task, parts)
@@ -101,15 +90,15 @@ class ReuseCache:
         return adopted
 
     def key(self, task: Task) -> str | None:
-        """The key of a step after :meth:`recall`; None where it has none."""
+        """The key of a step after :meth:`recall`, or None."""
         parts = self._keys.get(task.name)
         return None if parts is None else make_key(parts)
 
     def keep(self, task: Task, seconds: float) -> None:
-        """Remember the outputs of a step that has just succeeded.
+        """Keep the outputs of a step that has just succeeded.
 
-        It can be reused only if nothing that it read has changed while it ran: otherwise nobody knows
-        which of two contents it saw.
+        It can be reused only if its inputs did not change while it ran; otherwise it is unknown which content
+        it has read.
         """
         if task.name in self._adopted:
             return
@@ -119,19 +108,19 @@ class ReuseCache:
             places = {name: output_path(folder, name) for name in self._outputs(task)}
             outputs = {name: self.digests.tree(path, remember=False) for name, path in places.items()}
             changed = [] if before is None else list_changed(before, self._parts(task) or {})
-            parts = {**(before or {}), **dict.fromkeys(changed, "")}  # of two contents nobody knows which
+            parts = {**(before or {}), **dict.fromkeys(changed, "")}  # it is unknown which content was read
             done = OutputRecord(make_key(parts), parts, outputs, seconds)
-            self._made[task.name] = done, folder
+            self._records[task.name] = done, folder
             save_output_record(done, folder)
             if changed and is_deterministic(task):
                 self.notice(f"{task.name}: will not be reused, its {changed[0]} has changed while it ran")
             elif not changed and before is not None:
                 self._add(task, done)
-        except OSError:  # unreadable outputs, a full disk: later steps and runs do without
+        except OSError:  # without a record the step is not reused
             return
 
     def _add(self, task: Task, done: OutputRecord) -> None:
-        """Let later runs find a step.
+        """Add an entry for later runs.
 
         Raises:
             OSError: The store cannot be written.
@@ -151,7 +140,7 @@ class ReuseCache:
                 return None
             if not done.outputs.keys() >= set(self._outputs(task)):
                 return None
-            if not self._holds(task, done, folder, entry.run):
+            if not self._is_unchanged(task, done, folder, entry.run):
                 self.store.remove(entry)
                 return None
             link_step(self.run.step(task.name), folder, task.outputs, Original(entry.run, entry.step))
@@ -159,7 +148,7 @@ class ReuseCache:
         return entry.run
 
     def _adopt(self, task: Task, parts: Parts | None) -> str | None:
-        """Adopt the outputs of an interrupted run, or clear them for another attempt."""
+        """Adopt the outputs of a resumed run, or clear them for another attempt."""
         own = self.run.step(task.name)
         source = read_original(own)
         folder = own if source is None else original_folder(self.run, source)
@@ -168,9 +157,9 @@ class ReuseCache:
             changed = list_changed(done.parts, parts)
             if changed:
                 self.notice(f"{task.name}: runs again, its {changed[0]} has changed since")
-            elif self._holds(task, done, folder, source.run if source else self.run.id):
+            elif self._is_unchanged(task, done, folder, source.run if source else self.run.id):
                 self._adopted.add(task.name)
-                if source is None:  # the run may have died before it could
+                if source is None:  # the run may have died before it added an entry
                     with contextlib.suppress(OSError):
                         self._add(task, done)
                 return source.run if source else self.run.id
@@ -181,8 +170,8 @@ class ReuseCache:
             clear_step_folder(task, self.run)
         return None
 
-    def _holds(self, task: Task, done: OutputRecord, folder: StepFolder, run: str) -> bool:
-        """Whether the outputs of a step are unchanged; tells the user where they are not."""
+    def _is_unchanged(self, task: Task, done: OutputRecord, folder: StepFolder, run: str) -> bool:
+        """Whether the outputs of a step are unchanged; notifies the user if not."""
         now, changed = verify_outputs(done, folder, self.digests)
         if changed is not None:
             self.notice(f"{task.name}: runs again, its output in run {run} has changed since: {changed}")
@@ -190,11 +179,11 @@ class ReuseCache:
         if now is not done:
             with contextlib.suppress(OSError):
                 save_output_record(now, folder)
-        self._made[task.name] = now, folder
+        self._records[task.name] = now, folder
         return True
 
     def _parts(self, task: Task) -> Parts | None:
-        """What the key of a step is made of; None where that cannot be told, and it runs every time."""
+        """The parts of the key of a step; None if they are unknown, so that it always runs."""
         try:
             inputs = {name: self._value(source) for name, source in task.inputs.items()}
             code = self.digests.files(self._code(task.name).files, task.folder).digest()
@@ -204,7 +193,7 @@ class ReuseCache:
             return None
 
     def _value(self, source: Source | None) -> list[list[str]]:
-        """What an input stands for."""
+        """The value of an input for the key."""
         return [self._part(part) for part in list_parts(source)] if source is not None else [["absent"]]
 
     def _part(self, part: Part) -> list[str]:
@@ -216,7 +205,7 @@ class ReuseCache:
             return ["run", self.run.id]
         if isinstance(part, File):
             return self._data(self.digests.tree(part.path.absolute()), part.path.name)
-        done, folder = self._made[part.step]
+        done, folder = self._records[part.step]
         tree = done.outputs[part.port]
         if verify_outputs(done, folder, self.digests)[1] is not None:
             tree = self.digests.tree(output_path(folder, part.port), remember=False)
@@ -224,7 +213,7 @@ class ReuseCache:
 
     @staticmethod
     def _data(tree: Tree, name: str) -> list[str]:
-        """Of a lone file its name counts too, because programs look at endings."""
+        """Data for the key; the name of a single file counts, because programs read its suffix."""
         return ["data", name if tree.kind == "file" else "", tree.digest()]
 
     def _code(self, name: str) -> Snapshot:
@@ -235,12 +224,12 @@ class ReuseCache:
         return self.code[name]
 
     def _outputs(self, task: Task) -> list[str]:
-        """The outputs whose content matters: those declared, and the artifacts where a step reads them."""
-        return [*task.outputs, *([ARTIFACTS] if task.name in self._read else [])]
+        """The declared outputs, and the artifacts if another step reads them."""
+        return [*task.outputs, *([ARTIFACTS] if task.name in self._artifact_sources else [])]
 
 
 def is_deterministic(task: Task) -> bool:
-    """What its component says; by default it is."""
+    """Whether the component of a step is deterministic, which is the default."""
     setting = task.component.is_deterministic
     return setting is None or str(setting.value).lower() != "false"
 
@@ -254,16 +243,7 @@ def make_step_cache(
     stopping: Callable[[], bool],
     earlier: RunRecord | None,
 ) -> ReuseCache:
-    """The cache of steps for a run.
-
-    Args:
-        prepared: The pipeline, with its options.
-        run: The run's folder.
-        store: Where steps are found and kept.
-        notice: Says something to the user.
-        stopping: Whether the user has asked to stop, so that no long file is hashed to its end.
-        earlier: What is known of the run, where it is resumed.
-    """
+    """Make the step cache of a run. ``stopping`` ends the hashing of a long file."""
     done = earlier.steps.values() if earlier is not None else ()
     return ReuseCache(
         run,

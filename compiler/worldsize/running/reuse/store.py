@@ -1,9 +1,8 @@
-"""The store of reusable steps: for each key where the step ran that has it. No content is copied.
+"""The store of reusable steps: for each key the run and step that have it. No content is copied.
 
-``<home>/cache/steps/<key>.json`` names a run and a step of the same home; the outputs of the step are listed
-beside it (:mod:`~worldsize.running.reuse.output_record`). A step that is reused holds links to them. Entries
-appear and vanish whole, so any number of runs may use a store at once; of two that add the same key the last
-is kept, and either would do.
+``<home>/cache/steps/<key>.json`` names a run and a step of the same home, whose folder lists the outputs
+(:mod:`~worldsize.running.reuse.output_record`). A reused step has links to them. Entries are written and
+removed as a whole, so concurrent runs can use a store; if two of them add the same key, the last one counts.
 """
 
 from __future__ import annotations
@@ -15,23 +14,25 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from worldsize.running.model.folder import RunFolder, StepFolder
+from worldsize.running.record.folder import is_alive
+from worldsize.running.record.history import list_runs
 from worldsize.running.record.json_files import SUFFIX, is_file_name, read_json, write_json
 
 VERSION = 1
 _KEY = re.compile(r"[0-9a-f]{64}")
-_STALE_SECONDS = 3600.0  # a file half written for so long has no writer any more
+_STALE_SECONDS = 3600.0  # an incomplete file of this age has no writer
 
 LINK_FILE = "reused.json"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreEntry:
-    """A step that ran. Times are seconds since the epoch; ``used`` is the last time that it was reused."""
+    """A step that ran. Times are seconds since the epoch; ``used`` is the time of the last reuse."""
 
     key: str
     run: str
@@ -44,16 +45,12 @@ class StoreEntry:
 
     @property
     def newest(self) -> float:
-        """When it was made or last reused."""
+        """The time when it was made or last reused."""
         return max(self.made, self.used or 0.0)
 
 
 class Store:
-    """The entries of a home.
-
-    Args:
-        home: The folder of runs.
-    """
+    """The entries of a folder of runs."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -62,7 +59,7 @@ class Store:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing can be found in it."""
+        """Whether it has no entries."""
         return next(self._files(), None) is None
 
     def find(self, key: str) -> StoreEntry | None:
@@ -90,25 +87,25 @@ class Store:
         write_json(self._place(entry.key), document)
 
     def count(self, entry: StoreEntry) -> None:
-        """Note that an entry was used: one byte each, which any number of runs can append at once."""
+        """Count a use of an entry: one byte per use, so that concurrent runs can append."""
         with contextlib.suppress(OSError), self._hits(entry.key).open("ab") as file:
             file.write(b".")
 
     def remove(self, entry: StoreEntry) -> None:
-        """Remove an entry; what it points to stays."""
+        """Remove an entry, but not the step that it points to."""
         for path in (self._place(entry.key), self._hits(entry.key)):
             with contextlib.suppress(OSError):
                 path.unlink()
 
     def entries(self) -> list[StoreEntry]:
-        """All entries, the oldest first; what is damaged is left out."""
+        """All entries, the oldest first, without damaged ones."""
         entries = [self._read(path) for path in self._files()]
         return sorted(
             (entry for entry in entries if entry is not None), key=lambda each: (each.made, each.key)
         )
 
     def tidy(self) -> None:
-        """Remove what is damaged, what belongs to no entry, and what writers that died have left."""
+        """Remove damaged entries, files without an entry, and files of writers that died."""
         for path in self._files():
             if self._read(path) is None:
                 path.unlink(missing_ok=True)
@@ -123,7 +120,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self, *, alone: bool = False) -> Iterator[None]:
-        """Hold the store: runs that link to what they found, or ``alone`` somebody who removes it.
+        """Lock the store: shared to link to entries, or ``alone`` to remove them.
 
         Raises:
             OSError: The lock cannot be made.
@@ -156,7 +153,7 @@ class Store:
             return None
         if not (math.isfinite(made) and math.isfinite(seconds)):
             return None
-        if not (is_file_name(run) and is_file_name(step)):  # it leads to folders of this home only
+        if not (is_file_name(run) and is_file_name(step)):  # only folders of this home are allowed
             return None
         hits, used = 0, None
         with contextlib.suppress(OSError):
@@ -167,14 +164,14 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """Where a reused step ran."""
+    """The run and step of a reused step."""
 
     run: str
     step: str
 
 
 def link_step(folder: StepFolder, original: StepFolder, outputs: Iterable[str], source: Original) -> None:
-    """Make the folder of a reused step. Links are relative: the folder of runs may be moved as a whole.
+    """Make the folder of a reused step. Links are relative, so that the folder of runs can be moved.
 
     Raises:
         OSError: It cannot be made.
@@ -192,12 +189,12 @@ def link_step(folder: StepFolder, original: StepFolder, outputs: Iterable[str], 
 
 
 def unlink_step(folder: StepFolder) -> None:
-    """Remove the folder of a reused step; what its links point to stays."""
+    """Remove the folder of a reused step, but not what its links point to."""
     shutil.rmtree(folder.root, ignore_errors=True)
 
 
 def read_original(folder: StepFolder) -> Original | None:
-    """Where a reused step ran; None for one that is not reused."""
+    """The run and step of a reused step; None for a step that is not reused."""
     document = read_json(folder.root / LINK_FILE)
     if document is None:
         return None
@@ -206,5 +203,116 @@ def read_original(folder: StepFolder) -> Original | None:
 
 
 def original_folder(run: RunFolder, source: Original) -> StepFolder:
-    """The folder of an original, in the same home as a run."""
+    """The folder of an original step, in the same home as a run."""
     return RunFolder(run.root.parent / source.run).step(source.step)
+
+
+_BEGINNING_SECONDS = 60.0  # the age of a folder before its run holds the lock
+_TRASH = ".removed-"  # runs with this prefix are not listed
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What to remove. ``size`` is that of the runs' files; entries have a few hundred bytes."""
+
+    entries: tuple[StoreEntry, ...]
+    runs: tuple[Path, ...]
+    size: int
+
+
+def plan_removal(store: Store, *, now: float, older: float, runs: bool) -> Removal:
+    """Plan the removal of what has not been used for some time.
+
+    Args:
+        store: The store.
+        now: Seconds since the epoch.
+        older: Seconds since an entry was made or last used, or since a run was last written to.
+        runs: Whether to remove unneeded runs too: no remaining entry or run refers to them.
+    """
+    entries = store.entries()
+    going = tuple(entry for entry in entries if now - entry.newest >= older)
+    staying = {entry.run for entry in entries if entry not in going}
+    removed = _find_unneeded(store, staying, now - older, now) if runs else ()
+    return Removal(going, removed, sum(_measure_size(path) for path in removed))
+
+
+def remove_unused(store: Store, removal: Removal) -> list[Path]:
+    """Carry out a removal, except for what was used since it was planned; the removed runs.
+
+    Raises:
+        OSError: The store cannot be locked.
+    """
+    trash = []
+    with store.locked(alone=True):
+        for entry in removal.entries:
+            if store.find(entry.key) == entry:
+                store.remove(entry)
+        store.tidy()
+        staying = {entry.run for entry in store.entries()}
+        needed = _find_needed(store, staying, removal.runs)
+        for path in removal.runs:
+            if path.name not in needed and not is_alive(path):
+                aside = path.with_name(f"{_TRASH}{path.name}")
+                with contextlib.suppress(OSError):
+                    path.rename(aside)
+                    trash.append((path, aside))
+    for trashed in (store.home / "runs").glob(f"{_TRASH}*"):  # also those of a removal that was killed
+        shutil.rmtree(trashed, ignore_errors=True)
+    return [path for path, _ in trash]
+
+
+def _find_unneeded(store: Store, staying: Collection[str], before: float, now: float) -> tuple[Path, ...]:
+    candidates = []
+    for path in list_runs(store.home):
+        newest = _read_newest_time(path)
+        young = now - newest < _BEGINNING_SECONDS and not (path / "events.jsonl").exists()
+        if newest <= before and not young and not is_alive(path):
+            candidates.append(path)
+    needed = _find_needed(store, staying, candidates)
+    return tuple(path for path in candidates if path.name not in needed)
+
+
+def _find_needed(store: Store, staying: Collection[str], candidates: Iterable[Path]) -> set[str]:
+    """The runs that entries and other runs refer to, directly or indirectly."""
+    going = {path.name for path in candidates}
+    runs = {path.name: path for path in list_runs(store.home)}
+    needed: set[str] = set()
+    pending = [*staying, *(name for name in runs if name not in going)]
+    while pending:
+        name = pending.pop()
+        if name in needed or name not in runs:
+            continue
+        needed.add(name)
+        pending += _references(runs[name])
+    return needed
+
+
+def _references(run: Path) -> list[str]:
+    """The runs whose outputs the steps of a run link to."""
+    runs = []
+    with contextlib.suppress(OSError):
+        for step in os.scandir(RunFolder(run).step("x").root.parent):
+            original = read_original(StepFolder(Path(step.path)))
+            if original is not None:
+                runs.append(original.run)
+    return runs
+
+
+def _read_newest_time(run: Path) -> float:
+    """The time when a run was last written to, by its log."""
+    times = [run, run / "events.jsonl"]
+    times_found = []
+    for path in times:
+        with contextlib.suppress(OSError):
+            times_found.append(path.stat().st_mtime)
+    return max(times_found, default=0.0)
+
+
+def _measure_size(path: Path) -> int:
+    """The bytes of a folder's files, without links."""
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(f"{folder}/{name}").st_size
+    return total

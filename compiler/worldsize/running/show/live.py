@@ -1,4 +1,4 @@
-"""The view for a terminal: one table that is redrawn, notices above it."""
+"""The view for a terminal: a table that is redrawn, with notices above it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from worldsize.diagnostics.snippet import mark_controls
-from worldsize.running.model.results import DONE, StepState
-from worldsize.running.model.view import Status
+from worldsize.running.model.results import DONE, Status, StepState
 from worldsize.running.show.views import format_duration
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 REDRAW_SECONDS = 0.12
-MARGIN_ROWS = 6  # of the terminal that the table leaves alone
+MARGIN_ROWS = 6  # of the terminal that the table does not use
 _LOOKS: Mapping[StepState, tuple[str, str]] = {
     "waiting": ("·", "dim"),
     "preparing": ("·", "cyan"),
@@ -37,17 +36,13 @@ _INTEREST: Mapping[StepState, int] = {
 
 
 class LiveView:
-    """Steps as a table with state, time, progress, loss and samples/s.
-
-    Args:
-        console: Where to draw.
-    """
+    """Steps as a table with state, time, progress, loss and samples/s."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._statuses: Mapping[str, Status] = {}
         self._drawn = 0.0
-        # Redrawn by the loop itself, not by a thread: a signal then never meets a half-drawn table.
+        # Redrawn by the main loop, not by a thread, so that a signal does not interrupt drawing.
         self._live = RichLive(console=console, auto_refresh=False, vertical_overflow="ellipsis")
 
     def notice(self, text: str) -> None:
@@ -69,7 +64,9 @@ class LiveView:
         if now - self._drawn >= REDRAW_SECONDS:
             self._drawn = now
             rows = self._console.height - MARGIN_ROWS
-            self._live.update(table(statuses, now=now, rows=rows, width=self._console.width), refresh=True)
+            self._live.update(
+                draw_table(statuses, now=now, rows=rows, width=self._console.width), refresh=True
+            )
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -81,16 +78,12 @@ class LiveView:
         self._live.stop()
 
 
-def table(statuses: Mapping[str, Status], *, now: float, rows: int, width: int) -> Table:
-    """The picture of all steps.
+def draw_table(statuses: Mapping[str, Status], *, now: float, rows: int, width: int) -> Table:
+    """Draw all steps as a table.
 
-    Args:
-        statuses: The steps in their order.
-        now: Monotonic time.
-        rows: Steps that may be shown; of more, those that run or failed, then the newest, are.
-        width: Columns of the terminal.
+    If there are more than ``rows``, those that run or have failed are shown, then the newest.
     """
-    shown = _chosen(statuses, max(1, rows))
+    shown = _choose_shown(statuses, max(1, rows))
     picture = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for heading, justify in (("", "left"), ("step", "left"), ("state", "left"), ("time", "right")):
         picture.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
@@ -107,7 +100,7 @@ def table(statuses: Mapping[str, Status], *, now: float, rows: int, width: int) 
     return picture
 
 
-def _chosen(statuses: Mapping[str, Status], rows: int) -> list[Status]:
+def _choose_shown(statuses: Mapping[str, Status], rows: int) -> list[Status]:
     if len(statuses) <= rows:
         return list(statuses.values())
     order = {name: index for index, name in enumerate(statuses)}

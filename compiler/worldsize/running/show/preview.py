@@ -1,4 +1,4 @@
-"""A dry run: every process with its command and the variables we set, without making or starting any."""
+"""A dry run: every process with its command and variables, without starting any."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from worldsize.running.launch.call import make_call, resolve_inputs
+from worldsize.running.launch.call import make_call, mlflow_variables, resolve_inputs
 from worldsize.running.launch.launchers import count_ports, plan_processes
 from worldsize.running.launch.redaction import make_redaction
-from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.folder import RunFolder, show_path
 from worldsize.running.model.process import Call, Process, walk_processes
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
-from worldsize.running.record.tracking import mlflow_variables
-from worldsize.running.show.summary import shown
 from worldsize.secrecy.masking import Mask
 
-RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts stands in braces
+RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts is in braces
 PORT = "{port}"
 FOLDER = "{private folder}"
 
@@ -29,15 +27,7 @@ def preview_processes(
     placed: Callable[[Call], Call] = lambda call: call,
     mask: Mask | None = None,
 ) -> dict[str, tuple[Process, ...]]:
-    """The processes of every step as they may be seen, with placeholders for what is not known yet.
-
-    Args:
-        tasks: The steps.
-        machine: What there is.
-        experiment: The experiment's name.
-        placed: Gives a call the places of its instances.
-        mask: Hides secrets.
-    """
+    """The processes of every step as they may be shown, with placeholders for what is not known yet."""
     return {
         name: _processes(task, machine, experiment, placed, mask or Mask()) for name, task in tasks.items()
     }
@@ -46,7 +36,7 @@ def preview_processes(
 def _processes(
     task: Task, machine: Machine, experiment: str, placed: Callable[[Call], Call], mask: Mask
 ) -> tuple[Process, ...]:
-    values = resolve_inputs(task, RUN, shown)
+    values = resolve_inputs(task, RUN, show_path)
     call = make_call(
         task,
         RUN,

@@ -1,8 +1,7 @@
-"""The summary of a run: its folder, its results and how to look at them; or what failed and why."""
+"""The summary of a run: its folder and results, or what failed and why."""
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
@@ -10,16 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.diagnostics.snippet import flatten, mark_controls
-from worldsize.running.model.folder import HOME
+from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.model.results import Failure, RunResult, StepResult
 from worldsize.running.show.views import format_duration
 
-HEADLINE = ("accuracy", "loss", "perplexity", "bits_per_byte")  # shown first, and alone where there are many
-MOST_METRICS = 8
+HEADLINE = (
+    "accuracy",
+    "loss",
+    "perplexity",
+    "bits_per_byte",
+)  # shown first, and alone if there are many metrics
+MAX_METRICS = 8
 
 
 def render_summary(result: RunResult, *, steps: bool = True) -> str:
-    """The summary as lines, ending in a line break; without a line for each step where a table shows them."""
+    """The summary as text; without ``steps`` if a table has shown them."""
     lines = [
         *_failures(result),
         *_incomplete(result),
@@ -43,7 +47,7 @@ def _steps(result: RunResult) -> Iterator[str]:
 
 
 def _outcome(result: RunResult) -> Iterator[str]:
-    rows = [("folder", shown(result.folder))]
+    rows = [("folder", show_path(result.folder))]
     rows += [("metrics", text) for text in _metrics(result)]
     rows += [("model", text) for text in _models(result)]
     if result.tracking_uri is not None:
@@ -56,7 +60,7 @@ def _outcome(result: RunResult) -> Iterator[str]:
 
 
 def _resume(result: RunResult) -> str:
-    home = shown(result.folder.parents[1])
+    home = show_path(result.folder.parents[1])
     elsewhere = f" --runs-dir {shlex.quote(home)}" if home != HOME else ""
     return f"worldsize resume {result.id}{elsewhere}"
 
@@ -67,8 +71,8 @@ def _state(step: StepResult) -> str:
 
 def _metrics(result: RunResult) -> Iterator[str]:
     names = list(result.metrics)
-    if len(names) > MOST_METRICS:
-        names = [name for name in HEADLINE if name in result.metrics] or names[:MOST_METRICS]
+    if len(names) > MAX_METRICS:
+        names = [name for name in HEADLINE if name in result.metrics] or names[:MAX_METRICS]
     if names:
         more = len(result.metrics) - len(names)
         listed = ", ".join(f"{name} {result.metrics[name]:.4g}" for name in names)
@@ -78,7 +82,7 @@ def _metrics(result: RunResult) -> Iterator[str]:
 def _models(result: RunResult) -> Iterator[str]:
     for model in result.registrations:
         if model.version is not None:
-            # Untracked, the step had no registry but the one that MLflow makes in its working folder.
+            # Without tracking, MLflow makes a registry in the working folder of the step.
             where = "" if result.tracking_uri is not None else ", in this run's folder only"
             yield f"{model.name} version {model.version}{where}"
         else:
@@ -101,25 +105,19 @@ def _incomplete(result: RunResult) -> Iterator[str]:
 def _failure(step: str, failure: Failure) -> Iterator[str]:
     yield f"error: step `{step}` failed: {failure.message}"
     if failure.log is not None:
-        said = "its last lines:" if failure.last_lines else "which is empty"
-        yield f"  log: {shown(failure.log)}, {said}"
+        tail = "its last lines:" if failure.last_lines else "which is empty"
+        yield f"  log: {show_path(failure.log)}, {tail}"
         yield from (f"  | {flatten(line.expandtabs())}" for line in failure.last_lines)
     yield from (f"  {flatten(note)}" for note in failure.notes)
     yield ""
 
 
 def mlflow_ui(uri: str) -> str:
-    """The command that shows the runs in a browser of this machine, and of no other."""
+    """The command that shows the runs in a browser of this machine only."""
     database = Path(uri.removeprefix("sqlite:///"))
     program = "mlflow"
     beside = Path(sys.executable).parent / "mlflow"
     on_path = shutil.which("mlflow")
     if beside.exists() and (on_path is None or Path(on_path).resolve() != beside.resolve()):
-        program = shown(beside)
-    return f"{shlex.quote(program)} ui --host 127.0.0.1 --backend-store-uri {shlex.quote(f'sqlite:///{shown(database)}')}"
-
-
-def shown(path: Path) -> str:
-    """A path as short as it can be: relative to the working folder where it lies below it."""
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
+        program = show_path(beside)
+    return f"{shlex.quote(program)} ui --host 127.0.0.1 --backend-store-uri {shlex.quote(f'sqlite:///{show_path(database)}')}"

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: the contract of a view, and the one for logs and pipes."""
+"""Views of an active run for logs and pipes, and the formats that all views share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from worldsize.diagnostics.snippet import mark_controls
-from worldsize.running.model.view import Progress, Status, View
+from worldsize.running.model.results import Progress, Status, View
 from worldsize.secrecy.masking import Mask
 
 if TYPE_CHECKING:
@@ -17,12 +17,7 @@ PROGRESS_SECONDS = 5.0
 
 
 class PlainView:
-    """Lines without times of day: one when a step changes, one every few seconds of progress.
-
-    Args:
-        write: Takes a line.
-        clock: A monotonic clock.
-    """
+    """Lines without times of day: one when a step changes, one every few seconds of progress."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
@@ -38,7 +33,7 @@ class PlainView:
         self.notice(text)
 
     def changed(self, status: Status) -> None:
-        """Write the states that matter to a reader."""
+        """Write the states that a reader needs."""
         if status.state == "running":
             self._said[status.name] = (self._clock(), None)
             count = f", {status.processes} processes" if status.processes > 1 else ""
@@ -53,7 +48,7 @@ class PlainView:
             self._write(f"{status.name}: {status.state} after {format_duration(status.seconds)}")
 
     def tick(self, statuses: Mapping[str, Status]) -> None:
-        """Write progress that is new, every few seconds."""
+        """Write new progress every few seconds."""
         now = self._clock()
         for status in statuses.values():
             if status.state != "running" or status.progress is None:
@@ -71,31 +66,26 @@ class PlainView:
 
 
 class MaskedView:
-    """Another view, from which secrets are hidden.
-
-    Args:
-        view: Shows the run.
-        mask: Hides its secrets.
-    """
+    """Another view, from which secrets are hidden."""
 
     def __init__(self, view: View, mask: Mask) -> None:
         self._view = view
         self._mask = mask
 
     def notice(self, text: str) -> None:
-        """Say something once."""
+        """Show a masked notice."""
         self._view.notice(self._mask.text(text))
 
     def warn(self, text: str) -> None:
-        """Say once what is not as it should be."""
+        """Show a masked warning."""
         self._view.warn(self._mask.text(text))
 
     def changed(self, status: Status) -> None:
-        """A step has another state."""
+        """Show the new state of a step."""
         self._view.changed(status)
 
     def tick(self, statuses: Mapping[str, Status]) -> None:
-        """Some time has passed."""
+        """Update the view."""
         self._view.tick(statuses)
 
     def __enter__(self) -> Self:
@@ -107,11 +97,7 @@ class MaskedView:
 
 
 class QuietView(PlainView):
-    """Shows warnings only, or nothing.
-
-    Args:
-        warn: Takes the line of a warning.
-    """
+    """Shows warnings only, or nothing."""
 
     def __init__(self, warn: Callable[[str], None] = lambda _line: None) -> None:
         super().__init__(lambda _line: None)

@@ -1,1 +1,1 @@
-"""What a pipeline file means when it is run: graphs inside graphs as one set of tasks."""
+"""Reads a pipeline for a run: nested graphs as one set of tasks."""

@@ -1,6 +1,6 @@
-"""From a job graph to tasks: the graphs of pipeline components unfolded, every input traced to its source.
+"""Turns a job graph into tasks: pipeline components expanded, every input traced to its source.
 
-Nothing is started and nothing is written; the refusals are complete before the first step begins.
+Nothing is started or written; all problems are reported before the first step starts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from worldsize.azureml import distribution
+from worldsize.azureml import fields
 from worldsize.azureml.graph import find_cycle
 from worldsize.azureml.model import Job
 from worldsize.base import limits
@@ -26,33 +26,25 @@ if TYPE_CHECKING:
     from worldsize.running.model.sweep import SweepPlan
 
 LONGEST_LIST = 12  # names shown in a message about a cycle
-LONGEST_NAME = 240  # of a folder; the trials of a sweep add to it
-MOST_STEPS = 20_000  # pipeline components inside each other multiply: ten lines can mean a billion steps
+LONGEST_NAME = 240  # of a folder; the names of trials are longer
+MAX_STEPS = 20_000  # nested pipeline components multiply: ten lines can expand to a billion steps
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
-    """The tasks of a job, in its own order.
-
-    Args:
-        job: The pipeline, or a standalone job as a graph of one step.
-        assets: What references to a workspace mean here.
-
-    Returns:
-        The graph, and every reason why it cannot run here.
-    """
-    faults, whole = Refusals(), Span(str(job.path or "pipeline"), 1, 1, 1, 1)
+    """The tasks of a job in its own order, and every reason why they cannot run here."""
+    faults, file_start = Refusals(), Span(str(job.path or "pipeline"), 1, 1, 1, 1)
     outer = Scope(job)
     if not job.steps:
-        problem = Problem("run-empty", whole, "there is no step to run", "a pipeline has `jobs:`")
+        problem = Problem("run-empty", file_start, "there is no step to run", "a pipeline has `jobs:`")
         return Graph({}, {}), [problem]
-    if _count(job, {}) > MOST_STEPS:
-        message = f"the pipeline has more than {MOST_STEPS} steps once its components are unfolded"
-        return Graph({}, {}), [Problem("run-refused", whole, message, "run one of its components alone")]
+    if _count_steps(job, {}) > MAX_STEPS:
+        message = f"the pipeline has more than {MAX_STEPS} steps once its components are unfolded"
+        return Graph({}, {}), [Problem("run-refused", file_start, message, "run one of its components alone")]
     tasks: dict[str, Task] = {}
     sweeps: dict[str, SweepPlan] = {}
     tracer = Tracer(assets)
-    for reader in _readers(outer, whole, tracer, faults):
+    for reader in _list_readers(outer, file_start, tracer, faults):
         limits.check_time()
         task = reader.task()
         if task is not None:
@@ -62,21 +54,21 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
             sweeps[reader.name] = plan
     graph = Graph(
         tasks=tasks,
-        outputs={} if faults.problems else dict(_outputs(outer)),
-        notices=(*faults.notices, *_not_written(outer)),
+        outputs={} if faults.problems else dict(_trace_outputs(outer)),
+        notices=(*faults.notices, *_notice_unwritten(outer)),
         sweeps=sweeps,
-        # Unset it is true: "CLI (v2) pipeline job YAML schema" says so since 2023, when Microsoft
-        # began to write `false` into its own examples (azureml-examples, pull request 2368). Older copies of
-        # the page, and the schedule's, still say false.
-        keep_going=_switch(job, "continue_on_step_failure", default=True),
-        force_rerun=_switch(job, "force_rerun", default=False),
+        # The default is true, by "CLI (v2) pipeline job YAML schema" since 2023, when Microsoft started to
+        # write `false` into its own examples (azureml-examples, pull request 2368). Older copies of the page,
+        # and that of the schedule, still say false.
+        keep_going=_read_switch(job, "continue_on_step_failure", default=True),
+        force_rerun=_read_switch(job, "force_rerun", default=False),
         secrets=frozenset(tracer.secrets),
     )
-    return graph, faults.problems or _cycle(tasks, whole)
+    return graph, faults.problems or _report_cycle(tasks, file_start)
 
 
-def _readers(scope: Scope, at: Span, tracer: Tracer, faults: Refusals) -> Iterator[StepReader]:
-    """Every step that runs; in place of a pipeline step those of its component."""
+def _list_readers(scope: Scope, at: Span, tracer: Tracer, faults: Refusals) -> Iterator[StepReader]:
+    """The readers of all steps that run; a pipeline step is replaced by those of its component."""
     for step in scope.job.steps.values():
         reader = StepReader(scope, step, step.span or at, tracer, faults)
         if _NAME.fullmatch(step.name) is None or len(reader.name) > LONGEST_NAME:
@@ -85,12 +77,12 @@ def _readers(scope: Scope, at: Span, tracer: Tracer, faults: Refusals) -> Iterat
             )
         elif step.type != "pipeline":
             yield reader
-        elif (inner := _inner(reader)) is not None:
-            yield from _readers(inner, reader.span, tracer, faults)
+        elif (inner := _open_component(reader)) is not None:
+            yield from _list_readers(inner, reader.span, tracer, faults)
 
 
-def _inner(reader: StepReader) -> Scope | None:
-    """The graph behind a pipeline step, once what it is given is known to be sound."""
+def _open_component(reader: StepReader) -> Scope | None:
+    """The inner graph of a pipeline step, after its inputs and outputs were checked."""
     component = reader.step.component
     inner = reader.scope.inside(reader.step)
     if inner is None or inner.job.interface is None or inner.job.path is None:
@@ -107,14 +99,14 @@ def _inner(reader: StepReader) -> Scope | None:
     for name in inner.job.interface.outputs:
         writers = inner.writers(name)
         if len(writers) != 1:
-            said = "no step writes" if not writers else f"{len(writers)} steps write"
-            message = f"{said} the output `{name}` of the component of step `{reader.name}`"
+            writer_count = "no step writes" if not writers else f"{len(writers)} steps write"
+            message = f"{writer_count} the output `{name}` of the component of step `{reader.name}`"
             reader.refuse(message, f"bind one output of a step to it: `${{{{parent.outputs.{name}}}}}`")
     return inner
 
 
-def _outputs(outer: Scope) -> list[tuple[str, Output]]:
-    """The outputs of the pipeline itself, each traced to the step that makes it."""
+def _trace_outputs(outer: Scope) -> list[tuple[str, Output]]:
+    """Trace the outputs of the pipeline to the steps that make them."""
     outputs = []
     for step in outer.job.steps.values():
         for name, setting in step.outputs.items():
@@ -125,14 +117,14 @@ def _outputs(outer: Scope) -> list[tuple[str, Output]]:
     return outputs
 
 
-def _not_written(outer: Scope) -> Iterator[str]:
-    """Of the pipeline itself; steps say it of their own."""
+def _notice_unwritten(outer: Scope) -> Iterator[str]:
+    """Notices about outputs of the pipeline itself."""
     if outer.job.type == "pipeline":
         yield from notice_unwritten_outputs(outer.job.outputs, outer.folder, "outputs")
 
 
-def _count(job: Job, known: dict[int, int]) -> int:
-    """Steps after unfolding; a component that is used often is counted once and multiplied."""
+def _count_steps(job: Job, known: dict[int, int]) -> int:
+    """Count the steps after expansion; a component is counted once, however often it is used."""
     total = 0
     for step in job.steps.values():
         inner = step.component.graph if step.component is not None else None
@@ -140,18 +132,18 @@ def _count(job: Job, known: dict[int, int]) -> int:
             total += 1
             continue
         if id(inner) not in known:
-            known[id(inner)] = _count(inner, known)
+            known[id(inner)] = _count_steps(inner, known)
         total += known[id(inner)]
     return total
 
 
-def _switch(job: Job, name: str, *, default: bool) -> bool:
-    setting = distribution.read_member(job.settings, name)
+def _read_switch(job: Job, name: str, *, default: bool) -> bool:
+    setting = fields.read_member(job.settings, name)
     return default if setting is None or setting.value is None else str(setting.value).lower() == "true"
 
 
-def _cycle(tasks: Mapping[str, Task], whole: Span) -> list[Problem]:
-    """A problem where steps wait for each other."""
+def _report_cycle(tasks: Mapping[str, Task], file_start: Span) -> list[Problem]:
+    """Report steps that wait for each other."""
     names_in_cycle = find_cycle(tasks, lambda name: sorted(tasks[name].needs))
     if names_in_cycle is None:
         return []
@@ -159,8 +151,8 @@ def _cycle(tasks: Mapping[str, Task], whole: Span) -> list[Problem]:
     first = names_in_cycle.index(min(names_in_cycle, key=order.__getitem__))
     names_in_cycle = names_in_cycle[first:] + names_in_cycle[:first]
     names = ", ".join(f"`{name}`" for name in names_in_cycle[:LONGEST_LIST])
-    span = tasks[names_in_cycle[0]].span or whole
-    said = (
+    span = tasks[names_in_cycle[0]].span or file_start
+    message = (
         f"steps {names} wait for each other" if len(names_in_cycle) > 1 else f"step {names} waits for itself"
     )
-    return [Problem("run-cycle", span, said, "break the circle of bindings")]
+    return [Problem("run-cycle", span, message, "break the circle of bindings")]

@@ -1,9 +1,9 @@
-"""Reading a parallel step: what it comes to is a command step that runs our driver.
+"""Reads a parallel step as a command step that runs our driver.
 
-The driver is the package ``worldsize_parallel`` beside this file. It lands in the step's working folder
-with the user's code, as an include, so that it runs wherever the step does, in the step's own interpreter.
-Everything it must know stands in the command as ``name=value`` lines on its standard input, so that
-placeholders are filled in as in any command and no shell reads what a value holds.
+The driver is the package ``worldsize_parallel``. It is added to the step's working folder like an include, so
+that it runs wherever the step does, in the step's own interpreter. The command passes its settings as
+``name=value`` lines on standard input, so that placeholders are filled in as in any command, and no shell
+interprets the values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, distribution, fields
+from worldsize.azureml import binding, fields
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.problem import Problem
 from worldsize.running.prepare.graph.refusals import SettingsReader
@@ -33,16 +33,9 @@ DEFAULT_TIMEOUT = 60  # seconds a mini-batch, as there
 def read_parallel(
     step: Step, resolve: Callable[[Any], Any] = lambda value: value
 ) -> tuple[Component | None, list[Problem]]:
-    """Read a step of type ``parallel``.
+    """Read a parallel step as the command component that runs the driver, and its problems.
 
-    Args:
-        step: The step, inline or with a parallel component.
-        resolve: Turns a setting that is bound to an input of the pipeline into its value; what is no
-            binding comes back as it is.
-
-    Returns:
-        The command component that it comes to, with the inputs and outputs of the step; None where there
-        is a problem. And the problems.
+    ``resolve`` replaces a setting that is bound to an input of the pipeline by its value.
     """
     reader = _ParallelReader(step, resolve)
     component = reader.component()
@@ -61,7 +54,7 @@ class _ParallelReader(SettingsReader):
                 task,
             )
             return None
-        kind = distribution.read_member(task, "type")
+        kind = fields.read_member(task, "type")
         if kind is not None and str(kind.value).lower() not in ("run_function", "function"):
             self.refuse(
                 f"a parallel `task` of type `{kind.value}` is not run here",
@@ -73,14 +66,14 @@ class _ParallelReader(SettingsReader):
             component,
             type="command",
             command=Field(driver_command(lines), task.span, task.key_span),
-            code=distribution.read_member(task, "code"),
-            environment=distribution.read_member(task, "environment"),
+            code=fields.read_member(task, "code"),
+            environment=fields.read_member(task, "environment"),
             distribution=None,
             additional_includes=Field([str(DRIVER)]),
         )
 
     def _get(self, name: str) -> Field[Any] | None:
-        """A setting of the step, else of its component: the step's own wins."""
+        """A setting of the step, else of its component."""
         component = self.step.component
         for raw in (self.step.raw, component.raw if component else None):
             setting = fields.read_field(raw, name) if isinstance(raw, YamlMapping) else None
@@ -90,7 +83,7 @@ class _ParallelReader(SettingsReader):
 
     def _settings(self) -> dict[str, str]:
         resources = self._get("resources")
-        instances = self.whole(distribution.read_member(resources, "instance_count"), "instance_count", 1)
+        instances = self.whole(fields.read_member(resources, "instance_count"), "instance_count", 1)
         concurrency = self.whole(self._get("max_concurrency_per_instance"), "max_concurrency_per_instance", 1)
         retry = self._get("retry_settings")
         return {
@@ -102,26 +95,24 @@ class _ParallelReader(SettingsReader):
                 self.whole(self._get("mini_batch_error_threshold"), "mini_batch_error_threshold", -1, -1)
             ),
             "max_retries": str(
-                self.whole(distribution.read_member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
+                self.whole(fields.read_member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
             ),
-            "timeout": str(
-                self.whole(distribution.read_member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)
-            ),
+            "timeout": str(self.whole(fields.read_member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
             "logging_level": self._level(),
             "input_data": self._input_data(),
             "input_type": self._input_type(),
         }
 
     def _task(self, task: Field[Any]) -> dict[str, str]:
-        script = distribution.read_member(task, "entry_script")
+        script = fields.read_member(task, "entry_script")
         if script is None or not isinstance(script.value, str) or not script.value.strip():
             self.refuse(
                 f"the `task` of parallel step `{self.step.name}` has no `entry_script`",
                 "name the Python file in `code` that has `init` and `run`",
                 script or task,
             )
-        append = distribution.read_member(task, "append_row_to")
-        arguments = distribution.read_member(task, "program_arguments")
+        append = fields.read_member(task, "append_row_to")
+        arguments = fields.read_member(task, "program_arguments")
         return {
             "entry_script": str(script.value).strip() if script else "",
             "append_row_to": str(append.value) if append is not None and append.value else "",
@@ -148,7 +139,7 @@ class _ParallelReader(SettingsReader):
         return f"{expression!s}"
 
     def _input_type(self) -> str:
-        """The type of the data, as the step says it, else as what it is bound to has it."""
+        """The type of the data, by the step, else by the port."""
         setting = self._get("input_data")
         expression = binding.parse_expression(setting.value) if setting is not None else None
         name = expression.port or "" if expression is not None else ""
@@ -156,9 +147,9 @@ class _ParallelReader(SettingsReader):
         argument = (
             fields.read_field(self.step.raw, "inputs") if isinstance(self.step.raw, YamlMapping) else None
         )
-        said = distribution.read_member(distribution.read_member(argument, name), "type")
-        if said is not None and isinstance(said.value, str):
-            return said.value.lower()
+        declared = fields.read_member(fields.read_member(argument, name), "type")
+        if declared is not None and isinstance(declared.value, str):
+            return declared.value.lower()
         return ports[name].type.lower() if name in ports else "uri_folder"
 
     def _size(self) -> str:
@@ -197,5 +188,5 @@ class _ParallelReader(SettingsReader):
 
 def driver_command(lines: dict[str, str]) -> str:
     """The shell line that runs the driver with these settings."""
-    said = "\n".join(f"{name}={value}" for name, value in lines.items() if value)
-    return f"python -m {DRIVER.name} <<'{END}'\n{said}\n{END}"
+    settings = "\n".join(f"{name}={value}" for name, value in lines.items() if value)
+    return f"python -m {DRIVER.name} <<'{END}'\n{settings}\n{END}"

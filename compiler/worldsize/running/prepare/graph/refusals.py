@@ -1,4 +1,4 @@
-"""Why a pipeline is not run here: the problems that its steps report, each at its place in the file."""
+"""Collects why a pipeline cannot run here: the problems of its steps, each at its position in the file."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ Default = TypeVar("Default", bound="int | None")
 
 @dataclass(slots=True)
 class Refusals:
-    """Everything that keeps a pipeline from running here, in the order it is found."""
+    """All reasons why a pipeline cannot run here, in the order of discovery."""
 
     problems: list[Problem] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     _said: set[tuple[Span, str]] = field(default_factory=set)
 
     def refuse(self, span: Span, message: str, help_: str, at: Field[Any] | None = None) -> None:
-        """Report a reason not to run, at a field where there is one."""
+        """Report a reason not to run, at a field if one is given."""
         self.add(Problem("run-refused", (at and at.span) or span, message, help_))
 
     def add(self, problem: Problem) -> None:
-        """Report a problem; a component that is used twice has its own faults once."""
+        """Report a problem, once for a component that is used repeatedly."""
         key = (problem.span, problem.help or problem.message)
         if key not in self._said:
             self._said.add(key)
@@ -56,7 +56,7 @@ class Refusals:
 
 
 def describe_unsupported(name: str, kind: str) -> tuple[str, str]:
-    """The sentence and the help for a step of a kind that is not run here."""
+    """The message and help for a step of a kind that is not run here."""
     if kind in UNSUPPORTED_KINDS:
         what, help_ = UNSUPPORTED_KINDS[kind]
         return f"step `{name}` is {what}", help_
@@ -66,13 +66,7 @@ def describe_unsupported(name: str, kind: str) -> tuple[str, str]:
 def notice_unwritten_outputs(
     outputs: Mapping[str, Field[OutputSetting]], folder: Path, there: str
 ) -> Iterator[str]:
-    """Say where they are.
-
-    Args:
-        outputs: By name, as the file says.
-        folder: What paths in the file are relative to.
-        there: Where in the run's folder they all are.
-    """
+    """Say where outputs are that a job wants at local paths; ``there`` is their folder in that of the run."""
     for name, setting in outputs.items():
         path = setting.value.path.value if setting.value.path else None
         if isinstance(path, str) and local_path(path, folder) is not None:
@@ -82,25 +76,22 @@ def notice_unwritten_outputs(
 
 @dataclass(slots=True)
 class SettingsReader:
-    """What is wrong with a step goes to ``problems``.
+    """Reads the settings of a step, and collects the problems.
 
-    Args:
-        step: The step.
-        resolve: Turns a setting that is bound to an input of the pipeline into its value; what is no binding
-            comes back as it is.
+    ``resolve`` replaces a setting that is bound to an input of the pipeline by its value.
     """
 
-    step: Step
+    step: Step  # the step
     resolve: Callable[[Any], Any]
     problems: list[Problem] = field(default_factory=list)
 
     def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
-        """Report a reason not to run, at a field where there is one."""
+        """Report a reason not to run, at a field if one is given."""
         span = (at.span if at else None) or self.step.span or Span("pipeline", 1, 1, 1, 1)
         self.problems.append(Problem("run-refused", span, message, help_))
 
     def whole(self, setting: Field[Any] | None, name: str, default: Default, least: int = 1) -> int | Default:
-        """A whole number from ``least``; the default where nothing is given, or something else."""
+        """A whole number from ``least``; the default if it is absent or wrong."""
         if setting is None or setting.value is None:
             return default
         number = literals.parse_number(self.resolve(setting.value))

@@ -1,4 +1,4 @@
-"""The settings of a step: numbers, variables and the command, with each binding and placeholder resolved."""
+"""Reads the settings of a step: numbers, variables and the command, with bindings resolved."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, distribution, fields, literals
+from worldsize.azureml import binding, fields, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Field, Literal, Step
 from worldsize.base.span import Span
@@ -27,7 +27,7 @@ _OLD = re.compile(r"(?<!\{)\{(inputs|outputs|search_space)\.([^{}]*)\}(?!\})")
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """Reads what a step sets besides its inputs; what is wrong goes to ``faults``."""
+    """Reads the settings of a step apart from its inputs; problems are added to ``faults``."""
 
     scope: Scope
     step: Step
@@ -38,7 +38,7 @@ class StepSettings:
     faults: Refusals
 
     def launcher(self) -> str:
-        """What starts the processes."""
+        """The launcher of the processes."""
         block = self._distribution()
         if block is None or block.kind is None:
             return "none"
@@ -51,17 +51,17 @@ class StepSettings:
         return "none"
 
     def instances(self) -> int:
-        """How many instances are asked for."""
+        """The number of instances."""
         return self._inside("instance_count", self.step.resources or self.component.resources, 1)
 
     def processes(self) -> int:
-        """Processes an instance; Azure ML starts one where nothing is said."""
+        """Processes per instance; the default is 1, as in Azure ML."""
         block = self._distribution()
         name = "process_count_per_instance"
         return 1 if block is None else self._count(name, block.process_count_per_instance, 1)
 
     def workers(self, launcher: str, instances: int) -> tuple[int | None, int]:
-        """TensorFlow's workers and parameter servers: one worker an instance where nothing is said."""
+        """TensorFlow's workers and parameter servers; the default is one worker per instance."""
         block = self._distribution()
         if launcher != "tensorflow" or block is None:
             return None, 0
@@ -69,11 +69,11 @@ class StepSettings:
         return self._count("worker_count", block.worker_count, instances), servers
 
     def timeout(self) -> int | None:
-        """Seconds after which the step is stopped; the limits of a sweep and of a mini-batch are others."""
+        """Seconds after which the step is stopped; sweeps and mini-batches have limits of their own."""
         return None if self.step.type == "sweep" else self._inside("timeout", self.step.limits, 0) or None
 
     def environment(self, launcher: str) -> dict[str, str]:
-        """The step's own variables. Those with no value vanish, as on the way to Azure ML."""
+        """The step's own variables. Those without a value are dropped, as the Azure ML client does."""
         rendered = {}
         for name, value in self._variables().items():
             if name in LAUNCHERS[launcher].variables:
@@ -87,20 +87,20 @@ class StepSettings:
                 self._unresolved(str(name), value, source)
         return rendered
 
-    def _distribution(self) -> distribution.Distribution | None:
-        return distribution.read_distribution(self.step.distribution or self.component.distribution)
+    def _distribution(self) -> fields.Distribution | None:
+        return fields.read_distribution(self.step.distribution or self.component.distribution)
 
     def _variables(self) -> dict[Any, Any]:
-        """By name, as they stand in the file."""
+        """The variables of the file by name."""
         blocks = [block.value for block in self._blocks() if isinstance(block.value, dict)]
         return {name: value for block in blocks for name, value in block.items()}
 
     def _variable(self, name: str) -> Field[Any] | None:
-        settings = [distribution.read_member(block, name) for block in self._blocks()]
+        settings = [fields.read_member(block, name) for block in self._blocks()]
         return next((each for each in reversed(settings) if each is not None), None)
 
     def _blocks(self) -> Iterator[Field[Any]]:
-        """Where variables stand: in the step, and those of a sweep's trial win over them."""
+        """The blocks of variables: that of the step, then that of a sweep's trial, which overrides it."""
         if self.step.environment_variables is not None:
             yield self.step.environment_variables
         raw = self.component.raw
@@ -110,7 +110,7 @@ class StepSettings:
                 yield trial
 
     def _inside(self, name: str, block: Field[Any] | None, default: int) -> int:
-        return self._count(name, distribution.read_member(block, name), default)
+        return self._count(name, fields.read_member(block, name), default)
 
     def _count(self, name: str, setting: Field[Any] | None, default: int, *, least: int = 1) -> int:
         if setting is None or setting.value is None:
@@ -132,14 +132,14 @@ class StepSettings:
         return self.tracer.trace(self.scope, argument, is_data=False)
 
     def _unresolved(self, name: str, value: Any, source: Traced) -> None:
-        """A variable whose value is no text: a path that only exists later, or a binding to nothing."""
+        """Report a variable whose value is not a text: a path that does not exist yet, or a wrong binding."""
         why = source.message if isinstance(source, Reason) else f"is `{value}`, which is not a literal"
         help_ = "bind it to an input of the pipeline that is a number or a text"
         at = self._variable(name)
         self.faults.refuse(self.span, f"variable `{name}` of step `{self.name}` {why}", help_, at)
 
     def _contradiction(self, launcher: str, name: str) -> None:
-        """A variable that the launcher gives every process anew: one value for all cannot be meant."""
+        """Report a variable that the launcher sets for each process, so that one value is wrong."""
         self.faults.refuse(
             self.span,
             f"`environment_variables` of step `{self.name}` sets `{name}`,"
@@ -164,16 +164,9 @@ def find_unfilled(
     outputs: Collection[str],
     searched: Collection[str],
 ) -> tuple[str, str, Span | None] | None:
-    """The first placeholder of a command that nothing would replace, so that the shell would stumble over it.
+    """The first placeholder of a command that nothing replaces: message, help and position, or None.
 
-    Args:
-        component: The component.
-        inputs: The step's inputs; None is one without a value.
-        outputs: The step's outputs.
-        searched: What a sweep varies.
-
-    Returns:
-        The message, the help and the place; None where all is well.
+    ``searched`` is what a sweep varies; an input that is None has no value.
     """
     command = component.command
     if command is None or not isinstance(command.value, str):
@@ -181,17 +174,17 @@ def find_unfilled(
     template = binding.parse_template(command.value)
     guarded = {expression.start for part in template.sections for expression in part.expressions}
     for expression in template.expressions:
-        said = _unfilled(expression, inputs, outputs, searched, guarded=expression.start in guarded)
-        if said is not None:
+        fault = _explain_unfilled(expression, inputs, outputs, searched, guarded=expression.start in guarded)
+        if fault is not None:
             node = command.node
             span = (
                 node.subspan(expression.start, expression.end) if isinstance(node, Scalar) else command.span
             )
-            return *said, span
+            return *fault, span
     return None
 
 
-def _unfilled(
+def _explain_unfilled(
     expression: Expression,
     inputs: Mapping[str, Source | None],
     outputs: Collection[str],

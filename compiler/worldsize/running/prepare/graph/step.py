@@ -1,4 +1,4 @@
-"""One step of a graph as a task."""
+"""Reads one step of a graph as a task."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from worldsize.yaml import Mapping as YamlMapping
 if TYPE_CHECKING:
     from worldsize.running.model.sweep import SweepPlan
 
-_REPORTED = Text("")  # stands in for a missing source: a problem is reported, so the task never runs
+_REPORTED = Text("")  # replaces a missing source whose problem is reported, so that the task never runs
 
 
 @dataclass(frozen=True, slots=True)
 class StepReader:
-    """Reads one step; what is wrong goes to ``faults``."""
+    """Reads one step; problems are added to ``faults``."""
 
     scope: Scope
     step: Step
@@ -50,17 +50,17 @@ class StepReader:
 
     @property
     def name(self) -> str:
-        """The step's name among those of all graphs."""
+        """The step's name, unique among all graphs."""
         return self.scope.name(self.step)
 
     def task(self) -> Task | None:
-        """The task, or None where the step cannot be run here."""
+        """The task, or None if the step cannot run here."""
         component = self.runnable()
         if component is not None and self.step.type == "parallel":
-            component = self._driven()
+            component = self._read_driver()
         if component is None:
             return None
-        before, searched = len(self.faults.problems), self._searched()
+        before, searched = len(self.faults.problems), self._list_swept()
         settings = StepSettings(
             self.scope, self.step, component, self.name, self.span, self.tracer, self.faults
         )
@@ -72,9 +72,9 @@ class StepReader:
         outputs = {name: self._output_type(port) for name, port in component.outputs.items()}
         if len(self.faults.problems) == before:
             self._check_command(component, inputs, outputs, searched)
-        there = f"steps/{self.name}/outputs"
-        elsewhere = notice_unwritten_outputs(self.step.outputs, self.scope.folder, there)
-        self.faults.notices += [f"{self.name}: {said}" for said in elsewhere]
+        outputs_folder = f"steps/{self.name}/outputs"
+        elsewhere = notice_unwritten_outputs(self.step.outputs, self.scope.folder, outputs_folder)
+        self.faults.notices += [f"{self.name}: {notice}" for notice in elsewhere]
         path = component.path or self.scope.job.path
         return Task(
             name=self.name,
@@ -96,34 +96,35 @@ class StepReader:
         )
 
     def runnable(self) -> Component | None:
-        """The step's component, where it is of a kind that can be run here."""
+        """The step's component, if its kind can run here."""
         step, component = self.step, self.step.component
         if step.type not in KINDS:
             self.refuse(*describe_unsupported(self.name, step.type))
             return None
         if component is None:
-            self._no_component()
+            self._report_missing_component()
             return None
-        own = component.type.lower()
+        kind = component.type.lower()
         if component.type == "flow":
             self.refuse(
                 f"step `{self.name}` is a prompt flow, whose connections only the service has",
                 refusals.SUBMIT,
             )
             return None
-        if own != step.type and not (step.type == "sweep" and own == "command"):
-            help_ = f"say `type: {own}`" if own in KINDS or own == "pipeline" else refusals.SUBMIT
+        if kind != step.type and not (step.type == "sweep" and kind == "command"):
+            help_ = f"say `type: {kind}`" if kind in KINDS or kind == "pipeline" else refusals.SUBMIT
             self.refuse(
-                f"step `{self.name}` is of type `{step.type}`, but its component is of type `{own}`", help_
+                f"step `{self.name}` is of type `{step.type}`, but its component is of type `{kind}`",
+                help_,
             )
             return None
-        if own == "command" and (component.command is None or not isinstance(component.command.value, str)):
+        if kind == "command" and (component.command is None or not isinstance(component.command.value, str)):
             self.refuse(f"step `{self.name}` has no `command`", "say what to run, as text")
             return None
         return modernise_command(component) if self.scope.job.type != "pipeline" else component
 
     def check_names(self, ports: dict[str, Port], more: frozenset[str] = frozenset()) -> None:
-        """Mention values for inputs that the component does not have; Azure ML ignores them, too."""
+        """Add notices for values without an input of the component, which Azure ML ignores too."""
         for name, field in self.step.inputs.items():
             for leaf in list_leaves(name, field, ports):
                 if (
@@ -154,13 +155,13 @@ class StepReader:
             return _REPORTED
         if isinstance(source, Absent):
             return self._without_value(port, source)
-        self._judge(port, source, field)
+        self._check_value(port, source, field)
         if isinstance(field.value, Literal | Data) and isinstance(source, Joined | File):
-            self._joined(port, field)
+            self._notice_joined(port, field)
         return source
 
-    def _joined(self, port: Port, field: Field[Any]) -> None:
-        """Say that a text around a binding is put together, which Azure ML may not do."""
+    def _notice_joined(self, port: Port, field: Field[Any]) -> None:
+        """Add a notice that text around a binding is joined, which Azure ML may not do."""
         value = field.value
         text = value.value if isinstance(value, Literal) else None
         if isinstance(value, Data) and value.path is not None:
@@ -171,13 +172,13 @@ class StepReader:
                 " but whether Azure ML does so is not documented"
             )
 
-    def _judge(self, port: Port, source: Source, field: Field[Any]) -> None:
-        """Hold a literal against the declared type, range and words, and a mapped path against the type."""
+    def _check_value(self, port: Port, source: Source, field: Field[Any]) -> None:
+        """Check a literal against the port's type, range and enumeration, and a path against the type."""
         if isinstance(source, File):
             what = f"input `{port.name}` of step `{self.name}`"
-            # The job knows its data: official examples give it to ports of another type, and those run.
+            # The type of the job counts: official examples bind data to ports of another type, and they run.
             declared = source.type or ("uri_file" if port.type.lower() == "uri_file" else "")
-            self.tracer.assets.judge(source.path, declared.lower(), what)
+            self.tracer.assets.check_type(source.path, declared.lower(), what)
         if not isinstance(source, Text) or port.type not in literals.PRIMITIVES:
             return
         if source.value is None or graphs.is_inline(self.step):
@@ -198,7 +199,7 @@ class StepReader:
         return None
 
     def sweep(self) -> SweepPlan | None:
-        """What a sweep step tries; None where that cannot be read."""
+        """The plan of a sweep step; None if it is wrong."""
         from worldsize.running.prepare.graph.sweep import read_sweep  # few have such steps
 
         plan, problems = read_sweep(self.step, self.setting)
@@ -206,8 +207,8 @@ class StepReader:
             self.faults.add(problem)
         return plan
 
-    def _driven(self) -> Component | None:
-        """The command component that a parallel step comes to."""
+    def _read_driver(self) -> Component | None:
+        """The command component that runs a parallel step."""
         from worldsize.running.prepare.graph.parallel import read_parallel  # few have such steps
 
         component, problems = read_parallel(self.step, self.setting)
@@ -216,7 +217,7 @@ class StepReader:
         return component
 
     def setting(self, value: Any) -> Any:
-        """A setting with its binding to an input of the pipeline resolved; what is no binding as it is."""
+        """A setting with a binding to an input of the pipeline resolved; any other value is unchanged."""
         expression = binding.parse_expression(value)
         if expression is None:
             return value
@@ -229,8 +230,8 @@ class StepReader:
             self.check_names(ports, searched)
         return {name: self.value(port) for name, port in ports.items() if name not in searched}
 
-    def _searched(self) -> frozenset[str]:
-        """What a sweep varies: its trials get these values, not the step."""
+    def _list_swept(self) -> frozenset[str]:
+        """The inputs that a sweep varies, which only its trials have."""
         raw = self.step.raw
         space = (
             raw.get("search_space") if self.step.type == "sweep" and isinstance(raw, YamlMapping) else None
@@ -238,7 +239,7 @@ class StepReader:
         return frozenset(space) if isinstance(space, YamlMapping) else frozenset()
 
     def _output_type(self, port: Port) -> str:
-        """The type of an output; an inline job that only binds it takes that of the pipeline's output."""
+        """The type of an output; an inline job that only binds it has that of the pipeline's output."""
         if port.type in literals.PRIMITIVES:
             message = f"output `{port.name}` of step `{self.name}` is a {port.type}, and only data comes out"
             at: Field[Any] = Field(None, port.span)
@@ -261,13 +262,13 @@ class StepReader:
         outputs: dict[str, str],
         searched: frozenset[str],
     ) -> None:
-        said = find_unfilled(component, inputs, outputs, searched)
-        if said is not None:
-            message, help_, span = said
+        unfilled = find_unfilled(component, inputs, outputs, searched)
+        if unfilled is not None:
+            message, help_, span = unfilled
             self.refuse(f"step `{self.name}`: {message}", help_, Field(None, span))
 
     def _with_code_here(self, component: Component) -> Component:
-        """The component with code that lies on this machine; other code is refused."""
+        """The component with its code on this machine; other code is refused."""
         code = component.code
         text = code.value if code is not None else None
         if code is None or not isinstance(text, str) or classify(text) == "local":
@@ -284,12 +285,12 @@ class StepReader:
         )
         return component
 
-    def _no_component(self) -> None:
+    def _report_missing_component(self) -> None:
         reference = self.step.reference
         text = reference.value if reference else None
         mapped = self.tracer.assets.local(text) if isinstance(text, str) else None
         if mapped is not None:
-            if exists(mapped):  # where it does not, the map's own entry is reported
+            if exists(mapped):  # if it does not exist, the entry of the map is reported
                 message = f"`{mapped.name}`, which stands for component `{text}`, is not a component file"
                 self.refuse(message, "map it to its YAML file", reference)
         elif isinstance(text, str):
@@ -303,5 +304,5 @@ class StepReader:
         return str(name.value) if name is not None and name.value is not None else None
 
     def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
-        """Report why the step cannot be run, at a field where there is one."""
+        """Report why the step cannot run, at a field if one is given."""
         self.faults.refuse(self.span, message, help_, at)

@@ -1,6 +1,6 @@
-"""Reading a sweep step: what is tried, how trials are drawn, what is better, and when to stop.
+"""Reads a sweep step: search space, sampling, objective, limits and early termination.
 
-Nothing is coerced silently: what Azure ML would refuse, or mean otherwise, is a problem with its place.
+Values are not coerced: what Azure ML refuses, or reads differently, is a problem with its position.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from worldsize.azureml import distribution, fields, literals
+from worldsize.azureml import fields, literals
 from worldsize.azureml.model import Field, Step
 from worldsize.base.problem import Problem
 from worldsize.running.model.sweep import (
@@ -29,22 +29,16 @@ from worldsize.yaml.nodes import Node
 
 ALGORITHMS = ("random", "grid", "bayesian")
 POLICIES = ("bandit", "median_stopping", "truncation_selection")
-BAYESIAN_KINDS = frozenset({"choice", "uniform", "quniform"})  # those that Azure ML's sampler takes
+BAYESIAN_KINDS = frozenset({"choice", "uniform", "quniform"})  # those that Azure ML's sampler accepts
 LIBRARIES = {"bayesian": "optuna", "sobol": "scipy"}  # random and grid need none
 
 
 def read_sweep(
     step: Step, resolve: Callable[[Any], Any] = lambda value: value
 ) -> tuple[SweepPlan | None, list[Problem]]:
-    """Read a step of type ``sweep``.
+    """Read a sweep step as a plan, and its problems.
 
-    Args:
-        step: The step, from a pipeline or a standalone sweep job.
-        resolve: Turns a setting that is bound to an input of the pipeline into its value; what is no
-            binding comes back as it is.
-
-    Returns:
-        The plan, None where there is a problem, and the problems.
+    ``resolve`` replaces a setting that is bound to an input of the pipeline by its value.
     """
     reader = _SweepReader(step, resolve)
     plan = reader.plan()
@@ -83,13 +77,13 @@ class _SweepReader(SettingsReader):
         if setting is None:
             return "random", None
         block = setting if isinstance(setting.value, dict) else None
-        named = distribution.read_member(setting, "type") if block else setting
+        named = fields.read_member(setting, "type") if block else setting
         word = str(named.value).lower() if named and isinstance(named.value, str) else None
         if word not in ALGORITHMS:
             what = f"`{named.value}`" if named else "missing its `type`"
             self.refuse(f"`sampling_algorithm` is {what}", "write random, grid or bayesian", named or setting)
             return "random", block
-        rule = distribution.read_member(block, "rule")
+        rule = fields.read_member(block, "rule")
         if word == "random" and rule is not None and rule.value is not None:
             chosen = str(rule.value).lower()
             if chosen not in ("random", "sobol"):
@@ -99,7 +93,7 @@ class _SweepReader(SettingsReader):
 
     def _base(self, block: Field[Any] | None) -> float:
         """The base of the logarithmic kinds, as ``logbase`` of random sampling gives it."""
-        setting = distribution.read_member(block, "logbase")
+        setting = fields.read_member(block, "logbase")
         if setting is None or setting.value is None or setting.value == "e":
             return math.e
         base = literals.parse_number(setting.value)
@@ -126,7 +120,7 @@ class _SweepReader(SettingsReader):
 
     def _parameter(self, name: str, node: Node, base: float) -> Parameter | None:
         block = fields.read_node(node)
-        kind = distribution.read_member(block, "type")
+        kind = fields.read_member(block, "type")
         word = str(kind.value).lower() if kind is not None else None
         if word not in SETTINGS:
             message = f"`{name}` of `search_space` " + (
@@ -163,7 +157,7 @@ class _SweepReader(SettingsReader):
         return Parameter(name, kind, (), low, high, numbers.get("q"), base, whole)
 
     def _number(self, name: str, block: Field[Any], setting: str) -> float | None:
-        value = distribution.read_member(block, setting)
+        value = fields.read_member(block, setting)
         number = literals.parse_number(self.resolve(value.value)) if value is not None else None
         if number is None:
             message = f"`{setting}` of `{name}` in `search_space` is "
@@ -174,7 +168,7 @@ class _SweepReader(SettingsReader):
         return number
 
     def _choices(self, name: str, block: Field[Any]) -> tuple[Value, ...]:
-        setting = distribution.read_member(block, "values")
+        setting = fields.read_member(block, "values")
         if setting is None or not isinstance(setting.value, list) or not setting.value:
             message = f"choice `{name}` of `search_space` has no `values`"
             self.refuse(message, "give a list, such as `values: [16, 32]`", setting or block)
@@ -201,7 +195,7 @@ class _SweepReader(SettingsReader):
                     f"`{parameter.name}` is of type `{parameter.kind}`, which `{algorithm}` sampling"
                     " does not take",
                     f"use {', '.join(sorted(allowed))}, or `sampling_algorithm: random`",
-                    distribution.read_member(distribution.read_member(space, parameter.name), "type"),
+                    fields.read_member(fields.read_member(space, parameter.name), "type"),
                 )
 
     def _needs(self, algorithm: Algorithm) -> None:
@@ -214,7 +208,7 @@ class _SweepReader(SettingsReader):
             )
 
     def _metric(self, objective: Field[Any] | None) -> str:
-        setting = distribution.read_member(objective, "primary_metric")
+        setting = fields.read_member(objective, "primary_metric")
         if setting is None or not isinstance(setting.value, str) or not setting.value:
             self.refuse(
                 f"sweep `{self.step.name}` has no `primary_metric`",
@@ -225,7 +219,7 @@ class _SweepReader(SettingsReader):
         return setting.value
 
     def _word(self, block: Field[Any] | None, where: str, name: str, words: tuple[str, ...]) -> str:
-        setting = distribution.read_member(block, name)
+        setting = fields.read_member(block, name)
         word = str(setting.value).lower() if setting is not None else None
         if word not in words:
             message = f"`{name}` of `{where}` is " + (f"`{setting.value}`" if setting else "missing")
@@ -249,10 +243,10 @@ class _SweepReader(SettingsReader):
             if percentage > 99:
                 message = f"`truncation_percentage` is {percentage}"
                 self.refuse(message, "give a whole number from 1 to 99", block)
-        excluded = distribution.read_member(block, "exclude_finished_jobs")
+        excluded = fields.read_member(block, "exclude_finished_jobs")
         return EarlyTermination(
             kind=cast("Literal['bandit']", kind),
-            # The SDK sends 0 where nothing is said, which means every interval.
+            # The SDK sends 0 by default, which means every interval.
             evaluation_interval=max(1, self._whole(block, "evaluation_interval", 1, least=0) or 1),
             delay_evaluation=self._whole(block, "delay_evaluation", 0, least=0) or 0,
             slack_factor=slack["slack_factor"],
@@ -262,7 +256,7 @@ class _SweepReader(SettingsReader):
         )
 
     def _slack(self, block: Field[Any], name: str) -> float | None:
-        setting = distribution.read_member(block, name)
+        setting = fields.read_member(block, name)
         if setting is None or setting.value is None:
             return None
         number = literals.parse_number(self.resolve(setting.value))
@@ -274,8 +268,8 @@ class _SweepReader(SettingsReader):
     def _whole(
         self, block: Field[Any] | None, name: str, default: int | None, *, least: int = 1, needed: bool = True
     ) -> int | None:
-        """A whole number; without a default it must be there, unless it is not ``needed``."""
-        setting = distribution.read_member(block, name)
+        """A whole number; without a default it is required, unless it is not ``needed``."""
+        setting = fields.read_member(block, name)
         if setting is None or setting.value is None:
             if default is None and needed and name != "max_concurrent_trials":
                 message = f"sweep `{self.step.name}` has no `{name}`"

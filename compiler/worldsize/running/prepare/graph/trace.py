@@ -1,6 +1,6 @@
-"""Follows what a step is given back to where it comes from, through each graph on the way.
+"""Traces the inputs of steps back to their sources, through nested graphs.
 
-Graphs lie inside each other: the pipeline, and below each of its pipeline steps the graph of its component.
+The outermost graph is the pipeline; each of its pipeline steps contains the graph of its component.
 """
 
 from __future__ import annotations
@@ -31,39 +31,32 @@ from worldsize.running.model.source import (
 from worldsize.secrecy.names import is_secret
 from worldsize.yaml import Mapping as YamlMapping
 
-DEEPEST_TEXT = 20  # bindings inside texts that are bound inside texts
-MOST_PARTS = 1000  # of one text
+DEEPEST_TEXT = 20  # nested texts with bindings
+MAX_PARTS = 1000  # of one text
 
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """One graph, and the place it has among the others.
+    """One graph, and its position among the nested graphs."""
 
-    Attributes:
-        job: The graph.
-        prefix: What the names of its steps begin with: ``outer.``.
-        parent: The graph around it, None for the pipeline itself.
-        step: The step of the parent that it is the inside of.
-    """
-
-    job: Job
-    prefix: str = ""
-    parent: Scope | None = None
-    step: Step | None = None
+    job: Job  # the graph
+    prefix: str = ""  # what the names of its steps begin with: `outer.`
+    parent: Scope | None = None  # the graph around it, None for the pipeline itself
+    step: Step | None = None  # the step of the parent that it is the inside of
     _inner: dict[str, Scope] = field(default_factory=dict)
     _written: dict[str, list[tuple[Step, str]]] | None = None
 
     @property
     def folder(self) -> Path:
-        """What paths in the graph's file are relative to."""
+        """The folder of the graph's file, to which its paths are relative."""
         return self.job.path.parent if self.job.path else Path()
 
     def name(self, step: Step) -> str:
-        """A step's name among the steps of all graphs."""
+        """A step's name, unique among all graphs."""
         return self.prefix + step.name
 
     def inside(self, step: Step) -> Scope | None:
-        """The graph behind a step that is a pipeline component, else None."""
+        """The inner graph of a pipeline step, else None."""
         scope = self._inner.get(step.name)
         inner = step.component.graph if step.component is not None else None
         if scope is None and inner is not None:
@@ -71,7 +64,7 @@ class Scope:
         return scope
 
     def writers(self, output: str) -> list[tuple[Step, str]]:
-        """The steps that are bound to an output of this graph, each with its own output."""
+        """The steps that write an output of this graph, with the names of their own outputs."""
         if self._written is None:
             self._written = {}
             for step in self.job.steps.values():
@@ -83,7 +76,7 @@ class Scope:
 
 
 def find_argument(inputs: Mapping[str, Field[Argument]], name: str) -> Field[Argument] | None:
-    """What ``inputs:`` gives to a port; a member of a group may stand in the group's own mapping."""
+    """The argument of a port; a member of a group may be in the mapping of the group."""
     argument = inputs.get(name)
     head, dot, _ = name.rpartition(".")
     while argument is None and dot:
@@ -94,7 +87,7 @@ def find_argument(inputs: Mapping[str, Field[Argument]], name: str) -> Field[Arg
 
 
 def list_leaves(name: str, argument: Field[Argument], ports: Mapping[str, Port]) -> list[str]:
-    """The ports that an entry of ``inputs:`` speaks of: itself, or the members of a group."""
+    """The ports that an entry of ``inputs:`` sets: itself, or the members of a group."""
     node = argument.node
     if name in ports or not isinstance(node, YamlMapping):
         return [name]
@@ -120,7 +113,7 @@ def _member(group: Field[Argument], rest: str) -> Field[Argument] | None:
 class Reason:
     """Why an input has no source here; the message continues ``input `x` of step `y` …``.
 
-    ``at`` is the path that is to blame, where inputs only pass it on.
+    ``at`` is the wrong path, if inputs only pass it on.
     """
 
     message: str
@@ -130,13 +123,13 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """No value: an optional input that was left open, here or in a graph around this one."""
+    """No value: an optional input that is not set, here or in an outer graph."""
 
     of: str
 
 
 class Unknown:
-    """Something is wrong at the other end, and is reported there."""
+    """The source is wrong, which is reported at its own position."""
 
 
 Traced = Source | Absent | Reason | Unknown
@@ -145,22 +138,15 @@ _Next = tuple[Scope, Argument]
 
 @dataclass(slots=True)
 class Tracer:
-    """Follows arguments to their sources, each once."""
+    """Traces arguments to their sources, each once."""
 
     assets: Assets
     secrets: set[str] = field(default_factory=set)
     _known: dict[tuple[int, str, bool], Traced] = field(default_factory=dict)
 
     def trace(self, scope: Scope, argument: Argument, *, is_data: bool, depth: int = 0) -> Traced:
-        """The source of an argument that stands in a graph.
-
-        Args:
-            scope: The graph.
-            argument: What is given.
-            is_data: Whether a text is a path.
-            depth: How many texts around it are being put together.
-        """
-        passed: dict[tuple[int, str, bool], str] = {}  # the name of the port at each
+        """Find the source of an argument in a graph; ``depth`` counts the texts around it."""
+        passed: dict[tuple[int, str, bool], str] = {}  # by key the name of the port
         traced: Traced | _Next = (scope, argument)
         while isinstance(traced, tuple):
             scope, argument = traced
@@ -181,7 +167,7 @@ class Tracer:
         return traced
 
     def keep_secret(self, traced: Traced) -> Traced:
-        """A value that came through a name which says secret: it is one wherever it goes from here."""
+        """Mark a value that passed through an input with the name of a secret."""
         if isinstance(traced, Text):
             self.secrets.add(traced.rendered)
             return replace(traced, secret=True)
@@ -203,10 +189,10 @@ class Tracer:
         if binding.find_expressions(value):
             return self._text(scope, value, is_data=is_data, depth=depth)
         traced = self.data(scope, value) if is_data else self._literal(value)
-        return _declare(traced, argument) if isinstance(argument, Data) else traced
+        return _add_declared(traced, argument) if isinstance(argument, Data) else traced
 
     def _literal(self, value: str) -> Text | File:
-        """A literal; an address that the map knows is what lies there, as a script would open it."""
+        """A literal, or the local path of an address that the map contains."""
         mapped = self.assets.local(value)
         return Text(value) if mapped is None else File(mapped)
 
@@ -228,7 +214,7 @@ class Tracer:
         return File(path)
 
     def _text(self, scope: Scope, text: str, *, is_data: bool, depth: int) -> Traced:
-        """A text with bindings inside: the values of all, written one after the other."""
+        """Join a text and the values of the bindings in it."""
         if depth > DEEPEST_TEXT:
             return Reason("is a text inside too many others", "bind it to the value itself")
         parts: list[Part] = []
@@ -242,7 +228,7 @@ class Tracer:
             if isinstance(traced, Reason | Unknown):
                 return traced
             parts += list_parts(traced)
-            if len(parts) > MOST_PARTS:
+            if len(parts) > MAX_PARTS:
                 return Reason("is a text of too many parts", "bind it to the value itself")
         parts.append(Text(text[position:]))
         return self._joined(scope, parts, is_data=is_data)
@@ -270,15 +256,15 @@ class Tracer:
         return Joined(tuple(merged))
 
 
-def _declare(traced: Traced, data: Data) -> Traced:
-    """What was found for data, with what the job says of it: its type, or the place to blame."""
+def _add_declared(traced: Traced, data: Data) -> Traced:
+    """Add the type that the job declares to a file, or the position to a reason."""
     if isinstance(traced, Reason):
         return replace(traced, at=data.path)
     return replace(traced, type=data.type) if isinstance(traced, File) else traced
 
 
 def follow_binding(scope: Scope, expression: Expression) -> Traced | _Next:
-    """One link of a chain of bindings: the end, or where to go on."""
+    """Follow one binding: to its source, or to the next argument."""
     if expression.scope == "parent.inputs":
         return _follow_graph_input(scope, expression)
     if expression.parts == ("name",):
@@ -290,9 +276,9 @@ def _follow_step(scope: Scope, expression: Expression) -> Traced | _Next:
     port = expression.port or ""
     step = scope.job.steps.get(expression.step or "")
     if step is None or expression.side is None:
-        return _nothing(expression)
+        return _report_unbound(expression)
     if expression.side == "outputs":
-        return trace_output(scope, step.name, port) or _nothing(expression)
+        return trace_output(scope, step.name, port) or _report_unbound(expression)
     argument = find_argument(step.inputs, port)
     if argument is not None:
         return scope, argument.value
@@ -302,7 +288,7 @@ def _follow_step(scope: Scope, expression: Expression) -> Traced | _Next:
 
 
 def trace_output(scope: Scope, step_name: str, port: str) -> Output | Unknown | None:
-    """The output of a step that runs, behind an output of a step or of a graph inside of it."""
+    """The output of the innermost step behind an output of a step."""
     step = scope.job.steps[step_name]
     while (inner := scope.inside(step)) is not None:
         writers = inner.writers(port)
@@ -319,23 +305,23 @@ def _follow_graph_input(scope: Scope, expression: Expression) -> Traced | _Next:
     port = expression.port or ""
     if scope.parent is None or scope.step is None:
         argument = find_argument(scope.job.inputs, port)
-        return _nothing(expression) if argument is None else (scope, argument.value)
+        return _report_unbound(expression) if argument is None else (scope, argument.value)
     argument = find_argument(scope.step.inputs, port)
     if argument is not None:
         return scope.parent, argument.value
     declared = scope.job.interface.inputs.get(port) if scope.job.interface else None
     traced = _without_value(declared, expression)
-    # That a required input is left open is said once, where the component is used.
+    # A required input without a value is reported once, where the component is used.
     return Unknown() if isinstance(traced, Absent) and declared and not declared.optional else traced
 
 
 def _without_value(port: Port | None, expression: Expression) -> Traced:
     if port is None:
-        return _nothing(expression)
+        return _report_unbound(expression)
     if port.default is not None and port.default.value is not None:
         return read_default(port)
     return Absent(str(expression))
 
 
-def _nothing(expression: Expression) -> Reason:
+def _report_unbound(expression: Expression) -> Reason:
     return Reason(f"is bound to `{expression}`, which does not exist", "bind it to what does")

@@ -1,4 +1,4 @@
-"""``python -m worldsize_parallel``: read what the step says, work through it, write what came back."""
+"""``python -m worldsize_parallel``: runs the mini-batches of a step, and writes their results."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import sys
 from pathlib import Path
 
 from . import data, settings
-from .pool import Pool
+from .pool import Pool, Tally
 from .settings import DriverError, Settings
-from .tally import Tally
 
-MOST_WORKERS_PER_CORE = 4  # more would only wait for each other
+MAX_WORKERS_PER_CORE = 4  # more would only wait for each other
 
 
 def main() -> int:
-    """The exit status: 0, or 1 with the reason as the last line."""
+    """Run the driver; the exit status is 0, or 1 with the reason as the last line."""
     try:
         read = settings.read(sys.stdin)
         tally = work(read)
@@ -28,7 +27,7 @@ def main() -> int:
 
 
 def work(read: Settings) -> Tally:
-    """Work through the mini-batches of a step, and write what they returned.
+    """Run the mini-batches of a step, and write what they returned.
 
     Raises:
         DriverError: It cannot be done, or too much has failed.
@@ -36,13 +35,13 @@ def work(read: Settings) -> Tally:
     if not read.entry_script.is_file():
         raise DriverError(f"`entry_script` is `{read.entry_script}`, which `code` does not hold")
     loaded = data.load(read)
-    most = max(8, MOST_WORKERS_PER_CORE * (os.cpu_count() or 1))
-    count = min(read.workers, len(loaded.batches), most)
+    limit = max(8, MAX_WORKERS_PER_CORE * (os.cpu_count() or 1))
+    count = min(read.workers, len(loaded.batches), limit)
     workers = f"{count} of {read.workers} workers"
     say(f"{len(loaded.batches)} mini-batches of {loaded.items} {loaded.noun} for {workers}")
     logs = Path("logs")
     logs.mkdir(exist_ok=True)
-    pool = Pool(loaded, read, count, logs=logs, said=say, moved=moved)
+    pool = Pool(loaded, read, count, logs=logs, report=say, show_progress=show_progress)
     try:
         tally = pool.run()
     except DriverError:
@@ -54,15 +53,15 @@ def work(read: Settings) -> Tally:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
 
 
-def moved(tally: Tally) -> None:
-    """Tell the runner's view how far this is."""
+def show_progress(tally: Tally) -> None:
+    """Report the progress to the runner's view."""
     progress = os.environ.get("WORLDSIZE_PROGRESS")
     if progress:
         with open(progress, "a", encoding="utf-8") as file:  # noqa: PTH123
@@ -70,7 +69,7 @@ def moved(tally: Tally) -> None:
 
 
 def say(text: str) -> None:
-    """One line of the step's log."""
+    """Print a line to the step's log."""
     print(text, flush=True)  # noqa: T201
 
 

@@ -1,14 +1,67 @@
-"""What there is to do: the input as files or as a table, parted into mini-batches."""
+"""The files or the table of the input, split into mini-batches; each item is in exactly one."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from . import batches, mltable
-from .batches import Batch
+from . import mltable
 from .settings import DriverError, Settings
+
+Key = dict[str, Any]
+_NAMED = re.compile(r"([^=]+)=(.*)")  # a folder `Store=1000`
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A mini-batch: the positions of its items, and their common key if there are partition keys."""
+
+    index: int
+    positions: tuple[int, ...]
+    key: Key | None = None
+
+
+def by_count(items: int, size: int) -> list[Batch]:
+    """Split items into mini-batches of ``size``; the last one may be smaller."""
+    starts = range(0, items, size)
+    return [Batch(index, tuple(range(start, min(start + size, items)))) for index, start in enumerate(starts)]
+
+
+def rows_of(size: int, rows: int, total: int) -> int:
+    """The rows of a mini-batch of about ``size`` bytes, if ``rows`` of them have ``total`` bytes."""
+    return max(1, size * rows // max(1, total))
+
+
+def by_key(names: Sequence[str], keys: Iterable[Sequence[Hashable]]) -> list[Batch]:
+    """One mini-batch for each distinct key, in the order in which they first appear."""
+    groups: dict[tuple[Hashable, ...], list[int]] = {}
+    for position, key in enumerate(keys):
+        groups.setdefault(tuple(key), []).append(position)
+    return [
+        Batch(index, tuple(positions), {name: key[at] for at, name in enumerate(names)})
+        for index, (key, positions) in enumerate(groups.items())
+    ]
+
+
+def folder_key(path: str, root: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """A file's key by its folders: ``Store=1000`` by name, else the first folders in order.
+
+    Raises:
+        DriverError: It has too few folders above it.
+    """
+    folders = PurePosixPath(os.path.relpath(path, root)).parts[:-1]
+    named = {match[1]: match[2] for match in map(_NAMED.fullmatch, folders) if match}
+    if all(name in named for name in names):
+        return tuple(named[name] for name in names)
+    if len(folders) < len(names):
+        wanted = "/".join(f"{name}=…" for name in names)
+        relative = PurePosixPath(os.path.relpath(path, root))
+        raise DriverError(f"`{relative}` has no `partition_keys`: files must lie below `{wanted}/`")
+    return tuple(folders[: len(names)])
 
 
 @dataclass(frozen=True)
@@ -21,26 +74,26 @@ class Work:
 
     @property
     def noun(self) -> str:
-        """What the items are."""
+        """The name of the items."""
         return "files" if self.frame is None else "rows"
 
     @property
     def items(self) -> int:
-        """How many there are."""
+        """The number of items."""
         return sum(len(batch.positions) for batch in self.batches)
 
     def content(self, batch: Batch) -> Any:
-        """What ``run`` is called with: a list of paths, or a DataFrame whose rows count from 0."""
+        """The argument of ``run``: a list of paths, or a DataFrame with a new index."""
         if self.frame is None:
             return [self.files[position] for position in batch.positions]
         return self.frame.iloc[list(batch.positions)].reset_index(drop=True)
 
 
 def load(settings: Settings) -> Work:
-    """Find the input and part it.
+    """Find the input and split it.
 
     Raises:
-        DriverError: There is nothing, or it cannot be read or parted as asked.
+        DriverError: It is empty, or cannot be read or split as requested.
     """
     path, keys = settings.input_data, settings.partition_keys
     if not path.exists():
@@ -52,14 +105,14 @@ def load(settings: Settings) -> Work:
         raise DriverError(
             f"`{definition.steps[0][0]}` in `{mltable.FILE}` has no table to work on: read one first"
         )
-    files = list(definition.files) if definition is not None else batches.files_below(path)
+    files = list(definition.files) if definition is not None else mltable.files_below(path)
     if not files:
         raise DriverError(f"there is nothing to do: `{path.name}` holds no file")
     if keys:
         root = definition.folder if definition is not None else path
-        parted = batches.by_key(keys, (batches.folder_key(file, root, keys) for file in files))
+        parted = by_key(keys, (folder_key(file, root, keys) for file in files))
     else:
-        parted = batches.by_count(len(files), settings.file_count)
+        parted = by_count(len(files), settings.file_count)
     return Work(tuple(parted), tuple(files))
 
 
@@ -73,8 +126,8 @@ def _rows(settings: Settings, definition: mltable.Definition) -> Work:
         raise DriverError(f"`partition_keys` names `{missing[0]}`, but the columns are {known}")
     if keys:
         columns = [frame[key].tolist() for key in keys]
-        parted = batches.by_key(keys, zip(*columns, strict=True))
+        parted = by_key(keys, zip(*columns, strict=True))
     else:
         total = sum(Path(file).stat().st_size for file in definition.files)
-        parted = batches.by_count(len(frame), batches.rows_of(settings.byte_count, len(frame), total))
+        parted = by_count(len(frame), rows_of(settings.byte_count, len(frame), total))
     return Work(tuple(parted), frame=frame)

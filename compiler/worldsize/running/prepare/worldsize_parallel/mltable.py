@@ -1,8 +1,8 @@
-"""Reading an MLTable: which files it names, and the table that its transformations make of them.
+"""Reads an MLTable: its files, and the table that its transformations make of them.
 
-What is read: paths by file, folder and pattern, delimited text, Parquet and JSON lines, and the
-transformations below. Anything else is refused by name, because a table read otherwise than meant is worse
-than none (MLTable's reference: Microsoft Learn, "CLI (v2) MLtable YAML schema").
+Supported are paths by file, folder and pattern, delimited text, Parquet and JSON lines, and the
+transformations below. Anything else is refused by name, because a table that is read wrongly is worse than
+none (MLTable's reference: Microsoft Learn, "CLI (v2) MLtable YAML schema").
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from .batches import files_below
 from .settings import DriverError
 
 FILE = "MLTable"
 PATH_COLUMN = "Path"
+MAX_ENTRIES = 2_000_000  # circular links turn a few folders into millions of paths
 ENCODINGS = {"utf8bom": "utf-8-sig", "iso88591": "latin-1", "windows1252": "cp1252"}
 # The pandas type of each column type, and that of a column with gaps.
 TYPES = {
@@ -40,7 +40,7 @@ class Definition:
 
     @property
     def is_table(self) -> bool:
-        """Whether the files are read into rows, and not handed on as files."""
+        """Whether the files are read into rows, not passed on as files."""
         return any(name.startswith("read_") for name, _ in self.steps)
 
 
@@ -48,7 +48,7 @@ def definition(path: Path) -> Definition:
     """Read the MLTable file of a folder.
 
     Raises:
-        DriverError: There is none, or it names nothing that is there.
+        DriverError: There is none, or none of its files exists.
     """
     file = path if path.is_file() else path / FILE
     if not file.is_file():
@@ -84,6 +84,36 @@ def _files(entry: Any, folder: Path) -> list[str]:
     if not path.exists():
         raise DriverError(f"`{text}` in `{FILE}` does not exist")
     return files_below(path)
+
+
+def files_below(path: Path) -> list[str]:
+    """The files below a folder, sorted by their path, or a file itself.
+
+    Links are followed, except into a folder that contains them; pipes and broken links are omitted.
+
+    Raises:
+        DriverError: There are too many.
+    """
+    if path.is_file():
+        return [str(path)]
+    paths: list[str] = []
+    waiting: list[tuple[str, tuple[str, ...]]] = [(str(path), (os.path.realpath(path),))]
+    looked_at = 0
+    while waiting:
+        folder, above = waiting.pop()
+        with os.scandir(folder) as entries:
+            listed = list(entries)
+        looked_at += len(listed)
+        if looked_at > MAX_ENTRIES:
+            raise DriverError(
+                f"`{path.name}` holds more than {MAX_ENTRIES:,} files and folders, links followed"
+            )
+        for entry in listed:
+            if entry.is_file():
+                paths.append(entry.path)
+            elif entry.is_dir() and (real := os.path.realpath(entry.path)) not in above:
+                waiting.append((entry.path, (*above, real)))
+    return sorted(paths, key=lambda each: PurePosixPath(each).parts)
 
 
 def _step(entry: Any) -> tuple[str, Any]:
@@ -166,7 +196,7 @@ def _json_lines(definition: Definition, settings: dict[str, Any]) -> Any:
 
 
 def _with_path(frame: Any, file: str, definition: Definition, settings: dict[str, Any]) -> Any:
-    """The file of each row, where it is asked for or a partition format reads it."""
+    """Add the file of each row, if it is requested or needed for a partition format."""
     needed = any(name == "extract_columns_from_partition_format" for name, _ in definition.steps)
     if needed or settings.get("include_path_column"):
         frame[PATH_COLUMN] = "/" + Path(os.path.relpath(file, definition.folder)).as_posix()
@@ -190,8 +220,12 @@ def _extract(frame: Any, settings: dict[str, Any], definition: Definition) -> An
             raise DriverError(f"`{path}` does not fit `partition_format: {text}`")
         for placeholder, value in zip(placeholders, match.groups(), strict=True):
             frame.loc[paths == path, placeholder.group(1)] = value
-    asked = any(given.get("include_path_column") for name, given in definition.steps if name in READERS)
-    return frame if asked else frame.drop(columns=PATH_COLUMN)
+    is_requested = any(
+        step_settings.get("include_path_column")
+        for name, step_settings in definition.steps
+        if name in READERS
+    )
+    return frame if is_requested else frame.drop(columns=PATH_COLUMN)
 
 
 def _columns(settings: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""The workers: started, given mini-batches, watched, and replaced when they crash or hang."""
+"""Runs the workers: starts them, assigns mini-batches, and replaces workers that crash or hang."""
 
 from __future__ import annotations
 
@@ -12,28 +12,86 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import wire
-from .batches import Batch
-from .data import Work
+from .data import Batch, Work
 from .settings import DriverError, Settings
-from .tally import Tally
+from .worker import send, unpack
 
 SHUTDOWN_SECONDS = 60.0  # for the script's `shutdown`
 LAST_LINES = 10
-Job = tuple[Batch, int]  # and how often it has been tried
+Job = tuple[Batch, int]  # and the number of earlier attempts
+
+
+@dataclass
+class Tally:
+    """Counts of mini-batches and items.
+
+    A mini-batch fails when ``run`` raises, hangs or ends its process in every attempt; then all of its items
+    have failed. Items without a result of ``run`` have failed too, but not their mini-batch: ``run`` may
+    return an empty list on purpose.
+    """
+
+    batches: int
+    items: int
+    succeeded: int = 0
+    failed: int = 0
+    processed_items: int = 0
+    failed_items: int = 0
+    retried: int = 0
+    texts: dict[int, tuple[str, str]] = field(default_factory=dict)  # by mini-batch
+
+    @property
+    def done(self) -> int:
+        """Mini-batches that have ended."""
+        return self.succeeded + self.failed
+
+    def succeed(self, index: int, items: int, returned: int, text: tuple[str, str] | None) -> None:
+        """Count a mini-batch that succeeded."""
+        self.succeeded += 1
+        self.processed_items += min(items, returned)
+        self.failed_items += max(0, items - returned)
+        if text is not None:
+            self.texts[index] = text
+
+    def fail(self, items: int) -> None:
+        """Count a mini-batch that failed finally."""
+        self.failed += 1
+        self.failed_items += items
+
+    def exceeded(self, settings: Settings) -> str | None:
+        """Describe the threshold that was exceeded, if any."""
+        if 0 <= settings.error_threshold < self.failed_items:
+            return f"{self.failed_items} items failed, and `error_threshold` is {settings.error_threshold}"
+        limit = settings.mini_batch_error_threshold
+        if 0 <= limit < self.failed:
+            return f"{self.failed} mini-batches failed, and `mini_batch_error_threshold` is {limit}"
+        percent = settings.allowed_failed_percent
+        if self.failed * 100 > percent * self.batches:
+            many = f"{self.failed} of {self.batches} mini-batches failed"
+            return f"{many}, and `allowed_failed_percent` is {percent:g}"
+        return None
+
+    def aggregated(self, *, header: bool) -> str:
+        """The results of all mini-batches, in order."""
+        lines = [self.texts[index][0] for index in sorted(self.texts)]
+        first = next((self.texts[index][1] for index in sorted(self.texts)), "") if header else ""
+        return "".join([first, *lines])
+
+    def __str__(self) -> str:
+        return (
+            f"{self.batches} mini-batches: {self.succeeded} succeeded, {self.failed} failed,"
+            f" {self.retried} tried again; {self.items} items: {self.processed_items} processed,"
+            f" {self.failed_items} failed"
+        )
 
 
 class Worker:
-    """One process and the line to it.
+    """One process and its socket.
 
-    Args:
-        number: Its place; a replacement has the same one, and goes on with the same log.
-        settings: The step.
-        log: Where it prints.
-        threads: How many it may compute with; left alone, each would take the machine's cores.
+    A replacement has the same number and log. Without ``threads`` each would use all cores of the machine.
     """
 
     def __init__(self, number: int, settings: Settings, log: Path, threads: int) -> None:
@@ -65,7 +123,7 @@ class Worker:
         return self._line.fileno()
 
     def give(self, job: Job, work: Work, settings: Settings) -> None:
-        """Hand over a mini-batch."""
+        """Assign a mini-batch."""
         batch, _ = self.job = job
         self.deadline = time.monotonic() + settings.timeout
         self._send(
@@ -79,49 +137,40 @@ class Worker:
         )
 
     def hear(self) -> Iterator[dict[str, Any]]:
-        """What it says; a last ``{"ended": …}`` where it is gone."""
+        """Its messages; the last one is ``{"ended": …}`` when it has ended."""
         try:
             chunk = self._line.recv(1 << 20)
         except OSError:
             chunk = b""
         self._arrived += chunk
-        while (message := wire.unpack(self._arrived)) is not None:
+        while (message := unpack(self._arrived)) is not None:
             yield message
         if not chunk:
             yield {"ended": ending(self._process.wait())}
 
     def close(self) -> None:
-        """Let it call ``shutdown`` and end."""
+        """Close the connection, so that it calls ``shutdown`` and exits."""
         self._line.close()
 
     def wait(self, seconds: float) -> None:
-        """Wait for its end, and kill it after that."""
+        """Wait for its end, then kill it."""
         try:
             self._process.wait(max(0.0, seconds))
         except subprocess.TimeoutExpired:
             self.kill()
 
     def kill(self) -> None:
-        """End it without grace."""
+        """Kill it."""
         self._process.kill()
         self._process.wait()
         self._line.close()
 
     def _send(self, message: Any) -> None:
-        wire.send(self._line, message)
+        send(self._line, message)
 
 
 class Pool:
-    """Works through all mini-batches.
-
-    Args:
-        work: What there is to do.
-        settings: How.
-        count: Workers.
-        logs: Their folder.
-        said: Told what happens, in words.
-        moved: Told after each mini-batch that is over.
-    """
+    """Works through all mini-batches, and reports events as text and progress as a tally."""
 
     def __init__(
         self,
@@ -130,12 +179,12 @@ class Pool:
         count: int,
         *,
         logs: Path,
-        said: Callable[[str], None],
-        moved: Callable[[Tally], None],
+        report: Callable[[str], None],
+        show_progress: Callable[[Tally], None],
     ) -> None:
         self.tally = Tally(len(work.batches), work.items)
         self._work, self._settings, self._logs = work, settings, logs
-        self._said, self._moved = said, moved
+        self._said, self._moved = report, show_progress
         self._pending = collections.deque((batch, 0) for batch in work.batches)
         self._failed_starts = 0
         self._threads = max(1, (os.cpu_count() or 1) // count)
@@ -145,10 +194,10 @@ class Pool:
             self._start(number)
 
     def run(self) -> Tally:
-        """Do everything; no worker is left when it returns.
+        """Run all mini-batches; no worker is left when it returns.
 
         Raises:
-            DriverError: The script cannot be used, or a threshold was passed.
+            DriverError: The script cannot be used, or a threshold was exceeded.
         """
         try:
             while self.tally.done < self.tally.batches:
@@ -203,7 +252,7 @@ class Pool:
         self._over()
 
     def _lost(self, worker: Worker, how: str) -> None:
-        """Replace a worker that is gone, or that was killed because it hung."""
+        """Replace a worker that has ended or hangs."""
         self._selector.unregister(worker)
         self._workers.remove(worker)
         worker.kill()
@@ -247,7 +296,7 @@ class Pool:
 
 
 def ending(status: int) -> str:
-    """How a process ended, in words."""
+    """Describe how a process ended."""
     if status >= 0:
         return f"ended with exit status {status}"
     try:
@@ -257,7 +306,7 @@ def ending(status: int) -> str:
 
 
 def quoted(log: Path) -> str:
-    """The end of a worker's log, on lines of their own."""
+    """The last lines of a worker's log, indented."""
     with contextlib.suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
         return "".join(f"\n  {line}" for line in lines)

@@ -1,4 +1,4 @@
-"""What the step's definition says, as the driver reads it from its standard input."""
+"""The settings of the step, which the driver reads from its standard input."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read(lines: Iterable[str]) -> Settings:
     """Read ``name=value`` lines.
 
     Raises:
-        DriverError: The arguments cannot be taken apart.
+        DriverError: The arguments cannot be split.
     """
     values = dict(line.rstrip("\n").split("=", 1) for line in lines if "=" in line)
     try:
@@ -99,7 +99,7 @@ def read(lines: Iterable[str]) -> Settings:
 
 
 def _own(arguments: list[str]) -> argparse.Namespace:
-    """Those program arguments that are meant for the driver; the entry script sees them too."""
+    """The program arguments for the driver; the entry script sees them too."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("error_threshold", "mini_batch_error_threshold", "allowed_failed_count"):
         parser.add_argument(f"--{name}", type=int, default=-1)
@@ -130,7 +130,7 @@ def _added(values: dict[str, str], arguments: list[str], keys: tuple[str, ...]) 
 
 
 def _stricter(one: int, other: int) -> int:
-    """The smaller of two thresholds, where -1 is none."""
+    """The smaller of two thresholds; -1 means none."""
     return max(one, other) if min(one, other) < 0 else min(one, other)
 
 

@@ -1,7 +1,8 @@
 """One worker: imports the entry script, calls ``init`` once, ``run`` for each mini-batch, ``shutdown`` last.
 
-A program of its own (``python -m worldsize_parallel.worker FD``). What the script prints goes to this
-worker's log; results travel over the socket.
+A separate program (``python -m worldsize_parallel.worker FD``). The output of the script goes to this
+worker's log. Results are sent over the socket, each message as its length and a pickle; both ends are this
+program.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import importlib.util
 import inspect
 import logging
 import os
+import pickle
 import signal
 import socket
+import struct
 import sys
 import traceback
 from collections.abc import Callable
@@ -20,14 +23,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import wire
-
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 SEPARATOR = " "  # of a DataFrame's columns, as Azure ML appends them
+_LENGTH = struct.Struct("!Q")
 
 
 class MiniBatchContext:
-    """What a ``run`` with two parameters is told about its mini-batch."""
+    """The second argument of a ``run`` with two parameters."""
 
     def __init__(self, index: int, key: dict[str, Any] | None, first: int, count: int) -> None:
         self.minibatch_index = str(index)
@@ -37,23 +39,23 @@ class MiniBatchContext:
 
 
 def main() -> None:
-    """Serve the driver until it closes the line."""
+    """Serve the driver until it closes the connection."""
     die_with_the_driver()
     line = socket.socket(fileno=int(sys.argv[1]))
-    setup = wire.receive(line)
+    setup = receive(line)
     if setup is None:
         return
     logging.basicConfig(level=setup["level"], format="%(asctime)s %(levelname)s %(message)s")
     try:
         module = load(Path(setup["script"]), setup["arguments"])
         call(module, "init")
-    except BaseException as error:  # also a `sys.exit` of the script's
+    except BaseException as error:  # also `sys.exit` in the script
         traceback.print_exc()
-        wire.send(line, {"broken": described(error)})
+        send(line, {"broken": described(error)})
         return
-    wire.send(line, {"ready": os.getpid()})
-    while (task := wire.receive(line)) is not None:
-        wire.send(line, {"index": task["index"], **handle(module, task)})
+    send(line, {"ready": os.getpid()})
+    while (task := receive(line)) is not None:
+        send(line, {"index": task["index"], **handle(module, task)})
     call(module, "shutdown")
 
 
@@ -80,7 +82,7 @@ def call(module: ModuleType, name: str) -> None:
 
 
 def handle(module: ModuleType, task: dict[str, Any]) -> dict[str, Any]:
-    """Run one mini-batch: how many items came back and as what text, or why it failed."""
+    """Run one mini-batch; the number of results and their text, or the error."""
     batch = task["content"]
     context = MiniBatchContext(task["index"], task["key"], task["first"], len(batch))
     try:
@@ -96,7 +98,7 @@ def handle(module: ModuleType, task: dict[str, Any]) -> dict[str, Any]:
 
 
 def invoke(run: Callable[..., Any], batch: Any, context: MiniBatchContext) -> Any:
-    """Call ``run`` with one parameter or two, and insist on what it must return."""
+    """Call ``run`` with one argument or two, and check the type of its result."""
     parameters = inspect.signature(run).parameters.values()
     positional = [
         each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
@@ -124,7 +126,7 @@ def described(error: BaseException) -> str:
 
 
 def die_with_the_driver() -> None:
-    """Have the kernel end this process should the driver be killed."""
+    """Let the kernel end this process if the driver is killed."""
     if sys.platform != "linux":
         return
     import ctypes  # Linux only
@@ -133,6 +135,45 @@ def die_with_the_driver() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != driver:
         sys.exit(1)
+
+
+def pack(message: Any) -> bytes:
+    """Encode a message."""
+    body = pickle.dumps(message, protocol=4)
+    return _LENGTH.pack(len(body)) + body
+
+
+def unpack(data: bytearray) -> Any | None:
+    """Remove the first message from the received data; None while it is incomplete."""
+    if len(data) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack_from(data)
+    end = _LENGTH.size + length
+    if len(data) < end:
+        return None
+    message = pickle.loads(data[_LENGTH.size : end])  # noqa: S301 - our own child wrote it
+    del data[:end]
+    return message
+
+
+def send(line: socket.socket, message: Any) -> None:
+    """Send a message; a closed connection is noticed by :func:`receive`."""
+    with contextlib.suppress(OSError):
+        line.sendall(pack(message))
+
+
+def receive(line: socket.socket) -> Any | None:
+    """Wait for a message; None if the connection is closed."""
+    data = bytearray()
+    while (message := unpack(data)) is None:
+        try:
+            chunk = line.recv(1 << 16)
+        except ConnectionError:
+            chunk = b""
+        if not chunk:
+            return None
+        data += chunk
+    return message
 
 
 if __name__ == "__main__":

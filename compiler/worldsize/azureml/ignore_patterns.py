@@ -9,14 +9,115 @@ that matches decides.
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from worldsize.azureml import glob
-from worldsize.azureml.glob import ANY, STAR, Characters, Pattern
 from worldsize.base import limits
+
+ANY = "**"
+_CHARACTERS = re.compile(r"\[(?:(?P<not>!)|(?!!))(?P<set>\][^\]]*|[^\]]+)\]")
+
+
+class Pattern(NamedTuple):
+    """One line of an ignore file."""
+
+    names: tuple[str, ...]  # A pattern for each name of a path; `**` is any number of names
+    include: bool  # whether matching paths are excluded; False after a `!`
+    only_below: bool  # whether it matches everything in a folder of that name, but not a file
+
+
+class Characters(NamedTuple):
+    """The characters that match: these members and ranges or, if ``negated``, all others."""
+
+    members: str = ""
+    ranges: tuple[tuple[str, str], ...] = ()
+    negated: bool = False
+
+
+STAR = Characters()
+"""Any number of characters, where a character could be; as characters it would match none."""
+_ONE = Characters(negated=True)
+
+
+def parse_line(line: str) -> Pattern | None:
+    """Parse a line; None for a comment, an empty line, and a pattern that cannot match a path."""
+    text = line.strip()
+    if text.startswith("#") or text in ("", "/", "!"):
+        return None
+    include = not text.startswith("!")
+    text = text if include else text[1:]
+    if "/" not in text:
+        return Pattern((ANY, "*") if text == ANY else (ANY, text), include, only_below=False)
+    segments = text.split("/")
+    names = [
+        name for index, name in enumerate(segments) if index == 0 or not name == segments[index - 1] == ANY
+    ]
+    if names == [ANY, ""]:
+        names = [ANY, "*", ""]  # whatever lies in a folder
+    elif names[0] == "":
+        del names[0]
+        if names == [ANY, ""]:
+            return None  # the client's expression matches nothing
+    elif len(names) == 2 and names[1] == "":
+        names.insert(0, ANY)
+    only_below = names[-1] in ("", ANY) and len(names) > 1
+    if only_below:
+        names.pop()
+    while len(names) > 1 and names[-1] == ANY:  # `x/**/` and `x/` are the same
+        names.pop()
+    if names == [ANY]:
+        return Pattern((ANY, "*"), include, only_below=False)
+    return None if "" in names else Pattern(tuple(names), include, only_below)
+
+
+def is_literal(name: str) -> bool:
+    """Whether a name of a pattern contains no wildcard."""
+    return not ("*" in name or "?" in name or "[" in name or "\\" in name)
+
+
+def split_tokens(name: str) -> Iterator[str | Characters]:
+    """Split a name of a pattern into characters and wildcards.
+
+    Raises:
+        ValueError: It ends in a backslash, or a range of its characters is the wrong way round.
+    """
+    position, closing = 0, name.rfind("]")
+    while position < len(name):
+        letter, position = name[position], position + 1
+        characters = _CHARACTERS.match(name, position - 1) if letter == "[" and position < closing else None
+        if letter == "\\":
+            if position == len(name):
+                raise ValueError(name)
+            yield name[position]
+            position += 1
+        elif letter == "?":
+            yield _ONE
+        elif characters is not None:
+            yield _characters(characters["set"], negated=characters["not"] is not None)
+            position = characters.end()
+        else:
+            yield STAR if letter == "*" else letter
+
+
+def _characters(text: str, *, negated: bool) -> Characters:
+    """Parse the text in square brackets as Python's regular expressions do."""
+    members, ranges = [], []
+    position = 0
+    while position < len(text):
+        low, position = text[position], position + 1
+        if text[position : position + 1] == "-" and position + 1 < len(text):
+            high, position = text[position + 1], position + 2
+            if high < low:
+                raise ValueError(text)
+            ranges.append((low, high))
+        else:
+            members.append(low)
+    return Characters("".join(members), tuple(ranges), negated)
+
 
 _BITS = 1 << 16  # of one automaton, unless a single line has more: such integers fit a processor's cache
 _MASKS = 256  # characters whose masks are cached; names use few characters
@@ -40,14 +141,10 @@ class _Bits:
 
 
 class Automaton(Struct, eq=False):
-    """Some lines of an ignore file; each name of a line has a bit for its start, then one a character.
+    """Some lines of an ignore file; each name of a line has a bit for its start, then one a character."""
 
-    Attributes:
-        size: Bits so far.
-        lines: The number of each line, by the bit at which it ends.
-    """
-
-    size: int = 0
+    size: int = 0  # bits so far
+    # the number of each line, by the bit at which it ends
     lines: dict[int, int] = field(default_factory=dict)
     _accepted: dict[str, array[int]] = field(default_factory=dict)  # bits that a character leads to
     _ranges: dict[tuple[str, str], array[int]] = field(default_factory=dict)
@@ -66,7 +163,7 @@ class Automaton(Struct, eq=False):
     def add(self, pattern: Pattern, line: int) -> None:
         """Add a line, which must come after the lines that were added before."""
         try:
-            names = [name if name == ANY else list(glob.split_tokens(name)) for name in pattern.names]
+            names = [name if name == ANY else list(split_tokens(name)) for name in pattern.names]
         except ValueError:
             return  # the client cannot parse it either
         anywhere = False
@@ -118,7 +215,7 @@ class Automaton(Struct, eq=False):
         self._entered = (self._built[2], 0)
 
     def last_match(self, parts: tuple[str, ...], *, below: bool) -> int:
-        """The number of the last line that matches a path, -1 for none; see :meth:`Lines.last_match`."""
+        """The number of the last line that matches a path, or all paths below it; -1 for none."""
         if not parts:
             return -1
         ends, file_ends = self._built[:2]
@@ -167,19 +264,13 @@ class Automaton(Struct, eq=False):
 
 
 class Lines(Struct, eq=False):
-    """The lines of an ignore file.
+    """The lines of an ignore file."""
 
-    Attributes:
-        patterns: Those that can match.
-        last_negated: The number of the last that starts with ``!``.
-        literals: By a name, the last line that matches a file, and a folder, of that name anywhere.
-        automata: All other lines, the later ones first.
-    """
-
-    patterns: list[Pattern]
-    last_negated: int = -1
+    patterns: list[Pattern]  # those that can match
+    last_negated: int = -1  # the number of the last that starts with `!`
+    # by a name, the last line that matches a file, and a folder, of that name anywhere
     literals: dict[str, tuple[int, int]] = field(default_factory=dict)
-    automata: list[Automaton] = field(default_factory=list)
+    automata: list[Automaton] = field(default_factory=list)  # all other lines, the later ones first
     _known: dict[tuple[tuple[str, ...], bool], int] = field(default_factory=dict)
 
     def exclude(self, parts: Sequence[str]) -> bool:
@@ -192,12 +283,7 @@ class Lines(Struct, eq=False):
         return self.last_match(tuple(parts), below=True) > self.last_negated
 
     def last_match(self, parts: tuple[str, ...], *, below: bool) -> int:
-        """The number of the last line that matches a path, -1 for none.
-
-        Args:
-            parts: The names that the path is made of.
-            below: Whether to ask for all paths below it instead.
-        """
+        """The number of the last line that matches a path, or all paths below it; -1 for none."""
         question = (parts, below)
         line = self._known.get(question)
         if line is None:
@@ -226,7 +312,7 @@ def compile_lines(patterns: list[Pattern]) -> Lines:
     for number, pattern in enumerate(patterns):
         if not pattern.include:
             lines.last_negated = number
-        if len(pattern.names) == 2 and pattern.names[0] == ANY and glob.is_literal(pattern.names[1]):
+        if len(pattern.names) == 2 and pattern.names[0] == ANY and is_literal(pattern.names[1]):
             known = lines.literals.get(pattern.names[1], (-1, -1))
             lines.literals[pattern.names[1]] = (known[0] if pattern.only_below else number, number)
             continue

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Tests share the cores: a thread of torch that spins while it waits keeps the others from what it waits for.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # The same examples on every machine, however busy: a failure is the change's, not the day's.
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -25,6 +26,8 @@ from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.snapshot import read_snapshot as snapshot_of
 
 COMPONENTS = Path(__file__).parents[2] / "components"
+# What every training imports. Importing DeepSpeed looks for GPUs, after which a fork could not use them.
+LIBRARIES = ["torch", "mlflow.pyfunc", "torch.export"]
 BUILD_SECONDS = 240  # of DeepSpeed's extension, where the cores are shared
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -122,10 +125,45 @@ def mpirun() -> Callable[[int], list[str]]:
 
 
 @pytest.fixture(scope="session")
+def warm_ranks() -> Iterator[Callable[..., list[int]]]:
+    """Start ranks as forks of a process that has loaded what they import, and return the exit statuses."""
+    script = Path(__file__).with_name("warm_ranks.py")
+    server: list[subprocess.Popen[str]] = []
+
+    def run(ranks: list[dict[str, Any]], timeout: float) -> list[int]:
+        if not server:
+            command = [sys.executable, str(script), *LIBRARIES]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            server.append(subprocess.Popen(command, **pipes))  # type: ignore[call-overload]
+        requests, answers = server[0].stdin, server[0].stdout
+        assert requests is not None
+        assert answers is not None
+        print(json.dumps(ranks), file=requests, flush=True)
+        pids = json.loads(answers.readline())
+        late = threading.Timer(timeout, lambda: [kill_group(pid) for pid in pids])
+        late.start()
+        statuses: list[int] = json.loads(answers.readline())
+        late.cancel()
+        for pid in pids:  # what a rank has left
+            kill_group(pid)
+        return statuses
+
+    yield run
+    for process in server:
+        process.communicate(timeout=20)
+
+
+def kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
 def training(
     snapshots: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
     mpirun: Callable[[int], list[str]],
+    warm_ranks: Callable[..., list[int]],
 ) -> Callable[..., Trained]:
     """Run a component's own command line as a group of processes: `training(2, shards=…, model=…)`."""
     database = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
@@ -157,7 +195,11 @@ def training(
         cwd = code or snapshots(component)
         if described["distribution"]["type"] == "mpi" and processes > 1:
             arguments, processes = [*mpirun(processes), *arguments], 0
-        statuses = _run_group(processes, arguments, cwd=cwd, common=common, folder=folder, timeout=timeout)
+        # Variables may be for the start of Python or torch, and limits are a new process's.
+        cold = env is not None or largest_file_kib is not None or processes == 0
+        start = start_ranks if cold else warm_ranks
+        ranks = _describe_ranks(processes, arguments, cwd=cwd, common=common, folder=folder)
+        statuses = start(ranks, timeout)
         seconds = time.monotonic() - began
         ranks = [
             Rank(status, (folder / f"out-{rank}").read_text(), (folder / f"err-{rank}").read_text())
@@ -168,24 +210,33 @@ def training(
     return run
 
 
-def _run_group(
-    processes: int, arguments: list[str], *, cwd: Path, common: dict[str, str], folder: Path, timeout: float
-) -> list[int]:
-    """Start the ranks, or with 0 processes one launcher that starts them; return how they ended."""
+def _describe_ranks(
+    processes: int, arguments: list[str], *, cwd: Path, common: dict[str, str], folder: Path
+) -> list[dict[str, Any]]:
+    """The processes of a group, or with 0 processes the launcher that starts them."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     group = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks: list[dict[str, Any]] = []
+    for rank in range(processes or 1):
+        own = group | {"RANK": str(rank), "LOCAL_RANK": str(rank), "NODE_RANK": "0"} if processes else {}
+        output = {"stdout": str(folder / f"out-{rank}"), "stderr": str(folder / f"err-{rank}")}
+        ranks.append({"arguments": arguments, "cwd": str(cwd), "env": own | common, **output})
+    return ranks
+
+
+def start_ranks(ranks: list[dict[str, Any]], timeout: float) -> list[int]:
+    """Start each rank as a new process, and return the exit statuses."""
     deadline = time.monotonic() + timeout
     started = []
     try:
-        for rank in range(processes or 1):
-            own = group | {"RANK": str(rank), "LOCAL_RANK": str(rank), "NODE_RANK": "0"} if processes else {}
-            with (folder / f"out-{rank}").open("wb") as out, (folder / f"err-{rank}").open("wb") as err:
+        for rank in ranks:
+            with Path(rank["stdout"]).open("wb") as out, Path(rank["stderr"]).open("wb") as err:
                 process = subprocess.Popen(
-                    arguments,
-                    cwd=cwd,
-                    env=own | common,
+                    rank["arguments"],
+                    cwd=rank["cwd"],
+                    env=rank["env"],
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
@@ -194,8 +245,7 @@ def _run_group(
         return [process.wait(max(0.1, deadline - time.monotonic())) for process in started]
     finally:
         for process in started:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid)
             process.wait()
 
 

@@ -28,6 +28,7 @@ from worldsize.azureml.snapshot import read_snapshot as snapshot_of
 COMPONENTS = Path(__file__).parents[2] / "components"
 # What every training imports. Importing DeepSpeed looks for GPUs, after which a fork could not use them.
 LIBRARIES = ["torch", "mlflow.pyfunc", "torch.export"]
+DEEPSPEED = [] if Path("/dev/nvidiactl").exists() else ["deepspeed"]
 BUILD_SECONDS = 240  # of DeepSpeed's extension, where the cores are shared
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -128,14 +129,15 @@ def mpirun() -> Callable[[int], list[str]]:
 def warm_ranks() -> Iterator[Callable[..., list[int]]]:
     """Start ranks as forks of a process that has loaded what they import, and return the exit statuses."""
     script = Path(__file__).with_name("warm_ranks.py")
-    server: list[subprocess.Popen[str]] = []
+    servers: dict[str, subprocess.Popen[str]] = {}
 
-    def run(ranks: list[dict[str, Any]], timeout: float) -> list[int]:
-        if not server:
+    def run(ranks: list[dict[str, Any]], timeout: float, component: str) -> list[int]:
+        if component not in servers:
             command = [sys.executable, str(script), *LIBRARIES]
+            command += DEEPSPEED if component == "train_deepspeed" else []
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            server.append(subprocess.Popen(command, **pipes))  # type: ignore[call-overload]
-        requests, answers = server[0].stdin, server[0].stdout
+            servers[component] = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
+        requests, answers = servers[component].stdin, servers[component].stdout
         assert requests is not None
         assert answers is not None
         print(json.dumps(ranks), file=requests, flush=True)
@@ -149,7 +151,7 @@ def warm_ranks() -> Iterator[Callable[..., list[int]]]:
         return statuses
 
     yield run
-    for process in server:
+    for process in servers.values():
         process.communicate(timeout=20)
 
 
@@ -197,9 +199,8 @@ def training(
             arguments, processes = [*mpirun(processes), *arguments], 0
         # Variables may be for the start of Python or torch, and limits are a new process's.
         cold = env is not None or largest_file_kib is not None or processes == 0
-        start = start_ranks if cold else warm_ranks
-        ranks = _describe_ranks(processes, arguments, cwd=cwd, common=common, folder=folder)
-        statuses = start(ranks, timeout)
+        group = _describe_ranks(processes, arguments, cwd=cwd, common=common, folder=folder)
+        statuses = start_ranks(group, timeout) if cold else warm_ranks(group, timeout, component)
         seconds = time.monotonic() - began
         ranks = [
             Rank(status, (folder / f"out-{rank}").read_text(), (folder / f"err-{rank}").read_text())

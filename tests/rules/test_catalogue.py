@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 from worldsize.rules import pages, registry
-from worldsize.rules.rule import Rule
 
 HERE = Path(__file__).parent
 RULES = registry.rules()

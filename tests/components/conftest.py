@@ -85,7 +85,7 @@ def new_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], N
 def component(snapshots: Callable[[str], Path], tmp_path: Path, new_database: Callable[[Path], None]) -> Run:
     """Run a component's own command line in its snapshot: `component("evaluate", model=…, metrics=…)`."""
 
-    def run(name: str, *, env: dict[str, str] | None = None, timeout: float = 110, **values: Any) -> Any:
+    def run(name: str, *, env: dict[str, str] | None = None, timeout: float = 180, **values: Any) -> Any:
         described = yaml.safe_load((COMPONENTS / name / "component.yml").read_text(encoding="utf-8"))
         defaults = {key: port["default"] for key, port in described["inputs"].items() if "default" in port}
         command = _render(described["command"], defaults | values)
@@ -192,7 +192,7 @@ def training(
         *,
         component: str = "train_ddp",
         env: dict[str, str] | None = None,
-        timeout: float = 110,
+        timeout: float = 180,
         largest_file_kib: int | None = None,
         code: Path | None = None,
         **values: Any,

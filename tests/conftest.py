@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import os
 import sys
+from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Tests share the cores: a thread of torch that spins while it waits keeps the others from what it waits for.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # The same examples on every machine, however busy: a failure is the change's, not the day's.
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -18,6 +23,20 @@ settings.register_profile("fuzz", settings.get_profile("default"), max_examples=
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the committed expectations")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a module that `-m` deselects as a whole: importing some of them takes torch or MLflow."""
+    selected = config.option.markexpr
+    if collection_path.suffix != ".py" or not selected:
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    of_every_test = text.partition("\npytestmark = ")[2].partition("\n\n")[0]
+    for mark in ("run", "bench"):
+        if (f"mark.{mark}" in of_every_test) != (f"mark.{mark}" in text):
+            return None  # only some of its tests have the mark
+    marks = defaultdict(bool, {mark: f"mark.{mark}" in text for mark in ("run", "bench")})
+    return not eval(selected, {}, marks) or None
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -25,6 +26,9 @@ from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.snapshot import read_snapshot as snapshot_of
 
 COMPONENTS = Path(__file__).parents[2] / "components"
+# What every training imports. Importing DeepSpeed looks for GPUs, after which a fork could not use them.
+LIBRARIES = ["torch", "mlflow.pyfunc", "torch.export"]
+DEEPSPEED = [] if Path("/dev/nvidiactl").exists() else ["deepspeed"]
 BUILD_SECONDS = 240  # of DeepSpeed's extension, where the cores are shared
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -61,11 +65,27 @@ def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return snapshot
 
 
+@pytest.fixture(scope="session")
+def new_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
+    """Put a database of MLflow without runs at a path; to make one takes MLflow seconds."""
+    folder = tmp_path_factory.mktemp("database")
+    code = "import mlflow; mlflow.search_experiments()"
+
+    def copy(path: Path) -> None:
+        if not (folder / "mlflow.db").exists():
+            uri = {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
+            subprocess.run([sys.executable, "-c", code], cwd=folder, env=os.environ | uri, check=True)
+        if not path.exists():
+            shutil.copy(folder / "mlflow.db", path)
+
+    return copy
+
+
 @pytest.fixture
-def component(snapshots: Callable[[str], Path], tmp_path: Path) -> Run:
+def component(snapshots: Callable[[str], Path], tmp_path: Path, new_database: Callable[[Path], None]) -> Run:
     """Run a component's own command line in its snapshot: `component("evaluate", model=…, metrics=…)`."""
 
-    def run(name: str, *, env: dict[str, str] | None = None, timeout: float = 110, **values: Any) -> Any:
+    def run(name: str, *, env: dict[str, str] | None = None, timeout: float = 180, **values: Any) -> Any:
         described = yaml.safe_load((COMPONENTS / name / "component.yml").read_text(encoding="utf-8"))
         defaults = {key: port["default"] for key, port in described["inputs"].items() if "default" in port}
         command = _render(described["command"], defaults | values)
@@ -73,6 +93,8 @@ def component(snapshots: Callable[[str], Path], tmp_path: Path) -> Run:
         tracking = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'mlflow.db'}"}
         environment = {**os.environ, **paths, **tracking, **(env or {})}
         environment.pop("PYTHONPATH", None)
+        if name in ("evaluate", "register"):
+            new_database(tmp_path / "mlflow.db")
         return subprocess.run(
             ["bash", "-c", command],
             cwd=snapshots(name),
@@ -102,7 +124,6 @@ class Trained:
     ranks: list[Rank]
     folder: Path
     losses: dict[int, float]
-    seconds: float
 
     @property
     def ok(self) -> bool:
@@ -122,10 +143,46 @@ def mpirun() -> Callable[[int], list[str]]:
 
 
 @pytest.fixture(scope="session")
+def warm_ranks() -> Iterator[Callable[..., list[int]]]:
+    """Start ranks as forks of a process that has loaded what they import, and return the exit statuses."""
+    script = Path(__file__).with_name("warm_ranks.py")
+    servers: dict[str, subprocess.Popen[str]] = {}
+
+    def run(ranks: list[dict[str, Any]], timeout: float, component: str) -> list[int]:
+        if component not in servers:
+            command = [sys.executable, str(script), *LIBRARIES]
+            command += DEEPSPEED if component == "train_deepspeed" else []
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            servers[component] = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
+        requests, answers = servers[component].stdin, servers[component].stdout
+        assert requests is not None
+        assert answers is not None
+        print(json.dumps(ranks), file=requests, flush=True)
+        pids = json.loads(answers.readline())
+        late = threading.Timer(timeout, lambda: [kill_group(pid) for pid in pids])
+        late.start()
+        statuses: list[int] = json.loads(answers.readline())
+        late.cancel()
+        for pid in pids:  # what a rank has left
+            kill_group(pid)
+        return statuses
+
+    yield run
+    for process in servers.values():
+        process.communicate(timeout=20)
+
+
+def kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
 def training(
     snapshots: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
     mpirun: Callable[[int], list[str]],
+    warm_ranks: Callable[..., list[int]],
 ) -> Callable[..., Trained]:
     """Run a component's own command line as a group of processes: `training(2, shards=…, model=…)`."""
     database = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
@@ -135,7 +192,7 @@ def training(
         *,
         component: str = "train_ddp",
         env: dict[str, str] | None = None,
-        timeout: float = 110,
+        timeout: float = 180,
         largest_file_kib: int | None = None,
         code: Path | None = None,
         **values: Any,
@@ -153,39 +210,49 @@ def training(
         common |= {"WORLDSIZE_PROGRESS": str(folder / "progress.jsonl")} | (env or {})
         if component == "train_deepspeed":
             timeout += BUILD_SECONDS  # its first start on a machine
-        began = time.monotonic()
         cwd = code or snapshots(component)
         if described["distribution"]["type"] == "mpi" and processes > 1:
             arguments, processes = [*mpirun(processes), *arguments], 0
-        statuses = _run_group(processes, arguments, cwd=cwd, common=common, folder=folder, timeout=timeout)
-        seconds = time.monotonic() - began
+        # Variables may be for the start of Python or torch, and limits are a new process's.
+        cold = env is not None or largest_file_kib is not None or processes == 0
+        group = _describe_ranks(processes, arguments, cwd=cwd, common=common, folder=folder)
+        statuses = start_ranks(group, timeout) if cold else warm_ranks(group, timeout, component)
         ranks = [
             Rank(status, (folder / f"out-{rank}").read_text(), (folder / f"err-{rank}").read_text())
             for rank, status in enumerate(statuses)
         ]
-        return Trained(ranks, folder, _losses(database, folder.name), seconds)
+        return Trained(ranks, folder, _losses(database, folder.name))
 
     return run
 
 
-def _run_group(
-    processes: int, arguments: list[str], *, cwd: Path, common: dict[str, str], folder: Path, timeout: float
-) -> list[int]:
-    """Start the ranks, or with 0 processes one launcher that starts them; return how they ended."""
+def _describe_ranks(
+    processes: int, arguments: list[str], *, cwd: Path, common: dict[str, str], folder: Path
+) -> list[dict[str, Any]]:
+    """The processes of a group, or with 0 processes the launcher that starts them."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     group = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks: list[dict[str, Any]] = []
+    for rank in range(processes or 1):
+        own = group | {"RANK": str(rank), "LOCAL_RANK": str(rank), "NODE_RANK": "0"} if processes else {}
+        output = {"stdout": str(folder / f"out-{rank}"), "stderr": str(folder / f"err-{rank}")}
+        ranks.append({"arguments": arguments, "cwd": str(cwd), "env": own | common, **output})
+    return ranks
+
+
+def start_ranks(ranks: list[dict[str, Any]], timeout: float) -> list[int]:
+    """Start each rank as a new process, and return the exit statuses."""
     deadline = time.monotonic() + timeout
     started = []
     try:
-        for rank in range(processes or 1):
-            own = group | {"RANK": str(rank), "LOCAL_RANK": str(rank), "NODE_RANK": "0"} if processes else {}
-            with (folder / f"out-{rank}").open("wb") as out, (folder / f"err-{rank}").open("wb") as err:
+        for rank in ranks:
+            with Path(rank["stdout"]).open("wb") as out, Path(rank["stderr"]).open("wb") as err:
                 process = subprocess.Popen(
-                    arguments,
-                    cwd=cwd,
-                    env=own | common,
+                    rank["arguments"],
+                    cwd=rank["cwd"],
+                    env=rank["env"],
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
@@ -194,8 +261,7 @@ def _run_group(
         return [process.wait(max(0.1, deadline - time.monotonic())) for process in started]
     finally:
         for process in started:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid)
             process.wait()
 
 

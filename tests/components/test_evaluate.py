@@ -12,7 +12,7 @@ import pytest
 
 from wsshards.errors import UserError
 
-pytestmark = [pytest.mark.run, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.run, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
 
 Run = Callable[..., Any]
 SOURCE = Path(__file__).parents[2] / "components" / "evaluate" / "src"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.run, pytest.mark.timeout(600)]
 
 Training = Callable[..., Any]
 RESUMED = "; start it again to resume from there"
@@ -194,7 +194,7 @@ def serve(model: Path, shards: Path) -> dict[str, Any]:
         [sys.executable, str(code), str(model), str(shards)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr

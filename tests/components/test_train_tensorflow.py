@@ -173,6 +173,7 @@ def cluster(
     snapshots: Callable[[str], Path],
     built_in_shards: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
+    new_database: Callable[[Path], None],
 ) -> Callable[..., Cluster]:
     code = tmp_path_factory.mktemp("tensorflow") / "code"
     shutil.copytree(snapshots("train_tensorflow"), code)
@@ -180,9 +181,13 @@ def cluster(
     (code / "mine" / "net.py").write_text(NET)
     (code / "mine" / "legacy.py").write_text(LEGACY)
     shards = built_in_shards("digits")
-    return lambda own=None, env=None: Cluster(
-        tmp_path_factory.mktemp("cluster"), own or code, shards, env or {}
-    )
+
+    def new_cluster(env: dict[str, str] | None = None) -> Cluster:
+        folder = tmp_path_factory.mktemp("cluster")
+        new_database(folder / "mlflow.db")
+        return Cluster(folder, code, shards, env or {})
+
+    return new_cluster
 
 
 @pytest.fixture(scope="module")

@@ -39,12 +39,12 @@ def test_the_schema_is_a_schema():
     Draft202012Validator.check_schema(SCHEMA)
 
 
-@pytest.mark.parametrize(("path", "field"), FIELDS, ids=[path for path, _ in FIELDS])
-def test_every_field_is_described_by_words_and_examples(path, field):
-    assert field["title"]
-    assert len(field["title"]) <= 40
-    assert field["description"].endswith((".", "?"))
-    assert field["examples"]
+def test_every_field_is_described_by_words_and_examples():
+    for path, field in FIELDS:
+        assert field["title"], path
+        assert len(field["title"]) <= 40, path
+        assert field["description"].endswith((".", "?")), path
+        assert field["examples"], path
 
 
 @pytest.mark.parametrize(("path", "field"), FIELDS, ids=[path for path, _ in FIELDS])
@@ -54,21 +54,20 @@ def test_the_examples_are_valid(path, field):
         judge.validate(example)
 
 
-@pytest.mark.parametrize(("path", "field"), FIELDS, ids=[path for path, _ in FIELDS])
-def test_no_mapping_takes_keys_that_nothing_describes(path, field):
-    kinds = field.get("type", [])
-    if "object" in ([kinds] if isinstance(kinds, str) else kinds) and not path.endswith("conda_file"):
-        assert "additionalProperties" in field
+def test_no_mapping_takes_keys_that_nothing_describes():
+    for path, field in FIELDS:
+        kinds = field.get("type", [])
+        if "object" in ([kinds] if isinstance(kinds, str) else kinds) and not path.endswith("conda_file"):
+            assert "additionalProperties" in field, path
 
 
-@pytest.mark.parametrize(("path", "field"), FIELDS, ids=[path for path, _ in FIELDS])
-def test_patterns_are_anchored_and_mean_the_same_in_javascript(path, field):
-    pattern = field.get("pattern") or field.get("propertyNames", {}).get("pattern")
-    if pattern is not None:
-        assert pattern.startswith("^")
-        assert not re.search(r"\(\?P|\\[AZzdws]|\(\?[ims]", pattern), (
-            "Python's own syntax, or Unicode classes"
-        )
+def test_patterns_are_anchored_and_mean_the_same_in_javascript():
+    for path, field in FIELDS:
+        pattern = field.get("pattern") or field.get("propertyNames", {}).get("pattern")
+        if pattern is not None:
+            assert pattern.startswith("^"), path
+            # Python's own syntax, or Unicode classes
+            assert not re.search(r"\(\?P|\\[AZzdws]|\(\?[ims]", pattern), path
 
 
 def test_references_all_lead_somewhere():

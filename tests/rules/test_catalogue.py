@@ -7,10 +7,7 @@ import importlib
 import re
 from pathlib import Path
 
-import pytest
-
 from worldsize.rules import pages, registry
-from worldsize.rules.rule import Rule
 
 HERE = Path(__file__).parent
 RULES = registry.rules()
@@ -31,10 +28,6 @@ WITHOUT_EXAMPLE_FILE = {*WITHOUT_FILES, "WS003", "WS004", "WS006", "WS007", "WS8
 
 # Frozen: a code is never given to another fault, and leaves only with a line in the CHANGELOG.
 CODES = HERE / "codes.txt"
-
-
-def slug(rule: Rule) -> str:
-    return rule.slug
 
 
 def test_codes_and_slugs_are_unique() -> None:
@@ -63,12 +56,12 @@ def test_modules_on_disk_are_those_of_the_rules_with_checks_of_their_own() -> No
     assert on_disk == {rule.module for rule in RULES if rule.on and not rule.checked_in}
 
 
-@pytest.mark.parametrize("module", sorted({rule.module for rule in RULES if rule.on}))
-def test_a_module_has_a_check_for_each_type_that_its_rows_name(module: str) -> None:
-    functions = {name for name in vars(importlib.import_module(module)) if name.startswith("check_")}
-    declared = {rule.on for rule in RULES if rule.module == module and rule.on}
-    assert len(declared) == 1, "rules that share a module check the same types"
-    assert functions == {registry.function_name(name) for name in declared.pop()}
+def test_modules_have_a_check_for_each_type_that_their_rows_name() -> None:
+    for module in sorted({rule.module for rule in RULES if rule.on}):
+        functions = {name for name in vars(importlib.import_module(module)) if name.startswith("check_")}
+        declared = {rule.on for rule in RULES if rule.module == module and rule.on}
+        assert len(declared) == 1, f"{module}: rules that share a module check the same types"
+        assert functions == {registry.function_name(name) for name in declared.pop()}, module
 
 
 def test_every_rule_has_a_test_folder_with_bad_and_good() -> None:
@@ -80,41 +73,43 @@ def test_every_rule_has_a_test_folder_with_bad_and_good() -> None:
         assert any(stem.startswith("good") for stem in stems), folder
 
 
-@pytest.mark.parametrize("rule", RULES, ids=slug)
-def test_a_row_keeps_the_house_style(rule: Rule) -> None:
-    family = "graph" if rule.family == "schedule" else rule.family
-    assert rule.code.startswith(f"WS{registry.FAMILIES.index(family)}")
-    assert rule.summary[0].islower() or rule.summary[0] in "`√"
-    assert not rule.summary.endswith(".")
-    assert rule.on or not (rule.when or rule.checked_in), "only checks have conditions and modules"
+def test_rows_keep_the_house_style() -> None:
+    for rule in RULES:
+        family = "graph" if rule.family == "schedule" else rule.family
+        assert rule.code.startswith(f"WS{registry.FAMILIES.index(family)}"), rule.slug
+        assert rule.summary[0].islower() or rule.summary[0] in "`√", rule.slug
+        assert not rule.summary.endswith("."), rule.slug
+        assert rule.on or not (rule.when or rule.checked_in), f"{rule.slug}: only checks have those"
 
 
-@pytest.mark.parametrize("rule", RULES, ids=slug)
-def test_a_page_has_all_its_parts_in_order(rule: Rule) -> None:
-    page = pages.read(rule)
-    assert re.match(r"# [^\n]*[^.\n]\n\n", page)
-    marks = ("**Why.** ", "**Bad**\n", "**Good**\n", "**Fix.** ", "**Source.** ")
-    parts = [page.find(f"\n\n{mark}") for mark in marks]
-    assert all(position > 0 for position in parts), parts
-    assert parts == sorted(parts)
+def test_pages_have_all_their_parts_in_order() -> None:
+    for rule in RULES:
+        page = pages.read(rule)
+        assert re.match(r"# [^\n]*[^.\n]\n\n", page), rule.slug
+        marks = ("**Why.** ", "**Bad**\n", "**Good**\n", "**Fix.** ", "**Source.** ")
+        parts = [page.find(f"\n\n{mark}") for mark in marks]
+        assert all(position > 0 for position in parts), (rule.slug, parts)
+        assert parts == sorted(parts), rule.slug
 
 
-@pytest.mark.parametrize("rule", RULES, ids=slug)
-def test_the_examples_of_a_page_are_those_of_its_tests(rule: Rule) -> None:
-    folder = HERE / f"{rule.code}-{rule.slug}"
-    if rule.code in WITHOUT_EXAMPLE_FILE:
-        pytest.skip("the fault is not one of the text of a file")
-    for label in ("bad", "good"):
-        files = [
-            path
-            for path in folder.rglob("*")
-            if path.relative_to(folder).parts[0].startswith(label) and path.suffix != ".out"
-        ]
-        texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
-        block = re.search(rf"^\*\*{label.capitalize()}\*\*\n\n(`+)\w+\n(.*?)\1$", pages.read(rule), EXAMPLE)
-        assert block is not None
-        lines = [line.strip() for line in block[2].splitlines() if line.strip()]
-        assert any(all(line in text for line in lines) for text in texts), (label, lines)
+def test_the_examples_of_pages_are_those_of_their_tests() -> None:
+    for rule in RULES:
+        folder = HERE / f"{rule.code}-{rule.slug}"
+        if rule.code in WITHOUT_EXAMPLE_FILE:
+            continue  # the fault is not in the text of a file
+        for label in ("bad", "good"):
+            files = [
+                path
+                for path in folder.rglob("*")
+                if path.relative_to(folder).parts[0].startswith(label) and path.suffix != ".out"
+            ]
+            texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
+            block = re.search(
+                rf"^\*\*{label.capitalize()}\*\*\n\n(`+)\w+\n(.*?)\1$", pages.read(rule), EXAMPLE
+            )
+            assert block is not None, rule.slug
+            lines = [line.strip() for line in block[2].splitlines() if line.strip()]
+            assert any(all(line in text for line in lines) for text in texts), (rule.slug, label, lines)
 
 
 def test_the_list_of_pages_is_complete(update_golden: bool) -> None:
@@ -139,15 +134,15 @@ def test_every_reported_slug_has_a_rule() -> None:
     assert reported_slugs() - {rule.slug for rule in RULES} == set()
 
 
-@pytest.mark.parametrize("path", OUTPUTS, ids=lambda path: path.parent.name)
-def test_messages_keep_the_house_style(path: Path) -> None:
-    for line in path.read_text(encoding="utf-8").splitlines():
-        head = re.match(r"\S+:\d+:\d+: (?:error|warning|info)\[WS\d{3}\] (.*)", line)
-        if head is not None:
-            message = head[1]
-            assert not message[0].isupper(), message
-            assert not message.endswith("."), message
-            assert len(message) <= 200, message
-        help_ = re.match(r"\s*= help: (.*)", line)
-        if help_ is not None:
-            assert not help_[1].endswith("."), line
+def test_messages_keep_the_house_style() -> None:
+    for path in OUTPUTS:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            head = re.match(r"\S+:\d+:\d+: (?:error|warning|info)\[WS\d{3}\] (.*)", line)
+            if head is not None:
+                message = head[1]
+                assert not message[0].isupper(), message
+                assert not message.endswith("."), message
+                assert len(message) <= 200, message
+            help_ = re.match(r"\s*= help: (.*)", line)
+            if help_ is not None:
+                assert not help_[1].endswith("."), line

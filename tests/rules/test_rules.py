@@ -31,7 +31,7 @@ def configure(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", BAD, ids=name)
-def test_bad_files_say_what_is_wrong(
+def test_bad_files_say_what_is_wrong_and_have_no_other_error(
     path: Path, update_golden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(path.parent, monkeypatch)
@@ -44,13 +44,7 @@ def test_bad_files_say_what_is_wrong(
     if update_golden:
         golden.write_text(shown, encoding="utf-8")
     assert shown == golden.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("path", BAD, ids=name)
-def test_bad_files_have_no_other_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    configure(path.parent, monkeypatch)
-    code = path.parent.name.split("-")[0]
-    others = {diagnostic.code for diagnostic in worldsize.check(path.name).errors} - {code}
+    others = {diagnostic.code for diagnostic in report.errors} - {code}
     assert not others, "one cause, one diagnostic"
 
 

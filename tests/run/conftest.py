@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -67,9 +68,12 @@ class Project:
     def wait_for(self, pattern: str, count: int = 1, seconds: float = 30) -> None:
         """Wait until so many files of a name are there."""
         deadline = time.monotonic() + seconds
-        while len(list(self.folder.rglob(pattern))) < count:
-            assert time.monotonic() < deadline, "the step did not get that far"
+        while time.monotonic() < deadline:
+            with contextlib.suppress(FileNotFoundError):  # the run moves folders meanwhile
+                if len(list(self.folder.rglob(pattern))) >= count:
+                    return
             time.sleep(0.02)
+        raise AssertionError("the step did not get that far")
 
 
 @pytest.fixture

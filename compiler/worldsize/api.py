@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
+from worldsize import yaml
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.diagnostics.diagnostic import Diagnostic
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from worldsize.emit.layout import Layout
     from worldsize.planning.memory.step_memory import Need
     from worldsize.resolving.resolve import ResolvedSpec
-    from worldsize.yaml import Document
 
 
 class Planned(Struct, frozen=True):
@@ -125,7 +125,7 @@ def plan_document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[s
 
 
 def compile(  # noqa: A001
-    spec: str | os.PathLike[str], out: str | os.PathLike[str], *, document: Document | None = None
+    spec: str | os.PathLike[str], out: str | os.PathLike[str], *, text: str | None = None
 ) -> Compiled:
     """Compile a spec into a folder.
 
@@ -135,7 +135,7 @@ def compile(  # noqa: A001
     Args:
         spec: The spec file.
         out: The folder to write.
-        document: The spec, if it is parsed already; its text counts instead of that on the disk.
+        text: The content to use instead of the file's.
 
     Returns:
         What was written, with the plan behind it.
@@ -143,6 +143,17 @@ def compile(  # noqa: A001
     Raises:
         SpecError: The spec has errors, or takes too long. Nothing was written.
         OutputError: The folder holds what we did not write, or cannot be written. It is as it was.
+    """
+    return compile_document(spec, out, None if text is None else yaml.load(Path(spec), text))
+
+
+def compile_document(
+    spec: str | os.PathLike[str], out: str | os.PathLike[str], document: yaml.Document | None
+) -> Compiled:
+    """As :func:`compile`, for a spec that may be parsed already.
+
+    Raises:
+        SpecError, OutputError: As there.
     """
     from worldsize.azureml.copying import allow_everything
     from worldsize.checking import boundary, check_spec, in_budget

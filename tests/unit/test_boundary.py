@@ -93,13 +93,13 @@ def test_code_of_the_project_is_copied(project: Path) -> None:
 @pytest.mark.parametrize("code", ["../private/keys", "../../..", "/", "/etc"])
 def test_code_outside_is_refused_before_it_is_listed(project: Path, tmp_path: Path, code: str) -> None:
     assert said(code) == {"code-outside-tree"}
-    assert "lies outside" in prepared(JOB.replace("CODE", code), tmp_path)
+    assert "is outside the" in prepared(JOB.replace("CODE", code), tmp_path)
 
 
 def test_a_comment_in_the_file_does_not_allow_it(project: Path, tmp_path: Path) -> None:
     code = "../private/keys  # worldsize: ignore[WS815]"
     assert said(code) == {"copy-outside-tree"}
-    assert "lies outside" in prepared(JOB.replace("CODE", code), tmp_path)
+    assert "is outside the" in prepared(JOB.replace("CODE", code), tmp_path)
 
 
 def test_a_link_in_the_code_that_leads_out_is_refused(project: Path, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_nothing_leads_out_of_the_project(project: Path, tmp_path: Path, case: s
         worldsize.compile("spec.yml", "build")
     assert {each.code for each in refused.value.diagnostics if each.severity == "error"} <= {"WS815", "WS816"}
     assert not Path("build").exists()
-    with pytest.raises((RunError, SpecError), match="lies outside"):
+    with pytest.raises((RunError, SpecError), match="is outside the"):
         preparation.prepare(Path("job.yml"), tmp_path / "pipeline", RunOptions(environment="isolated"))
 
 
@@ -205,7 +205,7 @@ def test_requirements_of_another_folder_are_not_read(project: Path, tmp_path: Pa
     said = lines.replace("HOME", str(tmp_path / "home"))
     (project / "c" / "conda.yml").write_text(f"dependencies: [python=3.11, pip, {{pip: ['{said}']}}]\n")
     write(project, CODE.replace(PLAIN, "environment: {image: 'ubuntu:22.04', conda_file: ./conda.yml}\n"))
-    with pytest.raises(RunError, match="lies outside of the project") as refused:
+    with pytest.raises(RunError, match="is outside the project") as refused:
         preparation.prepare(Path("job.yml"), tmp_path / "pipeline", RunOptions(environment="isolated"))
     assert SECRET not in str(refused.value)
 
@@ -298,7 +298,7 @@ def test_links_that_double_at_every_level_end(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str
 ) -> None:
     for module in (gates, listing):
-        monkeypatch.setattr(module, "MOST_ENTRIES", 5_000)
+        monkeypatch.setattr(module, "MAX_ENTRIES", 5_000)
     doubling(project / "c")
     write(project, PLAIN + lines)
     began = time.monotonic()

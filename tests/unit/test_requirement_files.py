@@ -73,7 +73,7 @@ def test_a_line_that_leaves_the_project_is_refused(line: str, project: Path) -> 
     found, problems = read(["six", line], project)
     assert found.requirements == ()
     assert len(problems) == 1
-    assert "lies outside of the project" in problems[0]
+    assert "is outside the project" in problems[0]
     assert "root:" not in problems[0]
 
 
@@ -99,7 +99,7 @@ def test_a_dockerfile_outside_of_the_project_is_refused(name: str, project: Path
     described = {"build": {"path": "lib", "dockerfile_path": name}}
     _, problems = read_definition(Field(described), project, AssetMap(), gate_of(project))
     assert [problem.message for problem in problems] == [
-        f"`dockerfile_path` is `{name}`, which lies outside of the project"
+        f"`dockerfile_path` is `{name}`, which is outside the project"
     ]
 
 

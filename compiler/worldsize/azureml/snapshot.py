@@ -205,7 +205,7 @@ def _report_unreadable(error: OSError, at: Span) -> Problem:
 def _report_refusals(listed: Listing, path: Path, span: Span) -> Iterator[Problem]:
     for place, real in list(listed.outside.items())[:_SHOWN]:
         name = path.name if place in (".", "") else place
-        message = f"`{shorten(name)}` is `{real}`, which lies outside of the project"
+        message = f"`{shorten(name)}` is `{real}`, which is outside the project"
         help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
         yield Problem("copy-outside-tree", span, message, help_)
     if listed.exceeded:

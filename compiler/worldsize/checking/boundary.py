@@ -123,7 +123,7 @@ def raise_to_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None
 
 
 def _report_outside_file(name: str, source: Path, at: Span) -> Problem:
-    message = f"`{name}` is `{os.path.realpath(source)}`, which lies outside of the project"
+    message = f"`{name}` is `{os.path.realpath(source)}`, which is outside the project"
     help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
     return Problem("copy-outside-tree", at, message, help_)
 

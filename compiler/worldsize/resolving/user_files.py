@@ -58,7 +58,7 @@ def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> N
         message = f"`{text}` names a file but no function in it"
         state.report("user-model-missing", located.span, message, f"write `{file}:function`")
     elif file.startswith("/") or ".." in PurePosixPath(normalise(Path(file))).parts:
-        message = f"`{file}` lies outside the spec's folder, so it cannot keep its place in the snapshot"
+        message = f"`{file}` is outside the spec's folder, so it cannot keep its place in the snapshot"
         state.report("user-model-missing", located.span, message, "move it below the folder of the spec")
     elif not is_file(path):
         span = part_span(located, 0, len(file))

@@ -19,6 +19,6 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
                 continue
             if text.template.unclosed:
                 continue  # a section that is not closed was meant to hold it
-            message = f"`{port.name}` is optional and has no default, but stands outside of `$[[ ]]`"
+            message = f"`{port.name}` is optional and has no default, but is outside `$[[ ]]`"
             help_ = f"write `$[[--{port.name} {expression}]]`, which vanishes without a value"
             yield Finding(text.span(expression.start, expression.end), message, help_)

@@ -110,7 +110,7 @@ def _read_mapping(
         ):
             return definition, refused
         if context is not None and not gate.allowed(os.path.realpath(context / dockerfile)):
-            message = f"`dockerfile_path` is `{shorten(dockerfile)}`, which lies outside of the project"
+            message = f"`dockerfile_path` is `{shorten(dockerfile)}`, which is outside the project"
             return start, _problem(start, message, "keep the Dockerfile in the build's own folder")
     if isinstance(listed, dict):
         return _read_conda(listed, folder, definition, _dump(listed), gate)

@@ -149,13 +149,13 @@ def _require_allowed(path: Path, gate: CopyAccess) -> Path:
     Pip shows lines that it cannot parse, so only files of the project are allowed.
 
     Raises:
-        OSError: It is not there, or lies outside of the project.
+        OSError: It is not there, or is outside the project.
     """
     real = Path(os.path.realpath(path))
     unmarked = gate.allowed is allow_everything  # there is no project boundary
     if not path.exists() or (_looks_like_requirements(real) if unmarked else gate.allowed(real)):
         return real
-    raise OSError(errno.EACCES, "it lies outside of the project", str(path))
+    raise OSError(errno.EACCES, "it is outside the project", str(path))
 
 
 def _looks_like_requirements(path: Path) -> bool:

@@ -72,7 +72,7 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
     document = load(os.path.normpath(target))  # under the name that a check gives it
     kind = discover.recognise_kind(document, named=True)
     if kind == "spec" or (kind is None and not _may_be_job(document.root)):
-        compiled = api.compile(target, out, document=_apply_settings(document, settings))
+        compiled = api.compile_document(target, out, _apply_settings(document, settings))
         return Target(compiled.pipeline, {}, compiled)
     refused = _refuse_kind(kind, target, document.root)
     if refused is not None:

@@ -29,9 +29,7 @@ class Keys(Struct, frozen=True):
     default_compute: str = "set `default_compute` under `settings:`"  # what saves a step its `compute`
     timeout: str = "`limits: {timeout: 43200}`"  # the time limit of a step
     in_command: frozenset[str] = frozenset({"inputs", "outputs", "search_space"})  # scopes of expressions
-    in_variable: frozenset[str] = frozenset(
-        {"parent.inputs", "parent.jobs", "inputs", "outputs", "search_space"}
-    )
+    in_variable: frozenset[str] | None = None  # in environment variables; Azure ML does not document them
 
     def binds(self, scope: str) -> bool:
         """Whether an input of a step may be bound to a scope such as ``parent.inputs``."""

@@ -37,7 +37,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 def _in_variable(variable: Field[Any], keys: Keys) -> Iterator[Finding]:
     node = variable.node
-    if not isinstance(node, Scalar) or "${{" not in node.text:
+    if keys.in_variable is None or not isinstance(node, Scalar) or "${{" not in node.text:
         return
     for expression in find_expressions(node.text):
         if "." in expression.name and expression.scope not in keys.in_variable:

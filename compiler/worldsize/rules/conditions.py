@@ -13,14 +13,9 @@ if TYPE_CHECKING:
     from worldsize.rules.context import Context
 
 Subjects = Mapping[str, Sequence[tuple[Any, Any]]]
-Condition = Literal["native", "bound-input", "bound-output", "script", "deepspeed"]
+Condition = Literal["bound-input", "bound-output", "script", "deepspeed"]
 
 _STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec")
-
-
-def native(_context: Context, subjects: Subjects) -> bool:
-    """A job that was written as Azure ML's YAML, not made from a spec."""
-    return any(job.raw is not None for job, _ in subjects.get("Job", ()))
 
 
 def bound_input(_context: Context, subjects: Subjects) -> bool:
@@ -76,7 +71,6 @@ def _is_built_in(context: Context, component: Component | None) -> bool:
 
 
 CONDITIONS: dict[str, Callable[[Context, Subjects], bool]] = {
-    "native": native,
     "bound-input": bound_input,
     "bound-output": bound_output,
     "script": script,

@@ -79,7 +79,9 @@ def describe_error(error: BaseException, limit: int = 120) -> str:
         limit: characters to keep.
     """
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror[:1].lower() + error.strerror[1:]  # the rest may hold a user's name
+        reason = os.strerror(error.errno) if error.errno else ""
+        text = reason if reason and reason in error.strerror else error.strerror  # pyarrow adds its own words
+        return text[:1].lower() + text[1:]  # the rest may hold a user's name
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0][:limit].rstrip(". ")
 

@@ -67,9 +67,9 @@ def _text(lead: str, pump: str, end: str, length: int) -> str:
 
 
 def _grows(pattern: re.Pattern[str], method: str, attack: tuple[str, str, str]) -> bool:
-    if _seconds(pattern, method, _text(*attack, LENGTH)) > 100 * SOON:
-        return True  # no linear match takes that long, on any machine
     short = min(_seconds(pattern, method, _text(*attack, LENGTH)) for _ in range(5))
+    if short > 100 * SOON:
+        return True  # no linear match takes that long, on any machine
     long = min(_seconds(pattern, method, _text(*attack, 4 * LENGTH)) for _ in range(5))
     return short > SOON and long / short > GROWTH
 

@@ -16,7 +16,7 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import discover
 from worldsize.rules import engine
-from worldsize.rules.context import Cluster, Context
+from worldsize.rules.context import Context, read_cluster
 
 if TYPE_CHECKING:
     from worldsize.azureml.job import Compute, JobSchedule
@@ -44,13 +44,10 @@ class CheckRun(Struct):
             with self.context.budgets.charge(file.path):
                 self._check_file(file, kind)
         except OverBudgetError:
-            self.incomplete.add(file.path)
-            self.files += [] if file.path in self.files else [file.path]
-            self.problems.append(self.context.budgets.give_up(file.path))
+            self._add_incomplete(file.path, self.context.budgets.give_up(file.path))
         except Exception as error:  # a fault of a check must not hide what the others find
-            self.incomplete.add(file.path)
-            self.files += [] if file.path in self.files else [file.path]
-            self.problems.append(engine.crash("reading this file", Span(file.path, 1, 1, 1, 1), error))
+            crash = engine.crash("reading this file", _start_of(file.path), error)
+            self._add_incomplete(file.path, crash)
 
     def check_referred(self) -> None:
         """Check the jobs of schedules and the components of steps that were not given as files.
@@ -74,6 +71,11 @@ class CheckRun(Struct):
         self._met[id(subject)] = subject
         return new
 
+    def _add_incomplete(self, path: str, problem: Problem) -> None:
+        self.incomplete.add(path)
+        self.files += [] if path in self.files else [path]
+        self.problems.append(problem)
+
     def _check_file(self, file: discover.CheckedFile, kind: str = "") -> None:
         """Recognise one file, unless its kind is known from its use, and run the stage of its kind."""
         document = self.context.document(file.path)
@@ -85,7 +87,7 @@ class CheckRun(Struct):
         self.kinds[document.path] = kind
         self.problems += document.problems
         if document.root is not None:
-            self.feed(document, Span(document.path, 1, 1, 1, 1))
+            self.feed(document, _start_of(document.path))
         find_stage(kind)(self, document)
 
     def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
@@ -101,7 +103,7 @@ class CheckRun(Struct):
             if document.root is not None:
                 message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
                 help_ = "a spec has `steps:`, a job has `$schema:` or `type:`"
-                at_start = Span(document.path, 1, 1, 1, 1)
+                at_start = _start_of(document.path)
                 self.problems.append(Problem("file-not-recognised", at_start, message, help_))
 
 
@@ -143,17 +145,23 @@ def _graph(run: CheckRun, spec: Spec) -> None:
     if resolved.plan is None:
         run.incomplete.add(str(spec.path))
     job = resolved.job
-    run.context.placed[id(job)] = _profiles(spec)
+    computes = {name: _compute_of_profile(spec, profile) for name, profile in spec.compute.items()}
+    clusters = {name: read_cluster(compute) for name, compute in computes.items()}
+    run.context.placed[id(job)] = {
+        name: clusters[step.compute.value]
+        for name, step in spec.steps.items()
+        if step.compute is not None and step.compute.value in clusters
+    }
     if resolved.plan is not None:
         run.context.plans[id(job)] = resolved.plan
     underived = {problem.span for problem in resolved.problems if problem.slug == "process-count-unknown"}
-    for profile in spec.compute.values():
+    for name, profile in spec.compute.items():
         if profile.instance_type is None or profile.instance_type.span not in underived:
-            run.feed(_cluster(spec, profile), profile.span)
+            run.feed(computes[name], profile.span)
     _feed_job(run, job, spec.span)
 
 
-def _cluster(spec: Spec, profile: ComputeProfile) -> Compute:
+def _compute_of_profile(spec: Spec, profile: ComputeProfile) -> Compute:
     """The cluster that a profile is compiled to, as if it were read from its compute file."""
     from worldsize.azureml.job import Compute  # Azure ML's own files read it as well
     from worldsize.azureml.model import Field
@@ -163,24 +171,6 @@ def _cluster(spec: Spec, profile: ComputeProfile) -> Compute:
         for located in (profile.instance_type, profile.max_instances, profile.tier)
     )
     return Compute(profile.name, spec.path, size, most, tier)
-
-
-def _profiles(spec: Spec) -> dict[str, Cluster]:
-    """What the spec says about the cluster of each step."""
-    clusters = {}
-    for name, step in spec.steps.items():
-        profile = spec.compute.get(step.compute.value) if step.compute else None
-        if profile is not None:
-            size, most, tier = profile.instance_type, profile.max_instances, profile.tier
-            clusters[name] = Cluster(
-                instance_type=size.value if size else None,
-                max_instances=most.value if most else None,
-                tier=tier.value if tier else None,
-                size_span=size.span if size else None,
-                max_span=most.span if most else None,
-                tier_span=tier.span if tier else None,
-            )
-    return clusters
 
 
 def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:

@@ -145,15 +145,7 @@ class Context(Struct):
 
     def describe(self, compute: Compute) -> None:
         """Remember what a file says of a cluster. Files that differ count for nothing."""
-        cluster = Cluster(
-            instance_type=_typed(compute.size, str),
-            max_instances=_typed(compute.max_instances, int),
-            tier=_typed(compute.tier, str),
-            size_span=compute.size.span if compute.size else None,
-            max_span=compute.max_instances.span if compute.max_instances else None,
-            tier_span=compute.tier.span if compute.tier else None,
-            declared=compute.declared,
-        )
+        cluster = read_cluster(compute)
         known = self.clusters.get(compute.name)
         if known is None or (cluster.declared and not known.declared):
             self.clusters[compute.name] = cluster
@@ -171,6 +163,19 @@ class Context(Struct):
 
 def _within(real: str, root: str) -> bool:
     return real == root or real.startswith(root.rstrip(os.sep) + os.sep)
+
+
+def read_cluster(compute: Compute) -> Cluster:
+    """What a compute file or a profile says of its cluster; a value of another type says nothing."""
+    return Cluster(
+        instance_type=_typed(compute.size, str),
+        max_instances=_typed(compute.max_instances, int),
+        tier=_typed(compute.tier, str),
+        size_span=compute.size.span if compute.size else None,
+        max_span=compute.max_instances.span if compute.max_instances else None,
+        tier_span=compute.tier.span if compute.tier else None,
+        declared=compute.declared,
+    )
 
 
 def _typed(value: Any, kind: type[T]) -> T | None:

@@ -44,6 +44,9 @@ class CheckpointSaver(saver.CheckpointSaver):
         # Every worker loads all of the file, so every worker checks all of it.
         return ReadShare(0 if self.group.is_main else 1, gather=self.group.gather)
 
+    def _finish_written(self) -> None:
+        """Do nothing: one worker writes all of a checkpoint."""
+
     def _save_state(self, done: int, card: Mapping[str, Any]) -> None:
         arrays = {name: variable.numpy() for name, variable in _flat(self.variables).items()}
         if self.group.is_main:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -96,7 +97,7 @@ class Ranks(Protocol):
 
 
 @dataclass(kw_only=True)
-class CheckpointSaver:
+class CheckpointSaver(ABC):
     """Writes the checkpoints of a training, and resumes from the latest one.
 
     A subclass copies the state, writes it and loads it.
@@ -200,16 +201,19 @@ class CheckpointSaver:
     def _writes(self) -> bool:
         return self.group.is_main
 
+    @abstractmethod
     def _save_state(self, done: int, card: Mapping[str, Any]) -> None:
         """Copy the state, and start to write it; called on every rank."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _load_state(self, checkpoint: Checkpoint) -> None:
-        raise NotImplementedError
+        """Continue from the state of a checkpoint; called on every rank."""
 
+    @abstractmethod
     def _read_share(self) -> ReadShare:
-        raise NotImplementedError
+        """Return what this rank reads of a checkpoint to see whether it is whole."""
 
+    @abstractmethod
     def _finish_written(self) -> None:
         """Finish a checkpoint whose parts all ranks have written."""
 

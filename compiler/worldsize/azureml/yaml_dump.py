@@ -40,12 +40,12 @@ _FOLD = "\a "  # ruamel.yaml breaks a line of a folded text here
 _STRING = Tag(suffix="tag:yaml.org,2002:str")
 _UNTAGGED = (True, True, True)  # neither plain nor quoted values show their tag
 _MARK = CommentMark(0)
-_ANALYST = Emitter(io.StringIO(), allow_unicode=True, dumper=YAML())
+_YAML = YAML()
 _Emit = Callable[[events.Event], None]
 
 
-class _PlainEvent(events.ScalarEvent):
-    """A text on one line without quotes."""
+class _LineEvent(events.ScalarEvent):
+    """A key with its value on one line, neither of which needs quotes."""
 
     __slots__ = ()
 
@@ -55,28 +55,25 @@ class _LineEmitter(Emitter):
 
     stream: Any = None  # an ordinary attribute: the original checks the stream at each piece of text
     # A large pipeline repeats the same few texts in every step.
-    analyze_scalar = staticmethod(lru_cache(maxsize=4096)(_ANALYST.analyze_scalar))
+    analyze_scalar = staticmethod(
+        lru_cache(maxsize=4096)(Emitter(io.StringIO(), allow_unicode=True, dumper=_YAML).analyze_scalar)
+    )
 
     def emit(self, event: events.Event) -> None:
         """Take an event; the original waits for the next ones to see whether a collection is empty."""
         self.event = event
         self.state()
 
-    def check_simple_key(self) -> bool:
-        """Whether the key fits on the line of its value."""
-        is_short = type(self.event) is _PlainEvent and len(self.event.value) < self.MAX_SIMPLE_KEY_LENGTH
-        return is_short or bool(super().check_simple_key())
-
-    def expect_node(self, *args: Any, **context: bool) -> None:
-        """Write a key or a value; a plain one needs no further thought about tags and quotes."""
-        if type(self.event) is not _PlainEvent or "sequence" in context:
-            super().expect_node(*args, **context)
+    def expect_block_mapping_key(self, first: bool = False) -> None:
+        """Write a line, or what the original expects."""
+        if type(self.event) is not _LineEvent:
+            super().expect_block_mapping_key(first)
             return
+        self.write_indent()
         self.write_plain(self.event.value)
-        self.analysis = None
         if self.event.comment:
             self.write_post_comment(self.event)
-        self.state = self.states.pop()
+        self.state = self.expect_block_mapping_key
 
     def write_plain(self, text: str, _split: bool = True) -> None:
         """Write text in one piece: plain text has no line break here, and no line is too long."""
@@ -99,7 +96,7 @@ def dump(document: Mapping[str, Any], *, header: str | None = None, paragraphs: 
     if header:
         text.write(f"{_remark(header)[1:]}\n")
     # Texts are folded where this module says, and never elsewhere.
-    emitter = _LineEmitter(text, width=sys.maxsize, allow_unicode=True, dumper=_ANALYST.dumper)
+    emitter = _LineEmitter(text, width=sys.maxsize, allow_unicode=True, dumper=_YAML)
     emitter.best_sequence_indent, emitter.sequence_dash_offset = 4, 2
     emitter.emit(events.StreamStartEvent())
     emitter.emit(events.DocumentStartEvent(explicit=False))
@@ -126,12 +123,28 @@ def _emit_mapping(
     for number, (key, value) in enumerate(mapping.items()):
         is_paragraph = key == paragraphs
         gap = [None, [_token("\n")]] if is_paragraph or (is_spaced and number) else None
+        if gap is None and (line := _line(key, value, indent)):
+            emit(line)
+            continue
         emit(_scalar(key, gap))
         if is_paragraph:
             _emit_mapping(emit, value, indent + 2, is_spaced=True)
         else:
             _emit_node(emit, value, indent + 2)
     emit(events.MappingEndEvent(comment=_behind(comment)))
+
+
+def _line(key: Any, value: Any, indent: int) -> _LineEvent | None:
+    """The event of an entry that fits on a plain line; None for any other."""
+    value, comment = (value.value, value.comment) if isinstance(value, Field) else (value, None)
+    if isinstance(value, (Mapping, list, tuple)) or not isinstance(key, str) or len(key) > WIDTH:
+        return None
+    if isinstance(value, str) and (len(value) + indent + 2 > WIDTH or not _is_plain(value)):
+        return None
+    if not _is_plain(key):
+        return None
+    text = value if isinstance(value, str) else _word(value)
+    return _LineEvent(None, None, _UNTAGGED, f"{key}: {text}", comment=_behind(comment))
 
 
 def _emit_node(emit: _Emit, value: Any, indent: int) -> None:
@@ -172,28 +185,25 @@ def _token(text: str) -> CommentToken:
 def _scalar(value: Any, comment: list[Any] | None = None) -> events.ScalarEvent:
     """A value on one line."""
     if not isinstance(value, str):
-        return _PlainEvent(None, None, _UNTAGGED, _word(value), comment=comment)
-    return _text_event(value) if comment is None else _make_text_event(value, comment)
-
-
-def _make_text_event(text: str, comment: list[Any] | None = None) -> events.ScalarEvent:
-    kind, tag, implicit, style = _choose_style(text)
-    return kind(None, tag, implicit, text, style=style, comment=comment)
-
-
-_text_event = lru_cache(maxsize=4096)(_make_text_event)
+        return events.ScalarEvent(None, None, _UNTAGGED, _word(value), comment=comment)
+    implicit, style = _choose_style(value)
+    tag = None if value else _STRING  # the emitter asks for the tag of empty text only
+    return events.ScalarEvent(None, tag, implicit, value, style=style, comment=comment)
 
 
 @lru_cache(maxsize=4096)
-def _choose_style(
-    text: str,
-) -> tuple[type[events.ScalarEvent], Tag | None, tuple[bool, bool, bool], str | None]:
-    """How a text is written: the event, its tag, whether it may be plain, and a style if only one will do."""
+def _choose_style(text: str) -> tuple[tuple[bool, bool, bool], str | None]:
+    """Whether a text may be plain, and its style where only one will do."""
     may_be_plain = classify_scalar(text) == "str" and not _NUMBER_IN_1_2.match(text)
     style = '"' if "\n" in text or _NOT_PRINTABLE.search(text) else None
-    is_plain = may_be_plain and style is None and _LineEmitter.analyze_scalar(text).allow_block_plain
-    tag = None if text else _STRING  # the emitter asks for the tag of empty text only
-    return (_PlainEvent if is_plain else events.ScalarEvent), tag, (may_be_plain, True, True), style
+    return (may_be_plain, True, True), style
+
+
+@lru_cache(maxsize=4096)
+def _is_plain(text: str) -> bool:
+    """Whether a text needs no quotes where it is a short key or a value."""
+    (may_be_plain, *_), style = _choose_style(text)
+    return may_be_plain and style is None and _LineEmitter.analyze_scalar(text).allow_block_plain
 
 
 def _word(value: Any) -> str:

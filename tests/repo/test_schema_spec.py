@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml as pyyaml
 from jsonschema import Draft202012Validator
 
 from worldsize import resources, spec
@@ -129,3 +130,22 @@ def test_the_reference_page_is_the_generated_one(update_golden):
     if update_golden:
         page.write_text(reference.render_markdown(), encoding="utf-8")
     assert page.read_text(encoding="utf-8") == reference.render_markdown()
+
+
+def spoil(value: Any) -> Iterator[Any]:
+    """The value with each part in turn replaced by another, its key misspelt, or left out."""
+    yield from (None, [], {}, "", "x: y", -1, 0.5, True)
+    for key in list(value) if isinstance(value, dict) else ():
+        rest = {name: part for name, part in value.items() if name != key}
+        yield from (rest, {**rest, f"{key} x": value[key]})
+        yield from ({**value, key: part} for part in spoil(value[key]))
+
+
+@pytest.mark.parametrize("name", ["digits_ddp.yml", "own_script.yml"])
+def test_faults_are_those_that_jsonschema_finds_by_the_published_schema(name):
+    path = ROOT / "pipelines" / name
+    judge = Draft202012Validator(SCHEMA)
+    for document in spoil(pyyaml.safe_load(path.read_text(encoding="utf-8"))):
+        expected = [(tuple(error.absolute_path), error.validator) for error in judge.iter_errors(document)]
+        found = [(each.path, each.keyword) for each in schema.find_violations(document)]
+        assert sorted(found, key=repr) == sorted(expected, key=repr), document

@@ -44,21 +44,36 @@ _YAML = YAML()
 _Emit = Callable[[events.Event], None]
 
 
+class _LineEvent(events.ScalarEvent):
+    """A key with its value on one line, neither of which needs quotes."""
+
+    __slots__ = ()
+
+
 class _LineEmitter(Emitter):
     """ruamel.yaml's emitter, with shorter ways for what a large pipeline consists of."""
 
+    stream: Any = None  # an ordinary attribute: the original checks the stream at each piece of text
     # A large pipeline repeats the same few texts in every step.
     analyze_scalar = staticmethod(
         lru_cache(maxsize=4096)(Emitter(io.StringIO(), allow_unicode=True, dumper=_YAML).analyze_scalar)
     )
 
     def emit(self, event: events.Event) -> None:
-        """Take an event; unlike the original, look up no environment variable for debugging."""
-        self.events.append(event)
-        while not self.need_more_events():
-            self.event = self.events.pop(0)
-            self.state()
-            self.event = None
+        """Take an event; the original waits for the next ones to see whether a collection is empty."""
+        self.event = event
+        self.state()
+
+    def expect_block_mapping_key(self, first: bool = False) -> None:
+        """Write a line, or what the original expects."""
+        if type(self.event) is not _LineEvent:
+            super().expect_block_mapping_key(first)
+            return
+        self.write_indent()
+        self.write_plain(self.event.value)
+        if self.event.comment:
+            self.write_post_comment(self.event)
+        self.state = self.expect_block_mapping_key
 
     def write_plain(self, text: str, _split: bool = True) -> None:
         """Write text in one piece: plain text has no line break here, and no line is too long."""
@@ -108,12 +123,28 @@ def _emit_mapping(
     for number, (key, value) in enumerate(mapping.items()):
         is_paragraph = key == paragraphs
         gap = [None, [_token("\n")]] if is_paragraph or (is_spaced and number) else None
+        if gap is None and (line := _line(key, value, indent)):
+            emit(line)
+            continue
         emit(_scalar(key, gap))
         if is_paragraph:
             _emit_mapping(emit, value, indent + 2, is_spaced=True)
         else:
             _emit_node(emit, value, indent + 2)
     emit(events.MappingEndEvent(comment=_behind(comment)))
+
+
+def _line(key: Any, value: Any, indent: int) -> _LineEvent | None:
+    """The event of an entry that fits on a plain line; None for any other."""
+    value, comment = (value.value, value.comment) if isinstance(value, Field) else (value, None)
+    if isinstance(value, (Mapping, list, tuple)) or not isinstance(key, str) or len(key) > WIDTH:
+        return None
+    if isinstance(value, str) and (len(value) + indent + 2 > WIDTH or not _is_plain(value)):
+        return None
+    if not _is_plain(key):
+        return None
+    text = value if isinstance(value, str) else _word(value)
+    return _LineEvent(None, None, _UNTAGGED, f"{key}: {text}", comment=_behind(comment))
 
 
 def _emit_node(emit: _Emit, value: Any, indent: int) -> None:
@@ -166,6 +197,13 @@ def _choose_style(text: str) -> tuple[tuple[bool, bool, bool], str | None]:
     may_be_plain = classify_scalar(text) == "str" and not _NUMBER_IN_1_2.match(text)
     style = '"' if "\n" in text or _NOT_PRINTABLE.search(text) else None
     return (may_be_plain, True, True), style
+
+
+@lru_cache(maxsize=4096)
+def _is_plain(text: str) -> bool:
+    """Whether a text needs no quotes where it is a short key or a value."""
+    (may_be_plain, *_), style = _choose_style(text)
+    return may_be_plain and style is None and _LineEmitter.analyze_scalar(text).allow_block_plain
 
 
 def _word(value: Any) -> str:

@@ -59,12 +59,6 @@ class VmSize(Struct, frozen=True):
         """Whether Azure no longer gives more of it to new subscriptions, or to anyone."""
         return self.capacity != ""
 
-    def status_on(self, day: date) -> Status:
-        """The status on a day; a retirement without a date counts as past."""
-        if self.retirement_date is None:
-            return self.status
-        return "retired" if self.retirement_date <= day else "retiring"
-
 
 def lookup(name: str) -> VmSize | None:
     """Find a size by its name in any case; None if the catalogue does not have it."""

@@ -71,8 +71,27 @@ def _validator() -> Any:
     checker = Draft202012Validator.TYPE_CHECKER.redefine("number", lambda _, instance: _is_number(instance))
     make: Any = extend  # typeshed's stub leaves it untyped
     strict = make(Draft202012Validator, {"pattern": _pattern}, type_checker=checker)
+    strict.descend = _descend
     schema = load_schema()
     return strict(_inline_references(schema, schema["$defs"]))
+
+
+def _descend(
+    validator: Any, instance: object, schema: Mapping[str, Any], path: Any = None, schema_path: Any = None
+) -> Iterator[ValidationError]:
+    """Check a part of the instance; unlike jsonschema, make no validator for each, as no ``$ref`` is left."""
+    for keyword, argument in schema.items():
+        judge = validator.VALIDATORS.get(keyword)
+        for error in (judge and judge(validator, argument, instance, schema)) or ():
+            if not isinstance(error.validator, str):  # it is new, and not of a part of this instance
+                error.validator, error.validator_value = keyword, argument
+                error.instance, error.schema = instance, schema
+            error.schema_path.appendleft(keyword)
+            if path is not None:
+                error.path.appendleft(path)
+            if schema_path is not None:
+                error.schema_path.appendleft(schema_path)
+            yield error
 
 
 def _inline_references(part: Any, definitions: Mapping[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from worldsize.azureml.model import Argument, Binding, Component, Data, Field, J
 from worldsize.base.problem import Fix
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
+from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 LITERAL_TYPES = frozenset(literals.PRIMITIVES)
@@ -43,8 +44,12 @@ class Wire(Struct, frozen=True):
         return self.step.component.inputs.get(self.name) if self.step.component else None
 
 
-def find_wires(job: Job) -> Iterator[Wire]:
+def find_wires(context: Context, job: Job) -> list[Wire]:
     """The bound inputs of all steps of a pipeline, as far as they were written."""
+    return context.all_of(_find_wires, job)
+
+
+def _find_wires(_context: Context, job: Job) -> Iterator[Wire]:
     if job.type != "pipeline":
         return
     for step in job.steps.values():

@@ -22,7 +22,7 @@ from worldsize.yaml.nodes import Mapping
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     finders: dict[tuple[str, str], tuple[dict[str, Port] | None, Callable[[str], bool]]] = {}
-    for wire in find_wires(job):
+    for wire in find_wires(context, job):
         expression = wire.expression
         source = job.steps.get(expression.step or "")
         if source is None or expression.side is None or expression.port is None:

@@ -18,7 +18,7 @@ _FREE = frozenset({"name", "output_name", "default_datastore"})  # filled in by 
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for wire in find_wires(job):
+    for wire in find_wires(context, job):
         expression = wire.expression
         if (_names_a_source(expression) and job.keys.binds(expression.scope)) or expression.name in _FREE:
             continue

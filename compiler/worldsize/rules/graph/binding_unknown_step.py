@@ -12,7 +12,7 @@ from worldsize.rules.graph._common import find_wires, suggest_fix
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for wire in find_wires(job):
+    for wire in find_wires(context, job):
         step = wire.expression.step
         if step is not None and step not in job.steps:
             own = wire.step.name  # a step cannot mean itself

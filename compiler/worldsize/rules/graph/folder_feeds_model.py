@@ -13,7 +13,7 @@ _MODELS = frozenset({"mlflow_model", "triton_model"})
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for wire in find_wires(job):
+    for wire in find_wires(context, job):
         target = wire.port
         if target is None or target.type not in _MODELS or declared_component(wire.step) is None:
             continue

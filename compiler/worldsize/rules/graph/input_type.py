@@ -23,7 +23,7 @@ from worldsize.rules.graph._common import (
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for _, name, field, port in find_arguments(job):
         yield from _kind(name, field, port)
-    for wire in find_wires(job):
+    for wire in find_wires(context, job):
         target = wire.port
         if target is None or target.type == "open" or declared_component(wire.step) is None:
             continue

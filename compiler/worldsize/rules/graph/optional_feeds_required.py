@@ -13,7 +13,7 @@ from worldsize.rules.graph._common import declared_component, find_wires
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     if job.interface is None:
         return
-    for wire in find_wires(job):
+    for wire in find_wires(context, job):
         outer = job.interface.inputs.get(wire.expression.port or "")
         inner = wire.port
         if wire.expression.scope != "parent.inputs" or outer is None or inner is None:

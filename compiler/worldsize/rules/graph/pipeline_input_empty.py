@@ -20,7 +20,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
     }
     if not empty:
         return
-    for wire in find_wires(job):
+    for wire in find_wires(context, job):
         name = wire.expression.port or ""
         if wire.expression.scope == "parent.inputs" and name in empty:
             message = f"`{name}` is empty, so Azure ML drops it, and step `{wire.step.name}` is bound to it"

@@ -28,7 +28,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         return  # binding-unknown-scope
     names = pipeline_inputs(job)
     has = port_finder(names)
-    for wire in find_wires(job):
+    for wire in find_wires(context, job):
         port = wire.expression.port
         if wire.expression.scope == "parent.inputs" and port is not None and not has(port):
             yield _fault(wire.part(2), port, names)

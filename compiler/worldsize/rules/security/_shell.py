@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from worldsize.azureml import binding
@@ -58,19 +59,30 @@ def _uses(step: Step, inputs: Mapping[str, Field[Argument]]) -> Iterator[ShellUs
         if isinstance(field.value, Literal) and isinstance(field.value.value, str)
         and field.span is not None and "${{" not in field.value.value
     }  # fmt: skip
-    if not texts:
-        return
-    expressions = [
-        expression for expression in binding.find_expressions(command.value) if expression.scope == "inputs"
-    ]
-    starts = {expression.start: expression for expression in expressions if expression.port in texts}
-    echoes = list(_echoes(command.value)) if starts else []
-    for start, quote in _quotes(command.value, starts):
-        expression = starts[start]
-        name = expression.port or ""
-        before = bisect_right(echoes, (start, len(command.value))) - 1
+    for place in _find_places(command.value) if texts else ():
+        name = place.expression.port or ""
+        if name in texts:
+            yield ShellUse(name, *texts[name], place.expression, place.quote, place.echoed)
+
+
+class _Place(NamedTuple):
+    """Where a command uses an input; see :class:`ShellUse`."""
+
+    expression: Expression
+    quote: str
+    echoed: bool
+
+
+@lru_cache(maxsize=1 << 10)  # several steps share a component, and several rules ask for each
+def _find_places(command: str) -> tuple[_Place, ...]:
+    starts = {each.start: each for each in binding.find_expressions(command) if each.scope == "inputs"}
+    echoes = list(_echoes(command)) if starts else []
+    places = []
+    for start, quote in _quotes(command, starts):
+        before = bisect_right(echoes, (start, len(command))) - 1
         echoed = before >= 0 and start < echoes[before][1]
-        yield ShellUse(name, texts[name][0], texts[name][1], expression, quote, echoed)
+        places.append(_Place(starts[start], quote, echoed))
+    return tuple(places)
 
 
 def _echoes(command: str) -> Iterator[tuple[int, int]]:

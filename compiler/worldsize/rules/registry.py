@@ -43,15 +43,17 @@ FAMILIES = (
 
 
 class Part(NamedTuple):
-    """A type that is not fed to the engine but found in others, by ``find_parts`` of a module."""
+    """A type that is not fed to the engine but found in others, by a function of a module."""
 
     found_in: tuple[str, ...]
     module: str
+    function: str
 
 
 PARTS = {
-    "Program": Part(("Job", "Component"), "worldsize.rules.script._program"),
-    "Upload": Part(("Component", "Spec"), "worldsize.rules.security._uploads"),
+    "Launch": Part(("Job",), "worldsize.rules.launch", "read_launches"),
+    "Program": Part(("Job", "Component"), "worldsize.rules.script._program", "find_parts"),
+    "Upload": Part(("Component", "Spec"), "worldsize.rules.security._uploads", "find_parts"),
 }
 
 
@@ -123,11 +125,12 @@ def load_checks(rule: Rule) -> list[tuple[str, Check]]:
     checks: list[tuple[str, Check]] = []
     for name in rule.on:
         check = getattr(module, function_name(name))
-        if name not in PARTS:
+        part = PARTS.get(name)
+        if part is None:
             checks.append((name, check))
             continue
-        each_part = _check_parts(check, importlib.import_module(PARTS[name].module).find_parts)
-        checks += [(fed, each_part) for fed in PARTS[name].found_in]
+        each_part = _check_parts(check, getattr(importlib.import_module(part.module), part.function))
+        checks += [(fed, each_part) for fed in part.found_in]
     return checks
 
 

@@ -151,15 +151,6 @@ def span_of(field: Field[Any] | None) -> Span:
     return (field.span if field is not None else None) or NOWHERE
 
 
-def find_computes(job: Job) -> Iterator[Scalar]:
-    """The texts that name computes: of the steps of a job, and of the job itself."""
-    fields = [job.compute, *(step.compute for step in job.steps.values())]
-    for field in fields:
-        # A step of a spec names a profile instead, and the profile its cluster.
-        if field is not None and isinstance(field.node, Scalar) and field.node.text == field.value:
-            yield field.node
-
-
 def find_unknown_names(
     given: MappingType[str, Field[Any]], known: Collection[str]
 ) -> Iterator[tuple[str, Span, Fix | None]]:

@@ -8,22 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.launch import Launch
 from worldsize.rules.topology import _degrees
 
 if TYPE_CHECKING:
     from worldsize.facts.vm_sizes import VmSize
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        found = _degrees.read_degrees(launch)
-        if found is not None and launch.world is not None and launch.world % found.product == 0:
-            yield from _judge(launch, found, launch.world // found.pipeline)
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    found = _degrees.read_degrees(launch)
+    if found is not None and launch.world is not None and launch.world % found.product == 0:
+        yield from _judge(launch, found, launch.world // found.pipeline)
 
 
 def _judge(launch: Launch, found: _degrees.Degrees, room: int) -> Iterator[Finding]:

@@ -62,12 +62,7 @@ class Part(NamedTuple):
 
 
 def read_snapshot(component: Component, folder: Path, gate: CopyAccess) -> tuple[Snapshot, list[Problem]]:
-    """Build the merged folder of a component.
-
-    Args:
-        component: A command component, from a file or inline.
-        folder: The folder that its ``code`` and ``additional_includes`` are relative to.
-        gate: What may be copied.
+    """Build the merged folder of a command component, whose paths are relative to ``folder``.
 
     Returns:
         The snapshot, empty where there is no code, and what is wrong with its parts. Code that

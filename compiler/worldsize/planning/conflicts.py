@@ -24,14 +24,7 @@ _ONLY_WITH = {
 
 
 def check_conflicts(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
-    """Report the settings of a step that contradict each other.
-
-    Args:
-        step: the step.
-        interface: its component, None if it cannot be read.
-        topology: its processes, and the strategy if the degrees decide it.
-        notes: collects the problems.
-    """
+    """Report the settings of a step that contradict each other."""
     _foreign_counts(step, interface, topology, notes)
     _resilience(step, interface, notes)
     if interface is None or "gpt_heads" not in interface.inputs:
@@ -165,13 +158,7 @@ _BY_CONFIG = (*_OFFLOADS, "offload_path", "loss_scale")  # what a configuration 
 
 
 def check_offload(step: Step, interface: Interface, notes: Notes) -> None:
-    """Report options that DeepSpeed refuses, and options that it ignores.
-
-    Args:
-        step: the step.
-        interface: its component.
-        notes: collects the problems.
-    """
+    """Report options that DeepSpeed refuses, and options that it ignores."""
     if "zero_stage" not in interface.inputs:
         return
     if "ds_config" in step.with_:

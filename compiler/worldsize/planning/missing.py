@@ -13,10 +13,7 @@ _OF_LAUNCHER = ("worker_count", "parameter_server_count")
 def explain_missing(plan: Plan, step: str, quantity: str) -> tuple[str, str]:
     """Message and help for ``${{plan.<quantity>}}`` in a step whose plan does not have it.
 
-    Args:
-        plan: The plan.
-        step: The step that asks; without a training of its own it sees the only training step's.
-        quantity: A planned quantity.
+    A step that does not train takes the quantities of the only training step.
     """
     training = [found for found in plan.steps.values() if found.training is not None]
     own = plan.steps.get(step)

@@ -15,11 +15,7 @@ DEDICATED_SECONDS = round(54 * 86_400 * 16_384 / 419)  # of one GPU
 def plan_resilience(
     step: Step, profile: ComputeProfile | None, topology: Topology, notes: Notes
 ) -> dict[str, PlanValue]:
-    """Plan checkpoints and restarts for ``resilience:`` of a step.
-
-    Returns:
-        The values for inputs of the same names; empty if the step has no ``resilience:``.
-    """
+    """The checkpoint and restart values that ``resilience:`` of a step gives to inputs of the same names."""
     wanted = step.resilience
     if wanted is None:
         return {}

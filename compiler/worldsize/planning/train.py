@@ -26,15 +26,9 @@ def plan_training(
     counted: int | None,
     notes: Notes,
 ) -> Training | None:
-    """Plan the training; None if it cannot be derived. Problems are added to ``notes``.
+    """Plan the training; None if it cannot be derived. Rows, advice and problems are added to ``notes``.
 
-    Args:
-        step: the step.
-        scale: its ``scale:``.
-        topology: who runs where.
-        interface: the step's component, None where it cannot be seen.
-        counted: training rows counted in the data, None where unknown.
-        notes: collects rows of the table, advice and problems.
+    ``counted`` is the number of training rows in the data, None where it is unknown.
     """
     settings = Settings(step, scale, interface)
     verify_settings(settings, notes)

@@ -20,15 +20,10 @@ class ModelImportError(Exception):
 
 
 def import_model(folder: Path, reference: str, samples: Samples) -> Network:
-    """Run a user's function on torch's meta device and return what it makes.
+    """Run the function ``path/to/file.py:function`` on torch's meta device and return what it makes.
 
     What its layers keep is counted in a forward pass on that device, where one runs; else activations are
     left out. In half precision all of it counts as half, which is rather too little than too much.
-
-    Args:
-        folder: the spec's, from which the reference starts.
-        reference: ``path/to/file.py:function``.
-        samples: what the model is trained on.
 
     Raises:
         ModelImportError: torch is not installed, or the function fails or takes too long.

@@ -28,15 +28,7 @@ OPEN = "open"  # the type of an input that nothing has been bound to yet
 
 
 def build_component(step: Step, folder: Path) -> Component:
-    """The component of a step with its own command.
-
-    Args:
-        step: The step.
-        folder: The spec's folder, which local paths are relative to.
-
-    Returns:
-        The component; inputs that a binding will feed have the type :data:`OPEN` for now.
-    """
+    """The component of a step with its own command; inputs that a binding will feed are :data:`OPEN`."""
     assert step.command is not None
     inputs = {
         name: Port(name, type_of_value(located.value, folder), located.key_span)

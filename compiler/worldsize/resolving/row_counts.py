@@ -57,16 +57,10 @@ def count_rows_per_class(root: Path, kind: str, label: str, sequence_length: int
 
 
 def measure_table(root: Path, kind: str, label: str, features: Sequence[str]) -> tuple[int, int] | None:
-    """Numbers in a row and classes of a small local table.
-
-    Args:
-        root: The file or folder.
-        kind: As for :func:`per_class`.
-        label: The column or field of the class.
-        features: Those to learn from; empty for all but the label.
+    """Numbers in a row and classes of a small local table; with no features, all but the label count.
 
     Returns:
-        Both, or None where :func:`per_class` knows nothing, or for what is not a table of columns.
+        Both, or None where :func:`count_rows_per_class` returns None, or for what is not a table of columns.
     """
     counted = count_rows_per_class(root, kind, label, 1)
     if counted is None or len(counted) < 2:

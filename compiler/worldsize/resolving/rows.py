@@ -20,9 +20,6 @@ def count_rows(state: ResolveState) -> dict[str, int]:
     Known are the built-in data sets, and small local files given to ``shard_data``. Its split holds out
     ``wssources.planned_rows.validation_rows`` rows; where copies of one row sit on the boundary it may differ
     by those.
-
-    Args:
-        state: The spec with every input bound.
     """
     found: dict[str, int] = {}
     counted: dict[str, int | None] = {}

@@ -116,11 +116,7 @@ def subject_types(rule: Rule) -> tuple[str, ...]:
 
 
 def load_checks(rule: Rule) -> list[tuple[str, Check]]:
-    """Import a rule's checks, each with the fed type that it is called with.
-
-    Raises:
-        AttributeError: The module lacks the function of a type.
-    """
+    """Import a rule's checks, each with the fed type that it is called with."""
     module = importlib.import_module(rule.module)
     checks: list[tuple[str, Check]] = []
     for name in rule.on:

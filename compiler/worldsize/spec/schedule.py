@@ -85,8 +85,7 @@ _TIME = re.compile(
 def check_trigger(trigger: Mapping) -> Iterator[Problem]:
     """Report the faults of a native trigger's cron expression, days, times and time zone.
 
-    Args:
-        trigger: The mapping under ``trigger:``; values of another type are reported by the shape's check.
+    The shape's check reports values of another type.
     """
     kind = trigger.get("type")
     is_cron = isinstance(kind, Scalar) and kind.text.lower() == "cron"

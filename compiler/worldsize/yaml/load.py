@@ -98,11 +98,7 @@ class Document(Struct, eq=False, dict=True):
 
 
 def load(path: str | os.PathLike[str], text: str | bytes | None = None) -> Document:
-    """Read a YAML file, or ``text`` in its name.
-
-    Args:
-        path: The file; it names the document in every span.
-        text: The content, where it is already at hand. Nothing is read from disk then.
+    """Read a YAML file; ``text`` is used instead of its content if it is given.
 
     Returns:
         The document. ``root`` is None for an unreadable, malformed, empty or oversized file, and

@@ -288,7 +288,7 @@ def check_keys(
         context: The mapping.
         meant: Keys that misplaced or mistyped ones stand for; they are not missing.
         registered: Whether a component's own name matters.
-        blamed: Whether one of the keys is at fault already, so that a lack may follow from it.
+        blamed: Whether one of the keys is at fault already, so that a missing key may be a consequence.
     """
     node, shape = context.node, context.shape
     named = "name" in shape.get("x-registered-only", ())

@@ -33,12 +33,7 @@ class Breakdown(Struct, frozen=True):
 
 @lru_cache(maxsize=8)  # many steps of a pipeline train the same model in the same way
 def estimate(network: Network, setup: Setup) -> Breakdown | None:
-    """The memory of the rank that needs most; None where the model cannot be divided so.
-
-    Args:
-        network: the model.
-        setup: how it is trained.
-    """
+    """The memory of the rank that needs most; None where the model cannot be divided so."""
     stages = division.split_stages(network, setup.pipeline)
     breakdowns = [estimate_stage(network, setup, parts, index) for index, parts in enumerate(stages)]
     return max(breakdowns, key=lambda breakdown: breakdown.total, default=None)
@@ -72,12 +67,6 @@ def checkpoint_bytes(parts: Sequence[Part], setup: Setup, held: States, activati
     The copy has the weights in fp32 and the moments, and its room is kept for the next checkpoint
     (``wstrain_torch.checkpoint``). Where ranks are alike, rank 0 copies all of it. ZeRO's slices are put
     together first, on rank 0, and copied then: for that moment there are two, but no activations.
-
-    Args:
-        parts: the rank's pipeline stage, each weight with the rank's share of it.
-        setup: how it is trained.
-        held: its states.
-        activations: what the backward pass takes, which is free while the state is put together.
     """
     if setup.gpu:
         return 0

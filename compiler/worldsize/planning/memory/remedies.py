@@ -37,14 +37,7 @@ class Remedy(Struct, frozen=True):
 
 
 def find_remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> list[Remedy]:
-    """Changes after which a rank needs at most ``room`` bytes: single ones, or else as few together as fit.
-
-    Args:
-        network: the model.
-        setup: how it is trained, which does not fit.
-        room: bytes that there are.
-        knobs: what can be changed.
-    """
+    """Changes after which a rank needs at most ``room`` bytes: single ones, else as few together as fit."""
     kinds = [
         kind
         for kind in (

@@ -49,13 +49,10 @@ class Need(Struct, frozen=True):
 def estimate_steps(
     job: Job, plan: Plan, import_model: ImportModel | None = None, read_table: ReadTable | None = None
 ) -> dict[str, Need]:
-    """The memory of each training step that is known inside.
+    """The memory of each training step whose model is known.
 
-    Args:
-        job: The resolved graph.
-        plan: Its plan.
-        import_model: Reads a user's model; without it, steps with one are left out.
-        read_table: Looks into small local tables; without it, steps that read one are left out.
+    ``import_model`` imports a user's model, and ``read_table`` reads small local tables; without them, the
+    steps that need them are left out.
     """
     found: dict[str, Need] = {}
     for name, step in job.steps.items():
@@ -67,12 +64,9 @@ def estimate_steps(
 
 
 def check_memory(job: Job, plan: Plan, sizes: Mapping[str, Span | None]) -> Iterator[Problem]:
-    """Report the steps that need more memory than a process has, or nearly all.
+    """Report the steps that need more memory than a process has, or nearly all of it.
 
-    Args:
-        job: The resolved graph.
-        plan: Its plan.
-        sizes: By step where its VM size is written.
+    ``sizes`` has the place of each step's VM size.
     """
     yield from _check_deep_models(job, plan)
     for name, need in estimate_steps(job, plan).items():

@@ -24,15 +24,7 @@ class Machine(Struct, frozen=True):
 def judge_memory(
     network: Network, setup: Setup, breakdown: Breakdown, place: Machine, knobs: Knobs
 ) -> tuple[str, str, str] | None:
-    """Slug, message and help of what is wrong; None where it fits with room to spare, or nothing is known.
-
-    Args:
-        network: the model.
-        setup: how it is trained.
-        breakdown: what a rank needs.
-        place: where it runs.
-        knobs: what the component lets one choose.
-    """
+    """Slug, message and help of what is wrong; None where it fits with room to spare, or nothing is known."""
     room = available_bytes(place.size, place.processes)
     if room is None or breakdown.total <= room * NEARLY_FULL:
         return None

@@ -77,11 +77,7 @@ class Interpreters(Protocol):
     def enter(
         self, task: Task, run: RunFolder, plan: tuple[Process, ...]
     ) -> contextlib.AbstractContextManager[tuple[Process, ...]]:
-        """The processes to start in the environment; what is made for them is removed with the context.
-
-        Raises:
-            OSError: it cannot be made.
-        """
+        """The processes to start in the environment; what is made for them is removed with the context."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,11 +211,8 @@ def make_request(
 ) -> dict[str, Any]:
     """The request to the guard to start one process of the plan.
 
-    Args:
-        process: One that is started here.
-        known: All processes; the guard and the members refer to them by index.
-        logs: The folder for ``<name>.log`` of each.
-        shared: What :func:`folder` made; not None where the process has members.
+    The guard and the members refer to processes by their index in ``known``. The folder ``shared`` is not
+    None where the process has members.
     """
     env = dict(process.env)
     if shared is not None:

@@ -103,11 +103,7 @@ class StepNetwork:
         return _prefix(str(self.table), node)
 
     def pull(self, node: Node, *, plug: bool = False) -> None:
-        """Cut a node's link, or restore it.
-
-        Raises:
-            OSError: The link cannot be changed.
-        """
+        """Cut a node's link, or restore it."""
         command = [*self.prefix("switch"), "ip", *plug_command(node, plugged=plug)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         if done.returncode != 0:
@@ -169,11 +165,7 @@ class Namespaces:
 
     @contextlib.contextmanager
     def place(self, call: Call) -> Iterator[Call]:
-        """The call with nodes for its instances; a single instance stays on this machine.
-
-        Raises:
-            OSError: The nodes cannot be made.
-        """
+        """The call with nodes for its instances; a single instance stays on this machine."""
         if call.instance_count < 2:
             yield call
             return

@@ -103,10 +103,7 @@ class AssetMap:
     def check_type(self, path: Path, type_: str, what: str) -> None:
         """Add to :attr:`problems` an entry that maps to a file instead of a folder, or the reverse.
 
-        Args:
-            path: A path from :meth:`local`; any other path is not checked.
-            type_: The type of the data.
-            what: The data in words.
+        Only a path from :meth:`local` is checked. ``what`` describes the data.
         """
         entry, text = self._resolved.get(path, (None, ""))
         if entry is None or not (is_folder(path) if type_ == "uri_file" else is_file(path)):

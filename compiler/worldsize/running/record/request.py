@@ -36,11 +36,7 @@ class RunRequest:
 
 
 def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
-    """Write the request, with the needs and parameters of each step.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write the request, with the needs and parameters of each step."""
     withheld = [
         name
         for name, value in prepared.options.settings.items()

@@ -213,8 +213,8 @@ def _suggest_exclusion(listed: Listing) -> str:
     heads = [place.split("/", 1)[0] for place in listed.files if "/" in place]
     if not heads:
         return "name the folder that holds the code alone"
-    most = max(sorted(set(heads)), key=heads.count)
-    return f"leave `{most}` out with an `.amlignore` in this folder, or name the folder of the code alone"
+    largest = max(sorted(set(heads)), key=heads.count)
+    return f"leave `{largest}` out with an `.amlignore` in this folder, or name the folder of the code alone"
 
 
 def _leave_out_merged(snapshot: Snapshot) -> None:

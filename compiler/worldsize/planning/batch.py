@@ -26,20 +26,20 @@ def nearest_multiples(wanted: int, unit: int) -> tuple[int, ...]:
     return (below, above) if below else (above,)
 
 
-def split_batch(per_rank: int, most: int) -> tuple[int, int]:
+def split_batch(per_rank: int, largest: int) -> tuple[int, int]:
     """Split the samples of one rank into equal micro-batches, as few and as large as fit.
 
     Returns:
-        ``(b, a)`` with ``b·a = per_rank = G / W`` and ``b`` the largest divisor not above ``most``.
+        ``(b, a)`` with ``b·a = per_rank = G / W`` and ``b`` the largest divisor not above ``largest``.
 
     Raises:
         ValueError: an argument is below 1.
     """
-    if per_rank < 1 or most < 1:
-        raise ValueError(f"per_rank and most must be at least 1, got {per_rank} and {most}")
+    if per_rank < 1 or largest < 1:
+        raise ValueError(f"per_rank and largest must be at least 1, got {per_rank} and {largest}")
     small = [divisor for divisor in range(1, math.isqrt(per_rank) + 1) if per_rank % divisor == 0]
     divisors = [*small, *(per_rank // divisor for divisor in small)]
-    per_device = max(divisor for divisor in divisors if divisor <= most)
+    per_device = max(divisor for divisor in divisors if divisor <= largest)
     return per_device, per_rank // per_device
 
 

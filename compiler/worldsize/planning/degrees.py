@@ -55,9 +55,9 @@ def divisor_near(number: int, start: int, step: int) -> int | None:
     return None
 
 
-def largest_common_divisor(most: int, *numbers: int) -> int:
+def largest_common_divisor(limit: int, *numbers: int) -> int:
     """The largest number up to ``most`` that divides all of ``numbers``."""
-    return max(divisor for divisor in divisors(math.gcd(*numbers)) if divisor <= max(most, 1))
+    return max(divisor for divisor in divisors(math.gcd(*numbers)) if divisor <= max(limit, 1))
 
 
 def crosses_instances(tensor: int, processes: int, instances: int) -> bool:

@@ -15,7 +15,7 @@ def explain_missing(plan: Plan, step: str, quantity: str) -> tuple[str, str]:
 
     A step that does not train takes the quantities of the only training step.
     """
-    training = [found for found in plan.steps.values() if found.training is not None]
+    training = [planned for planned in plan.steps.values() if planned.training is not None]
     own = plan.steps.get(step)
     seen = (
         own if own is not None and own.training is not None else training[0] if len(training) == 1 else None

@@ -202,5 +202,5 @@ def _advise(
 def _number(settings: Settings, name: str, optimizer: Optimizer) -> float | None:
     """A beta or ε from the step, else the optimizer's default; None if the optimizer has none."""
     default: float | None = getattr(optimizer, name)
-    found = settings.number(name)
-    return default if found is None or default is None else found[0]
+    setting = settings.number(name)
+    return default if setting is None or default is None else setting[0]

@@ -56,10 +56,10 @@ def _interval(wanted: Resilience, between: float, notes: Notes) -> dict[str, Pla
 
 def _between(step: Step, profile: ComputeProfile | None, topology: Topology, notes: Notes) -> float:
     """Mean seconds between two interruptions of the whole step: any of its instances ends it."""
-    given = step.resilience.mean_time_between_preemptions if step.resilience else None
-    if given is not None:
+    pinned = step.resilience.mean_time_between_preemptions if step.resilience else None
+    if pinned is not None:
         source, formula = notes.given("resilience.mean_time_between_preemptions"), ""
-        between = _whole(given.value)
+        between = _whole(pinned.value)
     elif profile is not None and profile.tier is not None and profile.tier.value == "low_priority":
         count = topology.instance_count
         between = round(LOW_PRIORITY_SECONDS / count)

@@ -31,8 +31,8 @@ def find_components(spec: Spec, files: Files | None = None) -> tuple[Components,
     """
     files = files or Files()
     before = len(files.problems)
-    found = {name: _component(step, spec.path.parent, files) for name, step in spec.steps.items()}
-    return found, files.problems[before:]
+    components = {name: _component(step, spec.path.parent, files) for name, step in spec.steps.items()}
+    return components, files.problems[before:]
 
 
 def read_interfaces(components: Mapping[str, Component | None]) -> dict[str, Interface]:

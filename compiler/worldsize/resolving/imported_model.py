@@ -43,12 +43,12 @@ def import_model(folder: Path, reference: str, samples: Samples) -> Network:
 
 def _reason(reference: str, stderr: str) -> str:
     lines = [line for line in stderr.strip().splitlines() if line]
-    said = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
-    if said is not None:
-        return said
+    reported = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
+    if reported is not None:
+        return reported
     if any("No module named 'torch'" in line for line in lines):
         return "making the model needs torch, which is not installed: `pip install 'worldsize[run]'`"
-    return f"`{reference}` failed: {lines[-1] if lines else 'it said nothing'}"
+    return f"`{reference}` failed: {lines[-1] if lines else 'it reported nothing'}"
 
 
 def _network(reference: str, described: Mapping[str, Any], samples: Samples) -> Network:

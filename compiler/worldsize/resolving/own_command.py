@@ -153,11 +153,11 @@ def type_of_value(value: Any, folder: Path) -> str:
 def _named_in_command(command: str) -> dict[str, bool]:
     """Inputs the command names; True for those that stand in optional sections only."""
     template = binding.parse_template(command)
-    inside = {found.start for section in template.sections for found in section.expressions}
+    inside = {expression.start for section in template.sections for expression in section.expressions}
     named: dict[str, bool] = {}
-    for found in template.expressions:
-        if found.scope == "inputs" and found.port:
-            named[found.port] = named.get(found.port, True) and found.start in inside
+    for expression in template.expressions:
+        if expression.scope == "inputs" and expression.port:
+            named[expression.port] = named.get(expression.port, True) and expression.start in inside
     return named
 
 

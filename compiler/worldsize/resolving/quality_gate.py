@@ -48,12 +48,12 @@ def produced(state: ResolveState, step: str) -> list[str] | None:
     return [name.strip() for name in text.split(",")] if text is not None else None
 
 
-def _set(state: ResolveState, step: str, key: str, text: str, place: Span) -> None:
+def _set(state: ResolveState, step: str, key: str, text: str, span: Span) -> None:
     name = _INPUTS[key]
     if name in state.ports(step):
-        state.arguments[step][name] = Field(Literal(text), place)
+        state.arguments[step][name] = Field(Literal(text), span)
         return
     uses = state.spec.steps[step].uses
     message = f"`{uses.value if uses else step}` has no input `{name}`, so it cannot obey `{key}`"
     help_ = "move it to the step that registers the model, or declare that input in the component"
-    state.report("gate-not-supported", place, message, help_)
+    state.report("gate-not-supported", span, message, help_)

@@ -21,7 +21,7 @@ def count_rows(state: ResolveState) -> dict[str, int]:
     ``wssources.planned_rows.validation_rows`` rows; where copies of one row sit on the boundary it may differ
     by those.
     """
-    found: dict[str, int] = {}
+    rows_by_step: dict[str, int] = {}
     counted: dict[str, int | None] = {}
     for name, step in state.spec.steps.items():
         source = _source(state, name) if step.scale is not None else None
@@ -31,8 +31,8 @@ def count_rows(state: ResolveState) -> dict[str, int]:
             counted[source] = _split(state, source)
         rows = counted[source]
         if rows is not None:
-            found[name] = rows
-    return found
+            rows_by_step[name] = rows
+    return rows_by_step
 
 
 def _source(state: ResolveState, step: str) -> str | None:

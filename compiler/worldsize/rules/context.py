@@ -149,7 +149,7 @@ class Context(Struct):
         known = self.clusters.get(compute.name)
         if known is None or (cluster.declared and not known.declared):
             self.clusters[compute.name] = cluster
-        elif not known.declared and _said(known) != _said(cluster):
+        elif not known.declared and _values(known) != _values(cluster):
             self._contradicted.add(compute.name)
 
     def cluster(self, target: object) -> Cluster | None:
@@ -183,5 +183,5 @@ def _typed(value: Any, kind: type[T]) -> T | None:
     return content if isinstance(content, kind) and not isinstance(content, bool) else None
 
 
-def _said(cluster: Cluster) -> tuple[object, ...]:
+def _values(cluster: Cluster) -> tuple[object, ...]:
     return (cluster.instance_type, cluster.max_instances, cluster.tier)

@@ -300,11 +300,11 @@ def check_keys(
         if not (named and name == "name"):
             yield _report_missing_key(context, name)
     for name, needed in shape.get("dependentRequired", {}).items():
-        found = node.key(name)
+        key_node = node.key(name)
         partner = next((other for other in needed if other not in node), None)
-        if found is not None and partner is not None:
+        if key_node is not None and partner is not None:
             message = f"`{name}` needs `{partner}` beside it"
-            yield Problem("aml-missing-key", found.span, message, f"add `{partner}:`")
+            yield Problem("aml-missing-key", key_node.span, message, f"add `{partner}:`")
     yield from _check_exclusive(context, blamed=blamed)
     if named and registered:
         yield from _check_component_name(context)

@@ -42,18 +42,18 @@ def estimate(network: Network, setup: Setup) -> Breakdown | None:
 def estimate_stage(network: Network, setup: Setup, parts: tuple[Part, ...], index: int = 0) -> Breakdown:
     """The memory of a rank of pipeline stage ``index``, whose whole layers are ``parts``."""
     own = division.divide_parts(parts, setup.tensor)
-    held = states.rank_states(own, setup)
+    kept_states = states.rank_states(own, setup)
     # The batch that is used and the one that is read meanwhile; a pipeline takes all micro-batches at once.
     batches = setup.accumulation if setup.pipeline > 1 else 2
     samples = network.sample * setup.micro_batch * batches
     needed = activations.peak_activations(own, setup, index) + samples if network.exact else 0
     return Breakdown(
-        parameters=held.parameters,
-        gradients=held.gradients,
-        optimizer=held.optimizer,
+        parameters=kept_states.parameters,
+        gradients=kept_states.gradients,
+        optimizer=kept_states.optimizer,
         activations=needed,
-        buffers=held.buffers,
-        checkpoint=checkpoint_bytes(own, setup, held, needed),
+        buffers=kept_states.buffers,
+        checkpoint=checkpoint_bytes(own, setup, kept_states, needed),
         reserve=reserve_bytes(setup),
     )
 
@@ -61,7 +61,7 @@ def estimate_stage(network: Network, setup: Setup, parts: tuple[Part, ...], inde
 SLICED = ("fsdp", "tensor_parallel", "pipeline_parallel")  # every rank writes what it has
 
 
-def checkpoint_bytes(parts: Sequence[Part], setup: Setup, held: States, activations: int) -> int:
+def checkpoint_bytes(parts: Sequence[Part], setup: Setup, kept_states: States, activations: int) -> int:
     """Bytes of the rank that writes, in the host's memory: of a process on CPUs, not of a GPU.
 
     The copy has the weights in fp32 and the moments, and its room is kept for the next checkpoint
@@ -71,7 +71,7 @@ def checkpoint_bytes(parts: Sequence[Part], setup: Setup, held: States, activati
     if setup.gpu:
         return 0
     if setup.strategy in SLICED:
-        return held.parameters + held.optimizer
+        return kept_states.parameters + kept_states.optimizer
     weights = [weight for part in parts for weight in part.weights]
     trained = sum(weight.count for weight in weights if weight.trained)
     copy = 4 * sum(weight.count for weight in weights) + 4 * setup.moments * trained

@@ -18,7 +18,7 @@ _RESUMES = re.compile(r"checkpoint|ckpt|resume|restore|load_state|nebula|BackupA
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     tier, at = _tier(launch)
     texts = [source.text for source in launch.scripts(context)] if tier else []
-    if not tier or not texts or any(_RESUMES.search(text) for text in [_said(launch), *texts]):
+    if not tier or not texts or any(_RESUMES.search(text) for text in [_describe_interface(launch), *texts]):
         return
     message = f"`{tier}` instances may be taken away at any time, and nothing here saves or loads checkpoints"
     related = (Related(at, "the tier"),) if at is not None else ()
@@ -37,7 +37,7 @@ def _tier(launch: Launch) -> tuple[str | None, Span | None]:
     return None, None
 
 
-def _said(launch: Launch) -> str:
+def _describe_interface(launch: Launch) -> str:
     component = launch.step.component
     names = [*component.inputs, *component.outputs] if component is not None else []
     command = component.command.value if component is not None and component.command is not None else ""

@@ -11,16 +11,16 @@ from worldsize.rules.topology import _degrees
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
-    world, found = launch.world, _degrees.read_degrees(launch)
+    world, split = launch.world, _degrees.read_degrees(launch)
     instances, processes = launch.instances, launch.processes.value
-    if world is None or instances.value is None or processes is None or found is None:
+    if world is None or instances.value is None or processes is None or split is None:
         return
-    if world % found.product == 0:
+    if world % split.product == 0:
         return
     from worldsize.planning import degrees  # only a fault needs the words
 
-    shown = degrees.show_degrees(found.tensor, found.pipeline)
+    shown = degrees.show_degrees(split.tensor, split.pipeline)
     message = f"{shown} does not divide the world size {degrees.show_world_size(instances.value, processes)}"
-    help_ = degrees.suggest_divisors(found.tensor, found.pipeline, world)
+    help_ = degrees.suggest_divisors(split.tensor, split.pipeline, world)
     related = (Related(instances.span, "instances"),) if instances.span else ()
-    yield Finding(found.span, message, help_, related)
+    yield Finding(split.span, message, help_, related)

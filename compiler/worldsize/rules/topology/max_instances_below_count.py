@@ -10,13 +10,13 @@ from worldsize.rules.launch import Launch
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
-    most, count = launch.max_instances, launch.instances
+    limit, count = launch.max_instances, launch.instances
     if (
-        most.value is not None
-        and most.span is not None
+        limit.value is not None
+        and limit.span is not None
         and count.value is not None
-        and most.value < count.value
+        and limit.value < count.value
     ):
-        message = f"`max_instance_count` is {most.value} but `instance_count` is {count.value}"
+        message = f"`max_instance_count` is {limit.value} but `instance_count` is {count.value}"
         related = (Related(count.span, "the instances to start with"),) if count.span else ()
-        yield Finding(most.span, message, f"write at least {count.value}, or remove it", related=related)
+        yield Finding(limit.span, message, f"write at least {count.value}, or remove it", related=related)

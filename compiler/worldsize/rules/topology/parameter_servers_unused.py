@@ -23,8 +23,8 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     elif strategy != "parameter_server":
         message = f"`parameter_server_count` is {servers.value}, but strategy `{strategy}` uses none"
         help_ = "write `strategy: parameter_server`, or remove `parameter_server_count`"
-        given = launch.step.inputs.get("strategy")
-        related = (Related(given.span, _WITHOUT),) if given is not None and given.span else ()
+        setting = launch.step.inputs.get("strategy")
+        related = (Related(setting.span, _WITHOUT),) if setting is not None and setting.span else ()
         yield Finding(servers.span, message, help_, related)
 
 

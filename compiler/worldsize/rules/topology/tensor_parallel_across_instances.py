@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
-    found = _degrees.read_degrees(launch)
-    if found is not None and launch.world is not None and launch.world % found.product == 0:
-        yield from _judge(launch, found, launch.world // found.pipeline)
+    split = _degrees.read_degrees(launch)
+    if split is not None and launch.world is not None and launch.world % split.product == 0:
+        yield from _judge(launch, split, launch.world // split.pipeline)
 
 
-def _judge(launch: Launch, found: _degrees.Degrees, room: int) -> Iterator[Finding]:
+def _judge(launch: Launch, split: _degrees.Degrees, room: int) -> Iterator[Finding]:
     """Judge the tensor degree; ``room`` is the number of ranks that it shares with the data degree."""
     from worldsize.facts import vm_sizes  # only a job with such a degree needs these
     from worldsize.planning import degrees
 
-    tensor, size, instances = found.tensor, launch.size, launch.instances
+    tensor, size, instances = split.tensor, launch.size, launch.instances
     processes = launch.processes.value or 1
     if not degrees.crosses_instances(tensor, processes, instances.value or 1):
         return
@@ -41,7 +41,7 @@ def _judge(launch: Launch, found: _degrees.Degrees, room: int) -> Iterator[Findi
     keep = f"write a tensor degree of {fits}" if fits > 1 else "leave the tensor degree at 1"
     help_ = f"{keep}, which stays inside an instance; data or pipeline parallelism may span them"
     related = (Related(instances.span, "instances"),) if instances.span else ()
-    yield Finding(found.span, message, help_, related)
+    yield Finding(split.span, message, help_, related)
 
 
 def _speeds(size: VmSize | None) -> str:

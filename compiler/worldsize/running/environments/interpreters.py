@@ -159,15 +159,15 @@ def make_interpreters(
         OSError: the folder cannot be written.
     """
     root = home.absolute() / store.FOLDER
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         if plan.mode == "docker":
             yield _make_docker_interpreters(plan, root, supervisor, say)
         else:  # with `current` no step has packages of its own
-            yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), held)
+            yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), locks)
 
 
 def _make_layered_interpreters(
-    plan: EnvironmentPlan, stored: LayerStore, held: contextlib.ExitStack
+    plan: EnvironmentPlan, stored: LayerStore, locks: contextlib.ExitStack
 ) -> LayeredInterpreters:
     kept: dict[Definition, Path] = {}
     problems: list[Problem] = []
@@ -176,7 +176,7 @@ def _make_layered_interpreters(
         if not definition.requirements:
             continue
         if definition.requirements not in known:
-            known[definition.requirements] = _make_environment_layer(definition, stored, held)
+            known[definition.requirements] = _make_environment_layer(definition, stored, locks)
         layer_or_problem = known[definition.requirements]
         if isinstance(layer_or_problem, Path):
             kept[definition] = layer_or_problem
@@ -191,17 +191,17 @@ def _make_layered_interpreters(
             " their folders"
         )
     return LayeredInterpreters(
-        plan, kept, foreign_mlflow, stored.programs(), held.enter_context(FolderRemover())
+        plan, kept, foreign_mlflow, stored.programs(), locks.enter_context(FolderRemover())
     )
 
 
 def _make_environment_layer(
-    definition: Definition, stored: LayerStore, held: contextlib.ExitStack
+    definition: Definition, stored: LayerStore, locks: contextlib.ExitStack
 ) -> Path | Problem | None:
     """The layer of an environment, the problem that prevents it, or None if the step may run without."""
     guessed = bool(definition.modules)
     try:
-        return stored.layer(definition.name, definition.requirements, held, wheels_only=guessed)
+        return stored.layer(definition.name, definition.requirements, locks, wheels_only=guessed)
     except BuildError as error:
         if guessed:
             stored.say(

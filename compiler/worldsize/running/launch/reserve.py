@@ -34,11 +34,11 @@ def reserve_ports(count: int) -> Iterator[tuple[int, ...]]:
     asks for any free port. So two concurrent runs cannot get the same port. Other systems refuse the
     second bind, so the ports are released before they are used.
     """
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(_bound()) for _ in range(count)]
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(_bound()) for _ in range(count)]
         numbers = tuple(int(each.getsockname()[1]) for each in sockets)
         if sys.platform != "linux":
-            held.close()
+            stack.close()
         yield numbers
 
 

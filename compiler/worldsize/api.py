@@ -1,7 +1,7 @@
 """The verbs for one spec: check, plan and compile.
 
-A spec is read, validated, planned and resolved once: the check hands on what it resolved, and the other
-verbs go on with that. ``worldsize run`` goes on with what :func:`compile` returns.
+A spec is read, validated, planned and resolved once: the check returns what it resolved, and the other
+verbs use it. ``worldsize run`` uses what :func:`compile` returns.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _lay_out(
 
 
 def _require_plan(checked: CheckedSpec) -> tuple[ResolvedSpec, Plan]:
-    """What the check resolved. Errors may be silenced by a comment, and still leave nothing to go on with.
+    """What the check resolved. If an error is silenced by a comment, there may still be no graph.
 
     Raises:
         SpecError: There is no graph or no plan.

@@ -142,4 +142,4 @@ def _is_text(name: str) -> bool:
 def _report_not_text(name: str, at: Span) -> Problem:
     shown = os.fsencode(name).decode("utf-8", "backslashreplace")
     message = f"the name of the file `{shown}` is not UTF-8, so it cannot be uploaded"
-    return Problem("file-name-not-text", at, message, "rename it, or leave it out by `.amlignore`")
+    return Problem("file-name-not-text", at, message, "rename it, or exclude it with `.amlignore`")

@@ -27,8 +27,8 @@ def explain_missing(plan: Plan, step: str, quantity: str) -> tuple[str, str]:
     if quantity in _OF_LAUNCHER:
         return message, "only a step with `distribution: {type: tensorflow}` has it"
     if quantity in _OF_DEGREES:
-        return message, "only a step has it whose component offers strategies and whose degrees decide it"
-    return message, "add `scale:` to the step; a step without it sees the plan of the only training step"
+        return message, "only a step whose component offers strategies and whose degrees determine one has it"
+    return message, "add `scale:` to the step; a step without it gets the values of the only training step"
 
 
 def _unknown(step: StepPlan, quantity: str) -> tuple[str, str] | None:

@@ -83,7 +83,7 @@ def _rule(
     found = settings.find("optimizer")
     if name is None or found is None:
         span = said.span if said else settings.scale.span
-        message = f"step `{settings.step.name}` does not say its optimizer, so `rule: auto` cannot choose"
+        message = f"step `{settings.step.name}` does not name its optimizer, so `rule: auto` cannot choose"
         help_ = "add `optimizer:` under `scale:`, or `rule: linear`, `sqrt` or `none`"
         notes.report("optimizer-unknown", span, message, help_)
         return None

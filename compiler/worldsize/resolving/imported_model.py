@@ -35,7 +35,7 @@ def import_model(folder: Path, reference: str, samples: Samples) -> Network:
             command, cwd=folder, capture_output=True, text=True, timeout=LONGEST, check=False
         )
     except subprocess.TimeoutExpired:
-        raise ModelImportError(f"`{reference}` made no model within {LONGEST} seconds") from None
+        raise ModelImportError(f"`{reference}` did not create a model within {LONGEST} seconds") from None
     if done.returncode != 0:
         raise ModelImportError(_reason(reference, done.stderr))
     return _network(reference, json.loads(done.stdout.splitlines()[-1]), samples)
@@ -47,7 +47,7 @@ def _reason(reference: str, stderr: str) -> str:
     if reported is not None:
         return reported
     if any("No module named 'torch'" in line for line in lines):
-        return "making the model needs torch, which is not installed: `pip install 'worldsize[run]'`"
+        return "creating the model needs torch, which is not installed: `pip install 'worldsize[run]'`"
     return f"`{reference}` failed: {lines[-1] if lines else 'it reported nothing'}"
 
 

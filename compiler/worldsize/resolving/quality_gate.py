@@ -37,7 +37,7 @@ def check_metrics(state: ResolveState, step: str) -> None:
         return
     for metric, condition in state.spec.steps[step].when.items():
         if metric not in known:
-            message = f"step `{source}` measures no `{metric}`"
+            message = f"step `{source}` does not measure `{metric}`"
             state.report("gate-metric-unknown", condition.key_span, message, did_you_mean(metric, known))
 
 
@@ -54,6 +54,6 @@ def _set(state: ResolveState, step: str, key: str, text: str, span: Span) -> Non
         state.arguments[step][name] = Field(Literal(text), span)
         return
     uses = state.spec.steps[step].uses
-    message = f"`{uses.value if uses else step}` has no input `{name}`, so it cannot obey `{key}`"
+    message = f"`{uses.value if uses else step}` has no input `{name}`, so it cannot apply `{key}`"
     help_ = "move it to the step that registers the model, or declare that input in the component"
     state.report("gate-not-supported", span, message, help_)

@@ -126,7 +126,7 @@ def _name(value: Any) -> str:
     """A class's name: 3 and 3.0 are one class."""
     name = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     if len(name) > MAX_CLASS_NAME:
-        raise ValueError("the name of a class is longer than the step takes")
+        raise ValueError("the name of a class is longer than the step allows")
     return name
 
 
@@ -179,7 +179,7 @@ def _npz(file: Path, label: str) -> Iterator[Any]:
 def _bound(size: int) -> None:
     """Refuse what a small compressed file would unpack to."""
     if size > MAX_BYTES:
-        raise ValueError(f"{size} is too much to read for a count")
+        raise ValueError(f"{size} is too large to be read for a count")
 
 
 def _whole_numbers(member: IO[bytes]) -> tuple[int, ...]:

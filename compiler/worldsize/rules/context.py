@@ -34,7 +34,7 @@ class Cluster(Struct, frozen=True):
     size_span: Span | None = None  # where each of the three is said
     max_span: Span | None = None
     tier_span: Span | None = None
-    declared: bool = False  # in worldsize.yml, which has the last word
+    declared: bool = False  # in worldsize.yml, which overrides compute files
 
 
 class Context(Struct):
@@ -55,7 +55,7 @@ class Context(Struct):
     _memo: dict[tuple[Any, int], tuple[Any, Any]] = field(default_factory=dict)
 
     def once(self, work: Callable[[Context, Any], T], subject: object) -> T:
-        """What ``work`` makes of a subject, worked out once for all rules that ask."""
+        """The result of ``work`` for a subject, calculated once for all rules."""
         return self._recall(work, subject, work)
 
     def all_of(self, work: Callable[[Context, Any], Iterable[T]], subject: object) -> list[T]:

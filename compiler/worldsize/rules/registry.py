@@ -1,10 +1,10 @@
 """Which rules there are, and the functions that check them. CONTRIBUTING.md says how to add a rule.
 
-A rule named ``on=("Job",)`` is checked by the function ``check_job(context, job)`` of its module. The types
+A rule with ``on=("Job",)`` is checked by the function ``check_job(context, job)`` of its module. The types
 are those that :mod:`worldsize.checking` feeds to the engine, and the parts listed in ``PARTS``. What a check
 needs besides its subject (other files, VM sizes, clusters) comes from the
-:class:`~worldsize.rules.context.Context`; it opens no file itself, so that each file is read once and none
-outside the tree.
+:class:`~worldsize.rules.context.Context`; a check does not open files, so that each file is read once and no
+file outside of the tree is read.
 """
 
 from __future__ import annotations

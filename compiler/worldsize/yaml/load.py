@@ -162,7 +162,10 @@ def _read(name: str) -> bytes | Problem:
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         return Problem(
-            "yaml-unreadable", at_start, f"`{name}` cannot be read: {reason}", "check the path and its rights"
+            "yaml-unreadable",
+            at_start,
+            f"`{name}` cannot be read: {reason}",
+            "check the path and its permissions",
         )
     if len(data) > limits.SIZE:
         size = max(status.st_size, len(data))

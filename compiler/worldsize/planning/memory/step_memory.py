@@ -103,14 +103,14 @@ def explain_unknown(job: Job, name: str, *, imported: bool) -> str:
     """What the memory of a training step would have to be known by, for people."""
     step = job.steps[name]
     if not is_trainer(step):
-        return "worked out for the built-in PyTorch trainers only"
+        return "calculated for the built-in PyTorch trainers only"
     if "ds_config" in step.inputs:
         return "`ds_config` decides what is cut and offloaded"
     values = literal_inputs(step, ("model", "gpt_layers"))
     if not imported and isinstance(values["model"], str) and ":" in values["model"]:
         return "the model or its samples are known only at run time; --import-model runs the model's code"
     if values["model"] == "gpt" and (_count(values["gpt_layers"]) or 0) > MAX_LAYERS:
-        return f"worked out for at most {MAX_LAYERS} layers"
+        return f"calculated for at most {MAX_LAYERS} layers"
     return "the samples are known only at run time"
 
 

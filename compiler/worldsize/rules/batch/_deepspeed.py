@@ -180,7 +180,7 @@ def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
 
 
 def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:
-    """A block without the unknown keys that nobody reads of: each is compared with every known one."""
+    """A block without the unknown keys that are not listed: each is compared with every known one."""
     known = _known_keys()
     kept = {*islice((key for key in values if key not in known), _MAX_UNKNOWN), *known}
     return {

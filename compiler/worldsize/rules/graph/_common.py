@@ -1,7 +1,7 @@
 """What several rules of the graph ask: the bindings of a pipeline, and what they name.
 
-A graph may hold values that nobody wrote, such as the inputs that a spec's steps get by their name or from
-the plan. These have no place in a file and cannot be wrong, so rules look at written values only.
+A graph may hold values that were not written, such as the inputs that a spec's steps get by their name or
+from the plan. These have no place in a file and cannot be wrong, so rules look at written values only.
 """
 
 from __future__ import annotations

@@ -187,8 +187,8 @@ def _make_layered_interpreters(
     foreign_mlflow = frozenset(layer for layer in set(kept.values()) if has_other_mlflow(layer))
     for definition in (each for each, layer in kept.items() if layer in foreign_mlflow):
         stored.say(
-            f"{definition.name} has another MLflow: what its steps log with it stays in `{MLFLOW_FOLDER}` of"
-            " their folders"
+            f"{definition.name} has another version of MLflow: what its steps log stays in `{MLFLOW_FOLDER}`"
+            " of their folders"
         )
     return LayeredInterpreters(
         plan, kept, foreign_mlflow, stored.programs(), locks.enter_context(FolderRemover())
@@ -205,16 +205,16 @@ def _make_environment_layer(
     except BuildError as error:
         if guessed:
             stored.say(
-                f"{definition.name}: what its image holds cannot be installed here ({error}), so steps use"
-                " the packages that are; under `assets:` or with `--map` another file can stand for it"
+                f"{definition.name}: the packages of its image cannot be installed here ({error}), so its"
+                " steps use the installed ones; `assets:` or `--map` can replace it by another file"
             )
             return None
-        message = f"pip cannot install what {definition.name} asks for"
+        message = f"pip cannot install the packages of {definition.name}"
         return _refusal(definition, message, (*error.lines, CURRENT_HELP), error.log)
 
 
 def _refusal(definition: Definition, message: str, lines: tuple[str, ...], log: Path) -> Problem:
-    help_ = "\n".join([f"all that it said is in `{log}`; the last of it:", *lines])
+    help_ = "\n".join([f"its output is in `{log}` and ends with:", *lines])
     return Problem("run-refused", definition.span or Span("environment", 1, 1, 1, 1), message, help_)
 
 

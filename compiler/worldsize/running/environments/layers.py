@@ -43,7 +43,7 @@ for word in "$@"; do
   case "$word" in
     install|update|upgrade|remove|uninstall)
       echo "$(basename -- "$0") $word is refused: it would change the environment that Worldsize runs in." >&2
-      echo "Take pip, which installs into the step's own layer; list the package in the conda file of the" >&2
+      echo "Use pip, which installs into the step's own layer; list the package in the conda file of the" >&2
       echo "step's environment; or say --environment docker." >&2
       exit 1 ;;
     run) break ;;

@@ -296,10 +296,10 @@ def _send_signal(pids: Collection[int], number: signal.Signals) -> None:
 
 def _describe_cost(hit: InjectedFault) -> str:
     if hit.lost is None:
-        return "it did not go on"
+        return "it did not continue"
     if hit.seconds is None:
-        return "nothing lost before the end" if not hit.fault.ends_attempt else f"went on from {hit.resumed}"
+        return "nothing lost before the end" if not hit.fault.ends_attempt else f"resumed from {hit.resumed}"
     if not hit.fault.ends_attempt:
         return f"nothing lost, {hit.seconds:.1f} s"
     lost = f"{plural(hit.lost or 0, 'step')} lost of at most {hit.allowed_loss}"
-    return f"went on from {hit.resumed}, {lost}, {hit.seconds:.1f} s"
+    return f"resumed from {hit.resumed}, {lost}, {hit.seconds:.1f} s"

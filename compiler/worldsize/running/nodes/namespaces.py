@@ -55,12 +55,12 @@ class Abilities:
 def probe_namespaces() -> Abilities:
     """Try what is needed in temporary namespaces."""
     if sys.platform != "linux":
-        return Abilities(("`--nodes namespaces` needs Linux", "run it there, or leave the option out"))
+        return Abilities(("`--nodes namespaces` needs Linux", "run it there, or remove the option"))
     missing = [program for program in ("ip", "tc") if shutil.which(program) is None]
     if missing:
         return Abilities((f"`--nodes namespaces` needs `{missing[0]}`, which is not installed", INSTALL))
     if os.geteuid() != 0:
-        return Abilities(("`--nodes namespaces` needs root", "run it as root, or leave the option out"))
+        return Abilities(("`--nodes namespaces` needs root", "run it as root, or remove the option"))
     try:
         answer = _query_maker()
     except OSError as error:
@@ -231,12 +231,12 @@ class Maker:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not select.select([self.line], [], [], STOPPED_SECONDS)[0]:
             if time.monotonic() >= deadline:
-                raise TimeoutError(0, "what makes its nodes does not answer")
+                raise TimeoutError(0, "the process that makes its nodes does not answer")
             with contextlib.suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGCONT)  # also its child that becomes a node
         message, descriptors, _, _ = socket.recv_fds(self.line, 1 << 16, 3)
         if not message:
-            raise LostError(0, "what makes its nodes was killed")
+            raise LostError(0, "the process that makes its nodes was killed")
         return message, descriptors
 
 

@@ -189,7 +189,7 @@ def _describe_sharing(here: StepPlan, machine: Machine) -> str:
     assert here.training is not None
     processes, slots = plural(here.topology.world_size, "process"), plural(machine.slots, machine.unit)
     return (
-        f"all {processes} share {slots}, so this will be slow: its command is not told"
+        f"all {processes} share {slots}, so this will be slow: its command does not receive"
         " `gradient_accumulation_steps`, and fewer would change its global batch"
         f" of {here.training.global_batch_size}"
     )
@@ -223,12 +223,12 @@ def _describe_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) 
     if "gradient_accumulation_steps" in followed or not changed:
         return f" with accumulation ×{accumulation}, global batch {batch} unchanged"
     if "global_batch_size" in followed:
-        return f"; its command is told the global batch {batch}, and has to divide it itself"
+        return f"; its command receives the global batch {batch}, and has to divide it itself"
     planned, now = before.topology.data_parallel_size, here.topology.data_parallel_size
     taken = Fraction(batch * now, planned)
     rate = " at the learning rate planned for all of them" if "learning_rate" in followed else ""
     return (
-        f"; its command is not told `gradient_accumulation_steps`, so an optimizer step takes"
+        f"; its command does not receive `gradient_accumulation_steps`, so an optimizer step takes"
         f" {round(float(taken), 2):g} of the {batch} planned samples{rate}"
     )
 
@@ -274,7 +274,7 @@ def _fit_native(
             if task.world_size != planned.world_size:
                 counts = f"{plural(task.world_size, 'process')} instead of {planned.world_size}"
                 fitted.notices.append(
-                    f"{name}: {counts}; a batch that is fixed for each makes another global batch"
+                    f"{name}: {counts}; a fixed batch for each process gives another global batch"
                 )
         fitted.tasks[name] = task
         fitted.notices.extend(_describe_uneven_workers(task))
@@ -307,7 +307,7 @@ def _describe_uneven_workers(task: Task) -> Iterator[str]:
         yield f"{counts}: {workers} workers are started, and share instances and their GPUs"
     elif workers + task.parameter_server_count < instances:
         idle = instances - workers - task.parameter_server_count
-        yield f"{counts}: {idle} instance{'s' if idle > 1 else ''} would be paid for and run nothing"
+        yield f"{counts}: {idle} instance{'s' if idle > 1 else ''} would cost money and run nothing"
 
 
 def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:

@@ -334,7 +334,7 @@ def main() -> None:
         return
     try:
         serve(Path(sys.argv[1]), lines)
-    except Exception as error:  # MLflow and its database raise many kinds; a run goes on without them
+    except Exception as error:  # MLflow and its database raise many kinds; a run continues without them
         answer(unavailable=reason(error))
 
 

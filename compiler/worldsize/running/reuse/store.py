@@ -64,7 +64,7 @@ class Store:
 
     def find(self, key: str) -> StoreEntry | None:
         """The entry of a key."""
-        return self._read(self._place(key))
+        return self._read(self._entry_path(key))
 
     def folder(self, entry: StoreEntry) -> StepFolder:
         """The folder of the step that an entry points to."""
@@ -80,7 +80,7 @@ class Store:
             "seconds": round(entry.seconds, 3),
             "size": entry.size,
         }
-        write_json(self._place(entry.key), document)
+        write_json(self._entry_path(entry.key), document)
 
     def count(self, entry: StoreEntry) -> None:
         """Count a use of an entry: one byte per use, so that concurrent runs can append."""
@@ -89,7 +89,7 @@ class Store:
 
     def remove(self, entry: StoreEntry) -> None:
         """Remove an entry, but not the step that it points to."""
-        for path in (self._place(entry.key), self._hits(entry.key)):
+        for path in (self._entry_path(entry.key), self._hits(entry.key)):
             with contextlib.suppress(OSError):
                 path.unlink()
 
@@ -122,7 +122,7 @@ class Store:
             fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
             yield
 
-    def _place(self, key: str) -> Path:
+    def _entry_path(self, key: str) -> Path:
         return self.root / f"{key}.json"
 
     def _hits(self, key: str) -> Path:

@@ -221,7 +221,9 @@ def test_what_a_script_changes_past_every_layer_is_said(project: Project) -> Non
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
-    assert "the Python that runs Worldsize was changed while the step ran, by the step or by somebody" in said
+    assert (
+        "the Python that runs Worldsize was changed while the step ran, by it or by another program" in said
+    )
     assert f"`{packages / 'extra-1.0.dist-info'}`" in said
 
 

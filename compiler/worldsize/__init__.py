@@ -8,7 +8,7 @@ The verbs of the command line, typed::
     plan = worldsize.plan("pipelines/digits_ddp.yml") # every derived number and its arithmetic
     worldsize.compile("pipelines/digits_ddp.yml", "build")
     result = worldsize.run("pipelines/digits_ddp.yml", worldsize.RunOptions(processes=2))
-    result = worldsize.resume(result.folder)          # where it was broken off
+    result = worldsize.resume(result.folder)          # continue a stopped run
 
 ``worldsize.components`` loads the built-in components for an azure-ai-ml ``@dsl.pipeline``.
 Nothing heavy is imported until the verb that needs it is called.

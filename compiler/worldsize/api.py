@@ -1,7 +1,7 @@
 """The verbs for one spec: check, plan and compile.
 
-A spec is read, validated, planned and resolved once: the check hands on what it resolved, and the other
-verbs go on with that. ``worldsize run`` goes on with what :func:`compile` returns.
+A spec is read, validated, planned and resolved once: the check returns what it resolved, and the other
+verbs use it. ``worldsize run`` uses what :func:`compile` returns.
 """
 
 from __future__ import annotations
@@ -58,13 +58,7 @@ class Compiled(Struct, frozen=True):
 
 
 def plan(spec: str | os.PathLike[str]) -> Plan:
-    """Derive every number of a spec.
-
-    Args:
-        spec: The spec file.
-
-    Returns:
-        The plan: by step its topology, its training, the arithmetic behind each number, and advice.
+    """Derive every number of a spec: by step its topology, its training, their arithmetic, and advice.
 
     Raises:
         SpecError: The spec has errors.
@@ -73,11 +67,7 @@ def plan(spec: str | os.PathLike[str]) -> Plan:
 
 
 def plan_spec(spec: str | os.PathLike[str]) -> Planned:
-    """As :func:`plan`, with the warnings and the graph.
-
-    Raises:
-        SpecError: The spec has errors.
-    """
+    """As :func:`plan`, with the warnings and the graph."""
     from worldsize import checking
     from worldsize.azureml.files import allow_anything
 
@@ -89,13 +79,12 @@ def plan_spec(spec: str | os.PathLike[str]) -> Planned:
 def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[str, Need]:
     """The memory that each training step needs a process, where its model and samples are known.
 
-    Args:
-        planned: From :func:`plan_spec`.
-        import_models: Run the code of users' own models for their shapes; otherwise such steps are left out.
+    With ``import_models`` the code of users' own models runs, for their shapes; without it, such steps are
+    left out.
 
     Raises:
-        ModelImportError: A user's model could not be made.
-        SpecError: It takes too long.
+        ModelImportError: A user's model cannot be imported.
+        SpecError: The estimate takes too long.
     """
     from worldsize.checking import in_budget
     from worldsize.planning.memory.step_memory import estimate_steps
@@ -127,22 +116,14 @@ def plan_document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[s
 def compile(  # noqa: A001
     spec: str | os.PathLike[str], out: str | os.PathLike[str], *, text: str | None = None
 ) -> Compiled:
-    """Compile a spec into a folder.
+    """Compile a spec into the folder ``out``; ``text`` is used instead of the file's content if it is given.
 
     The folder appears whole or not at all; an earlier output of ours is replaced, anything else is
     refused. The same spec gives the same bytes on every machine and day.
 
-    Args:
-        spec: The spec file.
-        out: The folder to write.
-        text: The content to use instead of the file's.
-
-    Returns:
-        What was written, with the plan behind it.
-
     Raises:
         SpecError: The spec has errors, or takes too long. Nothing was written.
-        OutputError: The folder holds what we did not write, or cannot be written. It is as it was.
+        OutputError: The folder holds what we did not write, or cannot be written. It is unchanged.
     """
     return compile_document(spec, out, None if text is None else yaml.load(Path(spec), text))
 
@@ -150,11 +131,7 @@ def compile(  # noqa: A001
 def compile_document(
     spec: str | os.PathLike[str], out: str | os.PathLike[str], document: yaml.Document | None
 ) -> Compiled:
-    """As :func:`compile`, for a spec that may be parsed already.
-
-    Raises:
-        SpecError, OutputError: As there.
-    """
+    """As :func:`compile`, for a spec that may be parsed already."""
     from worldsize.azureml.copying import allow_everything
     from worldsize.checking import boundary, check_spec, in_budget
     from worldsize.emit import output_folder
@@ -173,12 +150,8 @@ def compile_document(
 def read_graph(compiled: Compiled, files: Files) -> Job:
     """The graph that a compile wrote, with the components as they lie in the folder.
 
-    Nothing of the pipeline is read: only component files are, each once. A component that the spec wrote
-    itself keeps its places there.
-
-    Args:
-        compiled: From :func:`compile`.
-        files: What may be read; problems are added to it.
+    The pipeline is not read again, only the component files are, each once. A component that the spec wrote
+    itself keeps its positions there. Problems are added to ``files``.
     """
     from worldsize.emit.layout import load_components  # only a run needs it
 
@@ -207,7 +180,7 @@ def _lay_out(
 
 
 def _require_plan(checked: CheckedSpec) -> tuple[ResolvedSpec, Plan]:
-    """What the check resolved. Errors may be silenced by a comment, and still leave nothing to go on with.
+    """What the check resolved. If an error is silenced by a comment, there may still be no graph.
 
     Raises:
         SpecError: There is no graph or no plan.

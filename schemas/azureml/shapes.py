@@ -294,7 +294,7 @@ def _type_names(part: Shape) -> list[str]:
 def object_shape(schema: Any, unknown: str, definitions: Definitions) -> Shape:
     """The shape of a schema class as an instance of it stands in its parent.
 
-    Keys that the SDK only writes are read-only here: it drops them without a word where the class
+    Keys that the SDK only writes are read-only here: it drops them silently where the class
     trims them, and refuses them elsewhere.
     """
     properties: Shape = {}

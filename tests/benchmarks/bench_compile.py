@@ -45,8 +45,8 @@ FOUR_STEPS = """\
     outputs: {{report: uri_folder}}
 """
 SIZES = (1_000, 2_500, 10_000)
-MOST_SECONDS = 10.0  # of processor time for the largest
-MOST_GROWTH = 1.3  # of the time a step, from the smallest to the largest
+MAX_SECONDS = 10.0  # of processor time for the largest
+MAX_GROWTH = 1.3  # of the time a step, from the smallest to the largest
 
 
 def test_compile_costs_the_same_a_step_however_many_there_are(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_compile_costs_the_same_a_step_however_many_there_are(tmp_path: Path) ->
     for steps, spent in seconds.items():
         print(f"{steps:>6} steps  {spent:6.2f} s  {1000 * spent / steps:.2f} ms a step")
     smallest, largest = SIZES[0], SIZES[-1]
-    assert seconds[largest] / largest < MOST_GROWTH * seconds[smallest] / smallest
-    assert seconds[largest] < MOST_SECONDS
+    assert seconds[largest] / largest < MAX_GROWTH * seconds[smallest] / smallest
+    assert seconds[largest] < MAX_SECONDS
 
 
 def _compile_seconds(folder: Path, steps: int) -> float:

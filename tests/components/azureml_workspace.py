@@ -33,7 +33,7 @@ MLFLOW = f"/mlflow/v2.0{SCOPE}"
 ARTIFACTS = re.compile(rf"/history/v1\.0{SCOPE}/experiments/([^/]+)/runs/([^/]+)/artifacts(.*)")
 STORED = re.compile(r"mlflow-artifacts:/([^/\"]+)/([0-9a-f]{32})/artifacts")
 BLOBS = "/blob/account.blob.core.windows.net/azureml/"
-MOST_NAMES, MOST_TAGS, MOST_METRICS = 50, 50, 250  # Azure ML's documented limits
+MAX_NAMES, MAX_TAGS, MAX_METRICS = 50, 50, 250  # Azure ML's documented limits
 SECONDS_TO_START = 180
 
 
@@ -69,11 +69,11 @@ class Store:
             names |= {each["key"] for each in metrics}
             own = self.tags[sent["run_id"]]
             own |= {each["key"] for each in tags}
-        if len(metrics) > MOST_METRICS:
-            return f"{len(metrics)} metric rows in one batch, {MOST_METRICS} are the most"
-        if len(names) > MOST_NAMES:
-            return f"the run has {len(names)} metric names, {MOST_NAMES} are the most"
-        return f"the run has {len(own)} tags, {MOST_TAGS} are the most" if len(own) > MOST_TAGS else None
+        if len(metrics) > MAX_METRICS:
+            return f"{len(metrics)} metric rows in one batch, {MAX_METRICS} are the most"
+        if len(names) > MAX_NAMES:
+            return f"the run has {len(names)} metric names, {MAX_NAMES} are the most"
+        return f"the run has {len(own)} tags, {MAX_TAGS} are the most" if len(own) > MAX_TAGS else None
 
     def content(self, run: str, path: str) -> dict[str, str]:
         """Where an artifact is, as the service tells it."""

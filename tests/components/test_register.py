@@ -94,7 +94,7 @@ def test_below_the_gate_nothing_is_registered(
         on_fail=on_fail,
         registration=tmp_path / "reg",
     )
-    sentence = "nothing is registered: accuracy is 0.961, and the gate wants >= 0.97"
+    sentence = "nothing is registered: accuracy is 0.961, and the gate requires >= 0.97"
     if on_fail == "error":
         assert done.returncode == 2
         assert done.stderr.splitlines()[0] == f"error: {sentence}"

@@ -38,14 +38,14 @@ METRICS = {"accuracy": 0.961, "loss": 0.2, "f1_cats and dogs": 1.0}
         ("", []),
         (" ; ", []),
         ("accuracy >= 0.961", []),
-        ("accuracy>0.961", ["accuracy is 0.961, and the gate wants > 0.961"]),
+        ("accuracy>0.961", ["accuracy is 0.961, and the gate requires > 0.961"]),
         (
             "accuracy >= 0.97; loss < 0.2",
-            ["accuracy is 0.961, and the gate wants >= 0.97", "loss is 0.2, and the gate wants < 0.2"],
+            ["accuracy is 0.961, and the gate requires >= 0.97", "loss is 0.2, and the gate requires < 0.2"],
         ),
         ("loss <= 2e-1\naccuracy == 0.961", []),
         ("f1_cats and dogs >= 1", []),
-        ("loss == 1", ["loss is 0.2, and the gate wants == 1"]),
+        ("loss == 1", ["loss is 0.2, and the gate requires == 1"]),
     ],
 )
 def test_gate(text: str, failed: list[str]) -> None:

@@ -120,7 +120,7 @@ def parquet(rows: int, columns: Sequence[Column], groups: int = 1, *, says: int 
     return body + footer + struct.pack("<I", len(footer)) + b"PAR1"
 
 
-MOST_MIB, MOST_SECONDS = 600, 8.0
+MAX_MIB, MAX_SECONDS = 600, 8.0
 ROWS = 1_000_000
 LONG = b"z" * 10_000_000
 
@@ -231,8 +231,8 @@ def test_hostile_pages_are_refused_at_once(
     lines = said.splitlines()
     assert [line.split(":")[0] for line in lines] == ["error", "help"], said
     assert message in lines[0]
-    assert seconds < MOST_SECONDS
-    assert memory < MOST_MIB
+    assert seconds < MAX_SECONDS
+    assert memory < MAX_MIB
 
 
 def test_what_is_written_by_hand_is_read_where_it_is_true(

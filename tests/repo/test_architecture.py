@@ -11,10 +11,10 @@ ARCHITECTURE = runpy.run_path(str(Path(__file__).with_name("architecture.py")))
 
 # The most that the compiler may have of each. Lower a bound when its measure falls.
 BOUNDS = {
-    "files": 415,
-    "lines": 44_100,
-    "small modules": 114,
-    "edges between packages": 100,
+    "files": 388,
+    "lines": 42_900,
+    "small modules": 82,
+    "edges between packages": 99,
     "packages in knots": 0,
     "edges in running": 42,
     "parts of running in knots": 0,

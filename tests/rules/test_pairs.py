@@ -146,6 +146,6 @@ def test_a_spec_that_cannot_be_planned_is_still_judged_as_a_graph(
 
 
 def test_every_rule_over_the_graph_has_a_pair_or_a_reason() -> None:
-    over_the_graph = {rule.slug for rule in registry.rules() if {"Job", "Step"} & set(rule.on)}
+    over_the_graph = {rule.slug for rule in registry.rules() if {"Job", "Launch", "Step"} & set(rule.on)}
     paired = {slug(pair) for pair in PAIRS}
     assert over_the_graph - paired == {*SPEC_CANNOT, *PIPELINE_CANNOT}

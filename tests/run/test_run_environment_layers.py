@@ -221,7 +221,9 @@ def test_what_a_script_changes_past_every_layer_is_said(project: Project) -> Non
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
-    assert "the Python that runs Worldsize was changed while the step ran, by the step or by somebody" in said
+    assert (
+        "the Python that runs Worldsize was changed while the step ran, by it or by another program" in said
+    )
     assert f"`{packages / 'extra-1.0.dist-info'}`" in said
 
 
@@ -242,7 +244,7 @@ def test_what_pip_cannot_install_stops_the_run_before_its_first_step(project: Pr
     project.write("job.yml", "command: touch started\nenvironment: azureml:own:1\n")
     status, said = project.run("job.yml", "--map", "azureml:own=requirements.txt")
     assert status == 1
-    assert "job.yml:2:14: error: pip cannot install what `azureml:own:1` asks for" in said
+    assert "job.yml:2:14: error: pip cannot install the packages of `azureml:own:1`" in said
     assert "ERROR: No matching distribution found for no-such-package-anywhere==1.0" in said
     assert not list((project.folder / ".worldsize" / "runs").iterdir())
     assert not list_layers(project.folder / ".worldsize" / store.FOLDER)

@@ -33,7 +33,7 @@ def test_an_interrupt_ends_every_process(project: Any, number: int, status: int)
     text, _ = process.communicate(timeout=30)
     assert process.returncode == status
     assert time.monotonic() - begin < 10
-    assert "stopping; once more to kill at once" in text
+    assert "stopping; interrupt again to kill the processes at once" in text
     assert project.nothing_left(0.5)
     assert project.events()[-1]["state"] == "interrupted"
 

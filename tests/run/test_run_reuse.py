@@ -121,7 +121,7 @@ def test_a_killed_run_goes_on_where_it_was(project: Any) -> None:
             text=True,
         )
         assert json.loads(call(project, "runs", "--json"))[0]["state"] == "running"
-        assert "goes on" in call(project, "resume", "last", status=1)
+        assert "is still active" in call(project, "resume", "last", status=1)
         assert follower.stdout is not None
         assert follower.stdout.readline() == "begun\n"
         runner.send_signal(signal.SIGKILL)
@@ -159,8 +159,12 @@ def test_a_failed_run_goes_on_with_what_was_mended(project: Any) -> None:
 @pytest.mark.parametrize(
     ("damage", "said", "ran"),
     [
-        (lambda log: log.unlink(), "the event log has no beginning", ["make", "shape", "say"]),
-        (lambda log: log.write_bytes(b""), "the event log has no beginning", ["make", "shape", "say"]),
+        (lambda log: log.unlink(), "the beginning of the event log is missing", ["make", "shape", "say"]),
+        (
+            lambda log: log.write_bytes(b""),
+            "the beginning of the event log is missing",
+            ["make", "shape", "say"],
+        ),
         (lambda log: log.write_bytes(log.read_bytes()[:-40]), "", ["shape", "say"]),
         (lambda log: log.write_bytes(flipped(log.read_bytes())), "1 line of the event log", ["shape", "say"]),
     ],

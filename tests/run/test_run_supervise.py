@@ -360,7 +360,7 @@ def test_a_helper_that_never_answers_is_given_up(
                 group.read()
             os.kill(group.guard, signal.SIGSTOP)
         group.wait()
-    assert group.lost == "the process that watched over it did not answer"
+    assert group.lost == "the process that supervised it did not answer"
     assert gone(marker)
     if helper == "supervisor":  # the groups that come have another
         assert supervisor.pid != stuck
@@ -376,4 +376,4 @@ def test_a_group_whose_warden_was_killed_has_not_succeeded(tmp_path: Path, super
         os.kill(supervisor.pid, signal.SIGKILL)
         group.wait()
     assert [each.status for each in group.ended] == [0]
-    assert group.lost == "the process that starts those of the run was killed"
+    assert group.lost == "the process that starts the processes of the run was killed"

@@ -200,5 +200,5 @@ def test_a_tf_config_of_the_shell_is_not_passed_on(project: Any, monkeypatch: py
     write(project, "python wait.py", instances=3, wait=WAIT)
     status, text = project.run("job.yml")
     assert status == 0, text
-    assert "`TF_CONFIG` is set where this was called; it is not passed on" in text
-    assert "`worker_count` is 2 but `instance_count` is 3: 1 instance would be paid for" in text
+    assert "`TF_CONFIG` is set in this shell; it is not passed on" in text
+    assert "`worker_count` is 2 but `instance_count` is 3: 1 instance would cost money" in text

@@ -97,10 +97,10 @@ def test_a_script_that_asks_for_nccl_is_named_before_and_explained_after(tmp_pat
         pytest.skip("this machine has a GPU")
     status, text, _ = run(tmp_path, script=SCRIPT.replace('"gloo"', '"nccl"'))
     assert status == 1, text
-    assert "command: `reduce.py:6` asks for NCCL, which moves data between GPUs" in text
-    because = "it asks for NCCL, which moves data between GPUs, and this machine has none"
+    assert "command: `reduce.py:6` asks for NCCL, which needs GPUs" in text
+    because = "it asks for NCCL, which needs GPUs, and this machine has none"
     assert f"ended with exit status 1: {because}" in text
-    assert "help: take the backend `gloo` where `torch.cuda.is_available()` is false" in text
+    assert "help: use the backend `gloo` where `torch.cuda.is_available()` is false" in text
 
 
 KILLED_BUILD = """

@@ -168,9 +168,9 @@ IGNORED = "# worldsize: ignore[WS154, WS655, WS805, WS806]"
             "cannot be the name of a file",
         ),
         ([f"    inputs:\n      ../../../x: 3  {IGNORED}"], "cannot be the name of a file"),
-        ([f'    environment_variables:\n      "A=B": x  {IGNORED}'], "cannot be the name of one"),
-        ([f'    environment_variables:\n      A: "x\\0y"  {IGNORED}'], "holds a NUL character"),
-        ([f'    inputs:\n      a: "x\\0y"  {IGNORED}'], "holds a NUL character"),
+        ([f'    environment_variables:\n      "A=B": x  {IGNORED}'], "is not a valid name of a variable"),
+        ([f'    environment_variables:\n      A: "x\\0y"  {IGNORED}'], "contains a NUL character"),
+        ([f'    inputs:\n      a: "x\\0y"  {IGNORED}'], "contains a NUL character"),
     ],
 )
 def test_names_and_texts_that_nothing_can_have_are_refused_though_a_comment_hides_them(

@@ -79,7 +79,7 @@ def test_no_damaged_field_ends_in_a_traceback(
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (None, "does not say what it ran"),
+        (None, "has no record of what it ran"),
         ("", "is damaged"),
         ("[]", "is damaged"),
         ('{"version": 1}', "is damaged"),

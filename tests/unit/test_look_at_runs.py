@@ -152,7 +152,7 @@ def test_show_as_json(home: Path) -> None:
             ["logs", FIRST, "shard"],
             "there is no log of this step\n  = help: none of its processes has started",
         ),
-        (["resume", SECOND], "does not say what it ran"),
+        (["resume", SECOND], "has no record of what it ran"),
     ],
 )
 def test_what_is_not_there_is_said(words: list[str], said: str, home: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_link_is_read_and_said(text: str, link: Link, said: str) -> None:
         ("5", "`--link 5`: `5` is not a rate, delay or loss"),
         ("", "`--link ` has an empty part, which is not a rate, delay or loss"),
         ("1gbit,", "`--link 1gbit,` has an empty part, which is not a rate, delay or loss"),
-        ("1gbit,2gbit", "`--link 1gbit,2gbit` says its rate twice"),
+        ("1gbit,2gbit", "`--link 1gbit,2gbit` gives its rate twice"),
         ("1gb", "`--link 1gb`: `1gb` is not a rate, delay or loss"),
         ("-1gbit", "`--link -1gbit`: `-1gbit` is not a rate, delay or loss"),
         ("0gbit", "`--link 0gbit`: a rate of `0gbit` moves nothing"),
@@ -216,11 +216,11 @@ def test_a_fault_is_read(kind: emulation.Kind, text: str, fault: NodeFault) -> N
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
-        ("kill", "node1", "`--kill node1` names no node and time"),
-        ("kill", "rank1@30s", "`--kill rank1@30s` names no node and time"),
+        ("kill", "node1", "`--kill node1` does not name a node and a time"),
+        ("kill", "rank1@30s", "`--kill rank1@30s` does not name a node and a time"),
         ("kill", "node1@soon", "`--kill node1@soon`: `soon` is not a time"),
         ("kill", "node1@step:", "`--kill node1@step:`: `step:` is not a time"),
-        ("kill", "node1@3s for 2s", "`--kill node1@3s for 2s`: a node is killed for good"),
+        ("kill", "node1@3s for 2s", "`--kill node1@3s for 2s`: a killed node does not start again"),
         ("drop-link", "node1@3s for ever", "`--drop-link node1@3s for ever`: `ever` is not a length of time"),
         ("drop-link", "node1@3s for 0s", "`--drop-link node1@3s for 0s`: `0s` is not a length of time"),
     ],
@@ -250,7 +250,7 @@ SEVERAL = {"prepare": task("prepare", 1, launcher="none"), "a": task("a", 2, 2),
         (
             "node1@3s",
             "`--kill node1@3s`: steps `a`, `b` have nodes",
-            "say which, such as `--kill a:node1@3s`",
+            "name one, such as `--kill a:node1@3s`",
         ),
         ("c:node1@3s", "`--kill c:node1@3s`: there is no step `c`", "those with nodes are `a`, `b`"),
         (
@@ -333,7 +333,7 @@ def test_one_instance_runs_as_ever_and_nothing_is_asked_of_the_machine() -> None
     found, problems = read_emulation(asked, {"train": task("train", 1, 4)}, {})
     assert problems == []
     assert found.namespaces is None
-    assert found.notices == ("`--nodes namespaces` changes nothing: no step has several instances here",)
+    assert found.notices == ("`--nodes namespaces` has no effect: no step has several instances here",)
 
 
 def test_what_is_missing_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,9 +76,9 @@ def test_a_model_of_the_users_own_is_unknown_until_its_code_may_run(tmp_path: Pa
         (
             "train_tensorflow",
             "gpt",
-            "worked out for the built-in PyTorch trainers only",
+            "calculated for the built-in PyTorch trainers only",
         ),
-        ("train_ddp", "gpt, gpt_layers: 20000, gpt_width: 8", "worked out for at most 10000 layers"),
+        ("train_ddp", "gpt, gpt_layers: 20000, gpt_width: 8", "calculated for at most 10000 layers"),
         ("train_deepspeed", "gpt, ds_config: zero.json", "`ds_config` decides what is cut and offloaded"),
     ],
 )

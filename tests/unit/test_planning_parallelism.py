@@ -239,7 +239,7 @@ def test_huge_counts_are_judged_at_once(planner: Planner, more: str) -> None:
 
 def test_why_no_strategy_is_planned(planner: Planner) -> None:
     plan, _ = planner.planned(planner.write())
-    assert "degrees decide it" in explain_missing(plan, "train", "strategy")[1]
+    assert "degrees determine one" in explain_missing(plan, "train", "strategy")[1]
 
 
 @settings(max_examples=80, deadline=None)

@@ -150,7 +150,7 @@ def test_what_cannot_be_counted_is_left_to_the_step(tmp_path: Path, content: byt
 
 def test_large_data_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_csv(tmp_path / "a.csv", ["a"] * 10)
-    monkeypatch.setattr(row_counts, "MOST_BYTES", 20)
+    monkeypatch.setattr(row_counts, "MAX_BYTES", 20)
     assert row_counts.count_rows_per_class(tmp_path, "auto", "label", 128) is None
 
 

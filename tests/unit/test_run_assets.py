@@ -190,7 +190,7 @@ def test_the_nearest_settings_and_the_call_make_the_map(
 
 def test_a_call_that_maps_no_reference_is_told_so() -> None:
     (problem,) = read_asset_map(Path("job.yml"), {"cifar": "./data"}).problems
-    assert problem.message == "`cifar` is not a reference to something elsewhere"
+    assert problem.message == "`cifar` is not a reference to an asset or address"
 
 
 def test_a_registered_component_is_read_where_it_lies_here(tmp_path: Path) -> None:
@@ -232,11 +232,11 @@ jobs:
         (
             {"azureml:tabel:1": "rows.csv"},
             (
-                "--map azureml:tabel:1=rows.csv: error: the pipeline names no `azureml:tabel:1`",
+                "--map azureml:tabel:1=rows.csv: error: the pipeline does not use `azureml:tabel:1`",
                 "did you mean `azureml:table:1`?",
             ),
         ),
-        ({"azureml:cluster": "rows.csv"}, ("the pipeline names no `azureml:cluster`", "write one of")),
+        ({"azureml:cluster": "rows.csv"}, ("the pipeline does not use `azureml:cluster`", "write one of")),
         (
             {"azureml:table": "data"},
             (

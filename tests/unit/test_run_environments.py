@@ -195,10 +195,11 @@ def test_every_way_to_define_an_environment(tmp_path: Path) -> None:
     assert plan.find_definition("needy.trial-003") == plan.find_definition("needy")
     said = "\n".join(plan.notices)
     assert (
-        f"`env/conda.yml`: it asks for Python {OTHER}, its steps run with {definition.PYTHON_VERSION}" in said
+        f"`env/conda.yml`: it requires Python {OTHER}, but its steps run with {definition.PYTHON_VERSION}"
+        in said
     )
-    assert "`libgcc`: a package of conda that pip is not known to have" in said
-    assert "`example.com/own:1` (image): what its image holds is not known here" in said
+    assert "`libgcc`: a package of conda that pip may not have" in said
+    assert "`example.com/own:1` (image): the packages of its image are unknown" in said
     assert "`azureml:other@latest` (unknown)" in said
     assert "python:3.11" not in said
     assert SKLEARN not in said

@@ -131,7 +131,7 @@ def test_processes_that_instances_cannot_share_are_refused(tmp_path: Path) -> No
 
 
 FIXED = "echo --batch-size ${{plan.batch_size_per_device}} --lr ${{plan.learning_rate}}"
-NOT_TOLD = "its command is not told `gradient_accumulation_steps`"
+NOT_TOLD = "its command does not receive `gradient_accumulation_steps`"
 PLANNED = "planned for 8 processes (2 × 4)"
 
 
@@ -175,7 +175,7 @@ PLANNED = "planned for 8 processes (2 × 4)"
             None,
             2,
             (
-                f"{PLANNED}, running 2 here; its command is told the global batch 256,"
+                f"{PLANNED}, running 2 here; its command receives the global batch 256,"
                 " and has to divide it itself"
             ),
         ),
@@ -248,7 +248,7 @@ def test_a_native_job_keeps_its_instances_too(
     assert (task.instance_count, task.world_size) == shape
 
 
-OTHER_BATCH = "a batch that is fixed for each makes another global batch"
+OTHER_BATCH = "a fixed batch for each process gives another global batch"
 CROWDED = (
     "`worker_count` is 4 but `instance_count` is 3: 4 workers are started, and share instances and their GPUs"
 )
@@ -264,7 +264,7 @@ CROWDED = (
             None,
             1,
             [
-                "`worker_count` is 1 but `instance_count` is 3: 1 instance would be paid for and run nothing",
+                "`worker_count` is 1 but `instance_count` is 3: 1 instance would cost money and run nothing",
             ],
         ),
         (

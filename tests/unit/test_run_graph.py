@@ -389,7 +389,7 @@ def test_components_that_multiply_are_counted_before_they_are_unfolded(write: Wr
     }
     path = write(pipeline=levels.pop("l0"), **levels, l12=PIPELINE + "  s: {command: a}\n")
     assert refusals(path) == [
-        "pipeline.yml:1: the pipeline has more than 20000 steps once its components are unfolded"
+        "pipeline.yml:1: the pipeline has more than 20000 steps once its components are expanded"
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from worldsize.running.engine.failures import explain_missing_gpus
 
-NCCL = "it asks for NCCL, which moves data between GPUs, and this machine has none"
+NCCL = "it asks for NCCL, which needs GPUs, and this machine has none"
 GPU = "it asks for a GPU, and this machine has none"
 
 

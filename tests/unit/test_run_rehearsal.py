@@ -11,9 +11,9 @@ from worldsize.azureml.model import Component
 from worldsize.running import RunOptions
 from worldsize.running.faults.rehearsal import (
     EARLIEST,
-    FEWEST,
     LATEST,
-    MOST,
+    MAX_FAULTS,
+    MIN_FAULTS,
     InjectedFault,
     PlannedFault,
     describe_schedule,
@@ -30,7 +30,7 @@ def test_faults_are_drawn_from_the_seed_in_order_and_hit_what_is_there(
 ) -> None:
     faults = draw_faults(seed, "train", ranks, nodes)
     assert faults == draw_faults(seed, "train", ranks, nodes)
-    assert FEWEST <= len(faults) <= MOST
+    assert MIN_FAULTS <= len(faults) <= MAX_FAULTS
     shares = [fault.share for fault in faults]
     assert shares == sorted(shares)
     assert EARLIEST <= shares[0] <= shares[-1] <= LATEST

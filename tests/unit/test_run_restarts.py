@@ -52,7 +52,7 @@ def test_the_same_error_at_the_same_step_ends_it() -> None:
     twice = tries((1, 7, "KeyError"), (1, 7, "KeyError"))
     decision = policy.decide(twice)
     assert decision.seconds is None
-    assert decision.reason == "the same error twice at training step 7: another try would end there, too"
+    assert decision.reason == "the same error twice at training step 7: another attempt would fail there too"
     assert policy.decide(tries((1, 7, "KeyError"), (1, 8, "KeyError"))).seconds is not None
     assert policy.decide(tries((1, 7, "KeyError"), (1, 7, "OSError"))).seconds is not None
     assert "at the start" in policy.decide(tries((1, None, "ImportError"), (1, None, "ImportError"))).reason

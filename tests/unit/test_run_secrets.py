@@ -252,7 +252,7 @@ def test_nothing_that_a_run_keeps_or_says_holds_a_secret(project: Path) -> None:
     refused = call("resume", "last", "--runs-dir", "home", stdin=subprocess.DEVNULL)
     assert refused.returncode == 1
     assert refused.stderr.count("\n") == 2
-    assert "was given `api_token`, and the values of secrets are not kept" in refused.stderr
+    assert "was given `api_token`, and Worldsize does not store secrets" in refused.stderr
     assert "give it again: `--set api_token=…`" in refused.stderr
     (project / "go").touch()
     resumed = call("resume", "last", "--set", f"api_token={secret}", "--runs-dir", "home", umask=0)
@@ -289,7 +289,7 @@ def test_the_compiled_copy_of_a_spec_holds_no_secret(tmp_path: Path, monkeypatch
     for secret in ("from-file-2", "from-option-3"):
         assert holders(tmp_path / "home", secret) == []
     Path("spec.yml").rename("gone.yml")
-    with pytest.raises(ResumeError, match=r"does not hold the secret `fetch\.password`"):
+    with pytest.raises(ResumeError, match=r"does not contain the secret `fetch\.password`"):
         worldsize.resume(result.folder, settings={"fetch.api_token": "from-option-3"})
     with pytest.raises(ResumeError, match="`epochs` is not a secret"):
         worldsize.resume(result.folder, settings={"epochs": "3"})

@@ -140,7 +140,7 @@ def test_what_is_set_is_what_the_file_would_say(
         (
             "data",
             "gone",
-            "`gone` does not exist; write a file or folder of this machine, relative to where you call this",
+            "`gone` does not exist; write a file or folder of this machine, relative to the current folder",
         ),
         ("train", "1", "there is no input `train`; see `inputs:` of the pipeline and of its steps"),
     ],

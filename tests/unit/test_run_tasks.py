@@ -285,7 +285,7 @@ def test_a_refusal_shows_the_line_and_starts_nothing(tmp_path: Path) -> None:
     text = str(caught.value)
     assert "job.yml:6:9: error: step `command` is distributed with `ray`" in text
     assert "6 |   type: ray\n  |         ^^^" in text
-    assert "= help: what is: `pytorch`, `tensorflow`, `mpi`, and steps" in text
+    assert "= help: use `pytorch`, `tensorflow`, `mpi`, or a step" in text
     assert list((tmp_path / "home" / "runs").iterdir()) == []
 
 

@@ -135,4 +135,4 @@ def test_the_summary_of_a_failure_names_step_rank_status_log_and_last_lines() ->
     )
     assert "\x1b" not in text
     assert "  evaluate  not started\n" in text
-    assert text.endswith("  go on    worldsize resume 20260102-1 --runs-dir home\n")
+    assert text.endswith("  resume   worldsize resume 20260102-1 --runs-dir home\n")

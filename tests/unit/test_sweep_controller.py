@@ -146,7 +146,7 @@ def test_trials_that_all_end_badly_alike_are_not_gone_on_with(
     assert not driver.running
     failure = driver.sweep.finish()
     assert failure is not None
-    assert failure.message.endswith("; after 4 that ended alike no further trial was started")
+    assert failure.message.endswith("; after 4 that failed in the same way no further trial was started")
 
 
 def test_a_sweep_goes_on_where_one_trial_ends_otherwise(tmp_path: Path, log: EventLog) -> None:

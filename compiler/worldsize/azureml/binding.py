@@ -164,18 +164,11 @@ def _expression(match: re.Match[str]) -> Expression:
 
 
 def fill_command(command: str, inputs: Mapping[str, str | None], outputs: Mapping[str, str]) -> str:
-    """Fill in a command.
+    """Fill in a command; an input without a value is None or absent.
 
-    Nothing is quoted, because Azure ML quotes nothing: the text goes into the shell line as it is.
-
-    Args:
-        command: The command of a component.
-        inputs: The rendered value of each input; an input without a value is None or absent.
-        outputs: The path of each output.
-
-    Returns:
-        The command with every optional section either unwrapped or removed. An expression with an unknown
-        name stays in the text; rules report it before anything runs.
+    Nothing is quoted, because Azure ML quotes nothing: the text goes into the shell line as it is. Every
+    optional section is either unwrapped or removed. An expression with an unknown name stays in the text;
+    rules report it before anything runs.
     """
     template = parse_template(command)
     pieces: list[str] = []

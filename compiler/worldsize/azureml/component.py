@@ -22,10 +22,6 @@ _FLOW = frozenset({"flow", "nodes"})  # what the file of a prompt flow has, whic
 def read_component(path: str | Path, files: Files | None = None) -> tuple[Component | None, list[Problem]]:
     """Read a component file, and the component files that a pipeline component refers to.
 
-    Args:
-        path: The file.
-        files: The files read so far; a new collection by default.
-
     Returns:
         The component, None if the file is not a mapping or cannot be read, and the problems that
         this call found. Wrong types are kept, so that rules can report them.
@@ -98,15 +94,9 @@ def read_tag(component: Component, name: str) -> str | None:
 def resolve_component(
     reference: Node, folder: Path, files: Files
 ) -> tuple[Component | None, Field[str] | None]:
-    """Read what ``component:`` of a step refers to.
+    """Read what ``component:`` of a step (``trial:`` of a sweep) refers to, if it can be read here.
 
-    Args:
-        reference: The node under ``component:`` (``trial:`` of a sweep).
-        folder: The folder of the file it stands in.
-        files: The files read so far.
-
-    Returns:
-        The component if it can be read here, and the text of the reference if it is text.
+    The text of the reference is returned too, if it is text.
     """
     if isinstance(reference, Mapping):
         return read_component_node(reference, None, folder, files), None

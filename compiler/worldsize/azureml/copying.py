@@ -53,11 +53,7 @@ class CopyAccess(Struct, eq=False):
     _folders: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
 
     def entries(self, real: str) -> tuple[Entry, ...]:
-        """The entries of a folder, whose links are resolved, sorted by name.
-
-        Raises:
-            OSError: It cannot be listed.
-        """
+        """The entries of a folder, whose links are resolved, sorted by name."""
         cached = self._folders.get(real)
         if cached is None:
             entries_found = []
@@ -119,21 +115,13 @@ def _is_still(path: Path, number: int) -> bool:
 
 
 def read_listed(path: Path, limit: int = -1) -> bytes:
-    """The bytes of a file that was listed, or its first ``limit``.
-
-    Raises:
-        OSError: See :func:`open_listed`.
-    """
+    """The bytes of a file that was listed, or its first ``limit``."""
     with open_listed(path) as file:
         return file.read(limit)
 
 
 def are_equal(one: Path, other: Path) -> bool:
-    """Whether two files that were listed have the same bytes.
-
-    Raises:
-        OSError: See :func:`open_listed`.
-    """
+    """Whether two files that were listed have the same bytes."""
     with open_listed(one) as first, open_listed(other) as second:
         while (chunk := first.read(CHUNK)) == second.read(CHUNK):
             if not chunk:
@@ -142,11 +130,7 @@ def are_equal(one: Path, other: Path) -> bool:
 
 
 def copy_listed(path: Path, target: Path) -> int:
-    """Copy a file that was listed, and return its mode.
-
-    Raises:
-        OSError: See :func:`open_listed`; or the target cannot be written.
-    """
+    """Copy a file that was listed, and return its mode."""
     with open_listed(path) as source, target.open("wb") as file:
         while chunk := source.read(CHUNK):
             file.write(chunk)

@@ -54,11 +54,7 @@ def read_installed(
 ) -> list[Installed]:
     """Find the frameworks of an environment; empty if they cannot be determined.
 
-    Args:
-        environment: the field ``environment`` of a job or component.
-        folder: the folder of the file it stands in.
-        documents: reads the root of a YAML file; None if it may not or cannot be read.
-        texts: the same for other text files.
+    ``documents`` reads the root of a YAML file and ``texts`` another text file; None if it cannot be read.
     """
     if environment is None:
         return []

@@ -39,16 +39,10 @@ def read_graph(
     *,
     interface: Interface | None = None,
 ) -> Job:
-    """Read a pipeline job, or the inner graph of a pipeline component, from its mapping.
+    """Read a pipeline job, or the inner graph of a pipeline component with this interface, from its mapping.
 
-    Args:
-        node: The whole job or component.
-        path: Its file.
-        folder: What relative paths in it are relative to.
-        files: The files read so far.
-        resolve: Reads the component behind ``component:``; a parameter, because a component may
-            hold a graph in turn.
-        interface: The ports of the pipeline component whose inner graph this is.
+    ``resolve`` reads the component behind ``component:``. It is a parameter, because a component may hold a
+    graph in turn.
     """
     inputs = read_arguments(node.get("inputs"))
     jobs = node.get("jobs")
@@ -283,9 +277,7 @@ def _remember_type(names: list[str], type_: str, known: dict[str, str]) -> str:
 def find_cycle(steps: Iterable[str], sources: Callable[[str], Iterable[str]]) -> list[str] | None:
     """Find the steps of one cycle in the order of data flow; None if there is none. Takes linear time.
 
-    Args:
-        steps: All steps, in the order to look.
-        sources: The steps that a step reads from; names that are not a step are ignored.
+    Names among the ``sources`` that are not a step are ignored.
     """
     known = dict.fromkeys(steps)
     finished: set[str] = set()

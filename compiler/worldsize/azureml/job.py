@@ -19,10 +19,6 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar
 def read_job(path: str | Path, files: Files | None = None) -> tuple[Job | None, list[Problem]]:
     """Read a pipeline, command, sweep or parallel job with the components that it refers to.
 
-    Args:
-        path: The file.
-        files: The files read so far; a new collection by default.
-
     Returns:
         The job, None if the file is not a mapping or cannot be read, and the problems that this
         call found. A step whose component cannot be read stays in the graph without one.
@@ -57,17 +53,7 @@ class JobSchedule(Struct, frozen=True):
 def read_schedule(
     root: Mapping, path: Path, files: Files, allowed: Callable[[Path], bool]
 ) -> tuple[JobSchedule, list[Problem]]:
-    """Read a schedule file.
-
-    Args:
-        root: The file's mapping.
-        path: The file.
-        files: The files read so far.
-        allowed: Whether a file may be read.
-
-    Returns:
-        The schedule, and the problems found while its job was read.
-    """
+    """Read a schedule, and its job if that file is ``allowed``; with the problems of reading the job."""
     create_job = root.get("create_job")
     reference = fields.read_field(create_job, "job") if isinstance(create_job, Mapping) else None
     if isinstance(create_job, Scalar):

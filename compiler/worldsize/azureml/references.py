@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from worldsize.yaml.nodes import Node
 
 _LONGEST_NAME, _LONGEST_PATH = 255, 3000  # bytes; the operating system raises for longer ones
 Kind = Literal["local", "asset", "web", "git"]
@@ -66,3 +69,8 @@ def list_names(folder: Path) -> list[str]:
 def normalise(path: Path) -> Path:
     """A path without ``a/..``; a relative path stays relative, as messages show it."""
     return Path(os.path.normpath(path))
+
+
+def folder_of(node: Node) -> Path:
+    """The folder of the file in which a node stands, which the node's paths are relative to."""
+    return Path(os.path.dirname(node.source.path))  # noqa: PTH120 - paths are text here

@@ -62,12 +62,7 @@ class Part(NamedTuple):
 
 
 def read_snapshot(component: Component, folder: Path, gate: CopyAccess) -> tuple[Snapshot, list[Problem]]:
-    """Build the merged folder of a component.
-
-    Args:
-        component: A command component, from a file or inline.
-        folder: The folder that its ``code`` and ``additional_includes`` are relative to.
-        gate: What may be copied.
+    """Build the merged folder of a command component, whose paths are relative to ``folder``.
 
     Returns:
         The snapshot, empty where there is no code, and what is wrong with its parts. Code that
@@ -218,8 +213,8 @@ def _suggest_exclusion(listed: Listing) -> str:
     heads = [place.split("/", 1)[0] for place in listed.files if "/" in place]
     if not heads:
         return "name the folder that holds the code alone"
-    most = max(sorted(set(heads)), key=heads.count)
-    return f"leave `{most}` out with an `.amlignore` in this folder, or name the folder of the code alone"
+    largest = max(sorted(set(heads)), key=heads.count)
+    return f"leave `{largest}` out with an `.amlignore` in this folder, or name the folder of the code alone"
 
 
 def _leave_out_merged(snapshot: Snapshot) -> None:

@@ -94,15 +94,10 @@ def component_document(component: Component) -> Document:
 def schedule(
     name: str, trigger: Mapping[str, Any], job: str, *, display_name: str | None, force_rerun: bool
 ) -> str:
-    """A job schedule that submits a pipeline file.
+    """A job schedule that submits a pipeline file, whose path is relative to the schedule's file.
 
-    Args:
-        name: The schedule's name in the workspace.
-        trigger: ``type: cron`` or ``type: recurrence`` with their fields.
-        job: Path of the pipeline, relative to the schedule's file.
-        display_name: The name shown in Studio.
-        force_rerun: Whether steps run again although nothing changed. Retraining wants that: with
-            reuse, the second firing of an all-deterministic pipeline does nothing.
+    ``force_rerun`` runs steps again although nothing changed. Retraining needs it: with reuse, the second run
+    of an entirely deterministic pipeline does nothing.
     """
     settings = Field(True, comment="without it, unchanged steps are reused and nothing is retrained")
     create: Document = {"type": "pipeline", "job": job}

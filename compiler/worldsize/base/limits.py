@@ -117,11 +117,7 @@ def report_over_budget(path: str) -> Problem:
 
 
 def check_time() -> None:
-    """Raise if the file that is being checked has used up its time.
-
-    Raises:
-        OverBudgetError: The time is used up.
-    """
+    """Raise :class:`OverBudgetError` if the file that is being checked has used up its time."""
     account = _CURRENT.get()
     if account is not None:
         account.check()

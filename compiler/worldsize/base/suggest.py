@@ -9,16 +9,11 @@ from worldsize.base import limits
 
 
 def closest(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
-    """Find the known word that is most similar to ``word``; None if no word is similar enough.
+    """Find the known word, except ``but``, that is most similar to ``word``; None if none is similar enough.
 
     Case is ignored, and ``-`` equals ``_``. An edit adds, drops or changes one character, or swaps two
     neighbours; a third of the word may be wrong. Among equally close words the first in the alphabet wins, so
     that the answer does not depend on their order.
-
-    Args:
-        word: The mistyped word.
-        known: The words that exist.
-        but: One of them that is excluded.
     """
     names = known if isinstance(known, Collection) else list(known)
     if not limits.take_comparisons(len(names)):

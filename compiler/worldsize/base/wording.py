@@ -48,9 +48,7 @@ def join_words(words: Sequence[str], last: str = "or") -> str:
 def describe_os_error(error: OSError, *, file: bool = False) -> str:
     """The reason that the operating system gives, in lower case: ``no space left on device``.
 
-    Args:
-        error: The error.
-        file: Also name the file, where one is known: ``no space left on device (`train.py`)``.
+    With ``file`` it also names the file, if one is known: ``no space left on device (`train.py`)``.
     """
     name = f" (`{Path(error.filename).name}`)" if file and isinstance(error.filename, str) else ""
     return (error.strerror or str(error)).lower() + name

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Allowed = Callable[[str | os.PathLike[str]], bool]
 _OUTSIDE = ("code-outside-tree", "reference-outside")  # warnings where nothing is copied
-_MOST = 5  # files that are listed by name
+_MAX_LISTED = 5  # files that are listed by name
 
 
 def find_allowed(path: str | os.PathLike[str], read: Mapping[Path, Document] | None = None) -> Allowed | None:
@@ -85,7 +85,10 @@ def report_refused(
     """Report files that must not be uploaded, for where they come from or for their names."""
     inner = [name for source in files.values() if isinstance(source, Archive) for name, _ in source.files]
     unreadable = [name for name in (*files, *inner) if not _is_text(name)]
-    return [*report_outside(files, allowed, at), *(_report_not_text(name, at) for name in unreadable[:_MOST])]
+    return [
+        *report_outside(files, allowed, at),
+        *(_report_not_text(name, at) for name in unreadable[:_MAX_LISTED]),
+    ]
 
 
 def report_outside(
@@ -97,7 +100,7 @@ def report_outside(
     outsiders = (
         _report_outside_file(name, source, at) for name, source in _copied(files) if not allowed(source)
     )
-    return list(islice(outsiders, _MOST))
+    return list(islice(outsiders, _MAX_LISTED))
 
 
 def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, Path]]:
@@ -139,4 +142,4 @@ def _is_text(name: str) -> bool:
 def _report_not_text(name: str, at: Span) -> Problem:
     shown = os.fsencode(name).decode("utf-8", "backslashreplace")
     message = f"the name of the file `{shown}` is not UTF-8, so it cannot be uploaded"
-    return Problem("file-name-not-text", at, message, "rename it, or leave it out by `.amlignore`")
+    return Problem("file-name-not-text", at, message, "rename it, or exclude it with `.amlignore`")

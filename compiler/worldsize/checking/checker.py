@@ -257,10 +257,7 @@ def describe_unknown_rule(word: str) -> tuple[str, str]:
 def print_check(
     paths: Sequence[str], *, format_: str = "text", select: Sequence[str] = (), ignore: Sequence[str] = ()
 ) -> int:
-    """Check files and folders and print what was found.
-
-    Returns:
-        The exit status.
+    """Check files and folders, print the findings and return the exit status.
 
     Raises:
         ValueError: A word of ``select`` or ``ignore`` is not a code or slug.

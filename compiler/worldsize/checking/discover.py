@@ -151,11 +151,7 @@ def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str
 
 
 def recognise_kind(document: Document, *, named: bool) -> str | None:
-    """What a file is, or None if it is neither a spec nor an Azure ML file.
-
-    Returns:
-        ``spec``, ``settings`` (``worldsize.yml``), or a kind of :mod:`worldsize.azureml.shape`.
-    """
+    """``spec``, ``settings`` (``worldsize.yml``), a kind of :mod:`worldsize.azureml.shape`, or None."""
     if os.path.basename(document.path) in SETTINGS:
         return "settings"
     root = document.root

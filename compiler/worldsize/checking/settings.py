@@ -122,7 +122,7 @@ def _read_folders(settings: Settings, node: Node | None, folder: Path) -> Iterat
         if exists(path):
             yield path
         else:
-            message = f"`{shorten(item.text, 60)}` does not exist, so nothing is allowed by it"
+            message = f"`{shorten(item.text, 60)}` does not exist, so this line allows nothing"
             help_ = "the path is relative to the folder of `worldsize.yml`"
             settings.problems.append(Problem("settings-path-missing", item.span, message, help_))
 
@@ -132,8 +132,8 @@ def _read_assets(settings: Settings, node: Node | None, folder: Path) -> Iterato
     for key, value in _read_entries(settings, node, "assets", "{azureml:cifar@latest: ./data/cifar}"):
         where = f"assets.{shorten(key.text, 60)}"
         if classify(key.text) == "local":
-            message = f"`{shorten(key.text, 60)}` under `assets` is not a reference to something elsewhere"
-            help_ = "write what jobs say: `azureml:name:version`, `azureml://datastores/…` or a web address"
+            message = f"`{shorten(key.text, 60)}` under `assets` is not a reference to an asset or address"
+            help_ = "write `azureml:name:version`, `azureml://datastores/…` or a web address, as in jobs"
             settings.problems.append(Problem("settings-wrong-value", key.span, message, help_))
         elif isinstance(value, Scalar) and isinstance(value.value, str) and value.value:
             yield Asset(key.text, folder / value.value, value.span)

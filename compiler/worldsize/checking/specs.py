@@ -38,11 +38,8 @@ def check_spec(
 
     Args:
         path: The file.
-        document: The file, if it is parsed already; its text counts instead of that on the disk.
+        document: The file, if it is parsed already; its text is used instead of that on the disk.
         readable: Which component files and data may be read, also outside of the tree.
-
-    Returns:
-        The report, which holds no error, and the resolved spec.
 
     Raises:
         SpecError: The file has errors, is not a spec, or takes too long to check.

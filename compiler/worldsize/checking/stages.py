@@ -166,11 +166,11 @@ def _compute_of_profile(spec: Spec, profile: ComputeProfile) -> Compute:
     from worldsize.azureml.job import Compute  # Azure ML's own files read it as well
     from worldsize.azureml.model import Field
 
-    size, most, tier = (
+    size, max_instances, tier = (
         None if located is None else Field(located.value, located.span)
         for located in (profile.instance_type, profile.max_instances, profile.tier)
     )
-    return Compute(profile.name, spec.path, size, most, tier)
+    return Compute(profile.name, spec.path, size, max_instances, tier)
 
 
 def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:

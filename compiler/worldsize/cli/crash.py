@@ -28,13 +28,10 @@ _MACHINE = frozenset(
 
 
 def report_crash(error: BaseException) -> int:
-    """Report an error in one line and return the exit status.
-
-    Args:
-        error: The unhandled error. With ``WORLDSIZE_TRACEBACK`` set, its traceback is printed first.
+    """Report an unhandled error in one line; with ``WORLDSIZE_TRACEBACK`` set, print its traceback first.
 
     Returns:
-        130 after Ctrl-C, 1 for an error of this machine or a closed pipe, 3 for an internal error.
+        The exit status: 130 after Ctrl-C, 1 for an error of this machine or a closed pipe, 3 for our own.
     """
     if isinstance(error, KeyboardInterrupt):
         return 130

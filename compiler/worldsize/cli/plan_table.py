@@ -131,10 +131,7 @@ _MEANING = {
 def render_memory(planned: Planned, needs: Mapping[str, Need], *, imported: bool) -> str:
     """A block for each training step, or a line that says why its memory is unknown.
 
-    Args:
-        planned: the plan, and the graph that tells why the memory of a step is unknown.
-        needs: the memory by step, if it is known.
-        imported: whether users' models were imported.
+    ``imported`` says whether users' models were imported.
     """
     plan, job = planned.plan, planned.resolved.job
     blocks = [_memory_block(name, need) for name, need in needs.items()]

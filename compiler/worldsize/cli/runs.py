@@ -28,7 +28,15 @@ state:
 
 @click.command(epilog=EPILOG)
 @common.runs_dir
-@click.option("-n", "--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
+@click.option(
+    "-n",
+    "--last",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Only the newest runs.",
+)
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:

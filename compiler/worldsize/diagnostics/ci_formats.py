@@ -72,13 +72,7 @@ class RuleInfo(Struct, frozen=True):
 
 
 def render_sarif(diagnostics: Sequence[Diagnostic], rules: Mapping[str, RuleInfo], *, version: str) -> str:
-    """One SARIF log with one run.
-
-    Args:
-        diagnostics: The findings, sorted.
-        rules: Summary and severity by code, for at least the codes that occur.
-        version: The version of worldsize.
-    """
+    """One SARIF log with one run. ``rules`` has the summary and severity of at least the codes that occur."""
     codes = sorted({diagnostic.code for diagnostic in diagnostics})
     index = {code: position for position, code in enumerate(codes)}
     internal = any(diagnostic.code == "WS000" for diagnostic in diagnostics)
@@ -169,13 +163,7 @@ def _escape(text: str, *, extra: bool = False) -> str:
 
 
 def render_junit(diagnostics: Sequence[Diagnostic], sources: Sources, *, files: Sequence[str]) -> str:
-    """Render one JUnit suite with a test case per file; files without a finding are passing cases.
-
-    Args:
-        diagnostics: The findings, sorted.
-        sources: Texts for the excerpts.
-        files: Paths of all checked files.
-    """
+    """Render one JUnit suite with a test case per file; files without a finding are passing cases."""
     by_path: dict[str, list[Diagnostic]] = {path: [] for path in files}
     for diagnostic in diagnostics:
         by_path.setdefault(diagnostic.span.path, []).append(diagnostic)

@@ -24,16 +24,7 @@ def render_report(
     colour: bool = False,
     fixed: int = 0,
 ) -> str:
-    """Render a whole report.
-
-    Args:
-        format_: One of :data:`FORMATS`.
-        diagnostics: The findings, sorted.
-        sources: Texts by path, for excerpts.
-        files: The checked files.
-        rules: The rules as SARIF lists them; called only for SARIF.
-        colour: Whether ``text`` may use terminal colours.
-        fixed: How many problems were fixed before.
+    """Render a whole report in one of :data:`FORMATS`; ``rules`` is called only for SARIF.
 
     Raises:
         ValueError: The format is unknown.

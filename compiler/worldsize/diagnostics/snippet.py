@@ -48,11 +48,7 @@ def _columns(char: str) -> int:
 
 
 def draw_line(line: str, span: Span) -> tuple[str, int, int]:
-    """Render a source line and find the columns to underline.
-
-    Args:
-        line: The text of ``span.line``.
-        span: What to underline; if it covers several lines, its part on the first.
+    """Render a source line and find the columns to underline: the part of the span on its first line.
 
     Returns:
         The shown line, the 0-based terminal column of the underline and its length (at least 1).

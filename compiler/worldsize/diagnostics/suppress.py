@@ -35,10 +35,7 @@ def parse_suppressions(
 ) -> tuple[list[Suppression], list[Problem]]:
     """Parse the suppressions of one file, and report comments that look like one but have no effect.
 
-    Args:
-        comments: All comments of the file.
-        is_known: Whether a word is a code or slug.
-        names: All codes and slugs, for the suggestion.
+    ``is_known`` says whether a word is a code or slug; ``names`` lists them all for the suggestion.
     """
     below = _find_lines_below(comments)
     usable = cache(lambda: [name for name in names() if name not in UNSUPPRESSABLE])

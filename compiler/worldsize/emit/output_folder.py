@@ -32,7 +32,7 @@ def check_target(out: Path) -> None:
     Raises:
         OutputError: It may not.
     """
-    help_ = "name a new or empty folder, or move what is there away"
+    help_ = "name a new or empty folder, or move its content away"
     if out.exists() and not out.is_dir():
         raise OutputError(f"`{out}` is a file, not a folder", help_)
     document = plan_file.read(out)
@@ -150,5 +150,5 @@ def _files_below(folder: Path) -> Iterator[str]:
 
 
 def _make_output_error(out: Path, error: OSError) -> OutputError:
-    help_ = "what was there before is untouched; free space or check the rights, then compile again"
+    help_ = "its previous content is unchanged; free space or check the permissions, then compile again"
     return OutputError(f"`{out}` could not be written: {describe_os_error(error, file=True)}", help_)

@@ -55,7 +55,7 @@ def load(folder: Path) -> tuple[Plan, dict[str, dict[str, str]]] | None:
         templates = {name: dict(raw["templates"]) for name, raw in document["steps"].items()}
         return Plan(document["name"], steps), templates
     except (AttributeError, KeyError, TypeError, ValueError):
-        return None  # somebody has edited it
+        return None  # it was edited by hand
 
 
 def _step(raw: Mapping[str, Any]) -> StepPlan:

@@ -35,14 +35,10 @@ class Edit(NamedTuple):
 
 
 def apply_fixes(document: Document, fixes: Iterable[Fix]) -> tuple[str, int]:
-    """Apply as many fixes as possible to a document's text.
+    """Apply as many fixes as possible to a document's text, as it was checked.
 
     Of two overlapping fixes the one that starts first is applied; the other one follows when the result is
     checked again.
-
-    Args:
-        document: The file as it was checked.
-        fixes: Fixes whose spans are in it.
 
     Returns:
         The text and the number of edits. A file that cannot be parsed is not changed.

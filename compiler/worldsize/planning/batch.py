@@ -26,24 +26,20 @@ def nearest_multiples(wanted: int, unit: int) -> tuple[int, ...]:
     return (below, above) if below else (above,)
 
 
-def split_batch(per_rank: int, most: int) -> tuple[int, int]:
+def split_batch(per_rank: int, largest: int) -> tuple[int, int]:
     """Split the samples of one rank into equal micro-batches, as few and as large as fit.
 
-    Args:
-        per_rank: samples a rank takes per optimizer step, ``G / W``.
-        most: the largest micro-batch known to fit a device.
-
     Returns:
-        ``(b, a)`` with ``b·a = per_rank`` and ``b`` the largest divisor not above ``most``.
+        ``(b, a)`` with ``b·a = per_rank = G / W`` and ``b`` the largest divisor not above ``largest``.
 
     Raises:
         ValueError: an argument is below 1.
     """
-    if per_rank < 1 or most < 1:
-        raise ValueError(f"per_rank and most must be at least 1, got {per_rank} and {most}")
+    if per_rank < 1 or largest < 1:
+        raise ValueError(f"per_rank and largest must be at least 1, got {per_rank} and {largest}")
     small = [divisor for divisor in range(1, math.isqrt(per_rank) + 1) if per_rank % divisor == 0]
     divisors = [*small, *(per_rank // divisor for divisor in small)]
-    per_device = max(divisor for divisor in divisors if divisor <= most)
+    per_device = max(divisor for divisor in divisors if divisor <= largest)
     return per_device, per_rank // per_device
 
 
@@ -56,14 +52,7 @@ class Steps(Struct, frozen=True):
 
 
 def count_steps(rows: int | None, global_batch: int, epochs: float | None, warmup_epochs: float) -> Steps:
-    """Count the steps per epoch, in total, and of the warm-up.
-
-    Args:
-        rows: training rows, None if they are unknown before the run.
-        global_batch: samples per step.
-        epochs: passes over the rows, None where unknown.
-        warmup_epochs: epochs of warm-up.
-    """
+    """Count the steps per epoch, in total, and of the warm-up; what is None is unknown before the run."""
     if rows is None:
         return Steps(None, None, 0 if warmup_epochs == 0 else None)
     per_epoch = step_counts.steps_per_epoch(rows, global_batch)
@@ -72,12 +61,6 @@ def count_steps(rows: int | None, global_batch: int, epochs: float | None, warmu
 
 
 def count_shards_per_rank(world_size: int, loader_workers: int, rows: int | None) -> int:
-    """Count the shards of each rank: one per loader worker, fewer if there are few rows, at least one.
-
-    Args:
-        world_size: ranks that read.
-        loader_workers: processes or threads that load data for one rank; 0 counts as 1.
-        rows: training rows, None where unknown.
-    """
+    """Count the shards of each rank: one per loader worker, fewer if there are few rows, at least one."""
     wanted = max(loader_workers, 1)
     return wanted if rows is None else max(1, min(wanted, rows // world_size))

@@ -24,14 +24,7 @@ _ONLY_WITH = {
 
 
 def check_conflicts(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
-    """Report the settings of a step that contradict each other.
-
-    Args:
-        step: the step.
-        interface: its component, None if it cannot be read.
-        topology: its processes, and the strategy if the degrees decide it.
-        notes: collects the problems.
-    """
+    """Report the settings of a step that contradict each other."""
     _foreign_counts(step, interface, topology, notes)
     _resilience(step, interface, notes)
     if interface is None or "gpt_heads" not in interface.inputs:
@@ -49,12 +42,12 @@ def _foreign_counts(step: Step, interface: Interface | None, topology: Topology,
     if topology.launcher == "tensorflow" or step.uses is None or interface is None:
         return
     for name in ("worker_count", "parameter_server_count"):
-        given: Located[int] | None = getattr(step, name)
-        if given is None:
+        count: Located[int] | None = getattr(step, name)
+        if count is None:
             continue
         started = f"is started by {topology.launcher}" if topology.launcher != "none" else "is one process"
         message = f"`{name}` is a count of TensorFlow's processes, but `{step.uses.value}` {started}"
-        notes.report("distribution-field-of-other-type", given.span, message, "remove it")
+        notes.report("distribution-field-of-other-type", count.span, message, "remove it")
 
 
 def _resilience(step: Step, interface: Interface | None, notes: Notes) -> None:
@@ -96,12 +89,12 @@ def _servers(step: Step, interface: Interface, topology: Topology, notes: Notes)
     strategy, count = options.read_option(step, interface, "strategy"), topology.parameter_server_count or 0
     if strategy != _SERVER:
         return
-    given = pinned_count(step, "parameter_server_count")
+    pinned = pinned_count(step, "parameter_server_count")
     span = options.option_span(step, "strategy")
     if not count:
         message = f"`strategy` is `{_SERVER}`, but `parameter_server_count` is 0"
         help_ = "write `parameter_server_count: 1` in the step, or `strategy: multi_worker_mirrored`"
-        related = (Related(given.span, "no parameter server"),) if given is not None else ()
+        related = (Related(pinned.span, "no parameter server"),) if pinned is not None else ()
         notes.report("parameter-servers-missing", span, message, help_, *related)
     gpus = topology.gpus_per_instance or 0
     if gpus > 1:
@@ -151,13 +144,13 @@ def _without_effect(step: Step, interface: Interface, topology: Topology, notes:
     if not isinstance(strategy, str) or "${{" in strategy:
         return
     for name, wanted in _ONLY_WITH.items():
-        given = step.with_.get(name)
-        if name not in interface.inputs or given is None or strategy == wanted:
+        setting = step.with_.get(name)
+        if name not in interface.inputs or setting is None or strategy == wanted:
             continue
-        if literals.render_literal(given.value) != literals.render_literal(interface.inputs[name]):
+        if literals.render_literal(setting.value) != literals.render_literal(interface.inputs[name]):
             message = f"`{name}` is for strategy `{wanted}`; with `{strategy}` it has no effect"
             help_ = f"write `strategy: {wanted}`, or remove `{name}`"
-            notes.report("option-without-effect", given.span, message, help_)
+            notes.report("option-without-effect", setting.span, message, help_)
 
 
 _OFFLOADS = ("offload_optimizer", "offload_parameters")
@@ -165,13 +158,7 @@ _BY_CONFIG = (*_OFFLOADS, "offload_path", "loss_scale")  # what a configuration 
 
 
 def check_offload(step: Step, interface: Interface, notes: Notes) -> None:
-    """Report options that DeepSpeed refuses, and options that it ignores.
-
-    Args:
-        step: the step.
-        interface: its component.
-        notes: collects the problems.
-    """
+    """Report options that DeepSpeed refuses, and options that it ignores."""
     if "zero_stage" not in interface.inputs:
         return
     if "ds_config" in step.with_:

@@ -55,19 +55,13 @@ def divisor_near(number: int, start: int, step: int) -> int | None:
     return None
 
 
-def largest_common_divisor(most: int, *numbers: int) -> int:
+def largest_common_divisor(limit: int, *numbers: int) -> int:
     """The largest number up to ``most`` that divides all of ``numbers``."""
-    return max(divisor for divisor in divisors(math.gcd(*numbers)) if divisor <= max(most, 1))
+    return max(divisor for divisor in divisors(math.gcd(*numbers)) if divisor <= max(limit, 1))
 
 
 def crosses_instances(tensor: int, processes: int, instances: int) -> bool:
-    """Whether neighbouring ranks that share a layer are on two instances.
-
-    Args:
-        tensor: ranks that share each layer, consecutive ones.
-        processes: ranks of one instance.
-        instances: instances.
-    """
+    """Whether consecutive ranks that share a layer are on two instances of ``processes`` ranks each."""
     return tensor > 1 and instances > 1 and processes % tensor != 0
 
 
@@ -97,11 +91,8 @@ def suggest_divisors(tensor: int, pipeline: int, world_size: int) -> str:
 def bubble_share(stages: int, micro_batches: int) -> float:
     """The share of a step in which the ranks of a pipeline idle: ``(p − 1) / (a + p − 1)``.
 
+    Here ``p`` is the number of stages and ``a`` that of the micro-batches in one optimizer step.
     Source: GPipe, Huang et al. 2019 (arXiv:1811.06965), section 2.3; 1F1B has the same.
-
-    Args:
-        stages: ``p``.
-        micro_batches: ``a``, those that flow through the pipeline in one optimizer step.
     """
     return (stages - 1) / (micro_batches + stages - 1)
 

@@ -37,10 +37,8 @@ def derive(
 ) -> Derived:
     """Derive the plan of a spec. Pure: reads no file, asks no clock.
 
-    Args:
-        spec: The spec.
-        interfaces: The interface of each step's component; without steps whose component cannot be read.
-        rows: The rows of the training split by training step, if they were counted.
+    ``interfaces`` lacks the steps whose component cannot be read; ``rows`` has the training split of those
+    steps whose rows were counted.
     """
     steps: dict[str, StepPlan] = {}
     topologies: dict[str, Topology] = {}

@@ -70,7 +70,7 @@ def _for_x86(image: str, size: VmSize) -> Verdict | None:
     gpu = cuda.find_gpu(size.gpu_model)
     if gpu is None or gpu.processor == "x86-64" or not image.startswith(_X86_IMAGES):
         return None
-    message = f"`{image}` is built for x86-64, and the processors of `{size.name}` are Arm (NVIDIA Grace)"
+    message = f"`{image}` is built for x86-64, and `{size.name}` has Arm processors (NVIDIA Grace)"
     help_ = "build on an image for linux/arm64, or choose a size with x86-64 processors"
     return Verdict("image-for-other-processor", message, help_)
 

@@ -89,11 +89,6 @@ def default_warmup_epochs(rule: Rule, kappa: float, epochs: float | None) -> flo
     """The default epochs of warm-up: 5, but at most a tenth of the training.
 
     Only the linear rule needs it, and only where it raises the rate: no warm-up for ``κ ≤ 1``.
-
-    Args:
-        rule: the scaling rule in force.
-        kappa: growth of the batch.
-        epochs: length of the training, None if unknown.
     """
     if rule != "linear" or kappa <= 1:
         return 0.0

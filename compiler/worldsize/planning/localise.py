@@ -47,16 +47,16 @@ def _spread(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
     count = step.topology.instance_count
     if step.topology.launcher == "none" or count == 1:
         return _step(step, processes, grow=grow)
-    most = max(processes, count)
-    while most >= count:
-        here = _step(step, most, grow=grow)
+    limit = max(processes, count)
+    while limit >= count:
+        here = _step(step, limit, grow=grow)
         each, left = divmod(here.topology.world_size, count)
         if not left:
             topology = replace(here.topology, instance_count=count, process_count_per_instance=each)
             derivations = _derivations(step, topology, here.training)
             inputs = {**here.inputs, **planned_inputs(topology, here.training)}
             return replace(here, topology=topology, derivations=derivations, inputs=inputs)
-        most = min(most, here.topology.world_size) - 1
+        limit = min(limit, here.topology.world_size) - 1
     return _step(step, processes, grow=grow)
 
 
@@ -66,12 +66,12 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
         return replace(
             step, topology=replace(planned, instance_count=1), inputs=_inputs(step, planned, step.training)
         )
-    most = processes if grow and step.training else min(processes, planned.world_size)
+    limit = processes if grow and step.training else min(processes, planned.world_size)
     tensor, pipeline = degrees.shrink_degrees(
-        planned.tensor_parallel_size, planned.pipeline_parallel_size, most
+        planned.tensor_parallel_size, planned.pipeline_parallel_size, limit
     )
     whole = planned.splits_model and tensor * pipeline == 1
-    data = 1 if whole else most // (tensor * pipeline)
+    data = 1 if whole else limit // (tensor * pipeline)
     training = step.training
     if training is not None and not planned.parameter_server_count:  # whose batch is one worker's anyway
         share = training.global_batch_size // training.batch_size_per_device

@@ -13,12 +13,9 @@ _OF_LAUNCHER = ("worker_count", "parameter_server_count")
 def explain_missing(plan: Plan, step: str, quantity: str) -> tuple[str, str]:
     """Message and help for ``${{plan.<quantity>}}`` in a step whose plan does not have it.
 
-    Args:
-        plan: The plan.
-        step: The step that asks; without a training of its own it sees the only training step's.
-        quantity: A planned quantity.
+    A step that does not train takes the quantities of the only training step.
     """
-    training = [found for found in plan.steps.values() if found.training is not None]
+    training = [planned for planned in plan.steps.values() if planned.training is not None]
     own = plan.steps.get(step)
     seen = (
         own if own is not None and own.training is not None else training[0] if len(training) == 1 else None
@@ -30,8 +27,8 @@ def explain_missing(plan: Plan, step: str, quantity: str) -> tuple[str, str]:
     if quantity in _OF_LAUNCHER:
         return message, "only a step with `distribution: {type: tensorflow}` has it"
     if quantity in _OF_DEGREES:
-        return message, "only a step has it whose component offers strategies and whose degrees decide it"
-    return message, "add `scale:` to the step; a step without it sees the plan of the only training step"
+        return message, "only a step whose component offers strategies and whose degrees determine one has it"
+    return message, "add `scale:` to the step; a step without it gets the values of the only training step"
 
 
 def _unknown(step: StepPlan, quantity: str) -> tuple[str, str] | None:

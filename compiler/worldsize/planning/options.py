@@ -12,9 +12,9 @@ from worldsize.spec.model import Located, Step
 
 def read_option(step: Step, interface: Interface | None, name: str) -> Any:
     """The value of an input in the step, else the component's default; None if there is neither."""
-    given = step.with_.get(name)
-    if given is not None:
-        return given.value
+    setting = step.with_.get(name)
+    if setting is not None:
+        return setting.value
     return interface.inputs.get(name) if interface is not None else None
 
 
@@ -26,9 +26,9 @@ def read_count(step: Step, interface: Interface | None, name: str) -> int | None
 
 def named_strategy(step: Step) -> Located[Any] | None:
     """The strategy that the step names; None if it names none or binds it."""
-    given = step.with_.get("strategy")
-    named = given is not None and isinstance(given.value, str) and "${{" not in given.value
-    return given if named else None
+    setting = step.with_.get("strategy")
+    named = setting is not None and isinstance(setting.value, str) and "${{" not in setting.value
+    return setting if named else None
 
 
 def pinned_degree(step: Step, name: str) -> Located[int] | None:
@@ -49,7 +49,7 @@ def degree_span(step: Step, name: str) -> Span:
 
 def option_span(step: Step, name: str) -> Span:
     """The span of an input, else of the component's name, whose default applies."""
-    given = step.with_.get(name)
-    if given is not None:
-        return given.span
+    setting = step.with_.get(name)
+    if setting is not None:
+        return setting.span
     return step.uses.span if step.uses is not None else step.span

@@ -24,11 +24,7 @@ class Degree(Struct, frozen=True):
 def plan_mesh(step: Step, topology: Topology, interface: Interface | None, notes: Notes) -> Topology | None:
     """Add the degrees to a topology; None if their product is not the world size.
 
-    Args:
-        step: the step, with ``parallelism:`` and ``strategy`` as the user wrote them.
-        topology: its processes.
-        interface: the step's component, None where it cannot be seen.
-        notes: collects rows of the table, advice and problems.
+    Rows of the table, advice and problems are added to ``notes``.
     """
     tensor = _tensor(step, topology, interface, notes)
     pipeline = _pipeline(step, topology, interface, tensor.value, notes)

@@ -83,7 +83,7 @@ def _rule(
     found = settings.find("optimizer")
     if name is None or found is None:
         span = said.span if said else settings.scale.span
-        message = f"step `{settings.step.name}` does not say its optimizer, so `rule: auto` cannot choose"
+        message = f"step `{settings.step.name}` does not name its optimizer, so `rule: auto` cannot choose"
         help_ = "add `optimizer:` under `scale:`, or `rule: linear`, `sqrt` or `none`"
         notes.report("optimizer-unknown", span, message, help_)
         return None
@@ -202,5 +202,5 @@ def _advise(
 def _number(settings: Settings, name: str, optimizer: Optimizer) -> float | None:
     """A beta or ε from the step, else the optimizer's default; None if the optimizer has none."""
     default: float | None = getattr(optimizer, name)
-    found = settings.number(name)
-    return default if found is None or default is None else found[0]
+    setting = settings.number(name)
+    return default if setting is None or default is None else setting[0]

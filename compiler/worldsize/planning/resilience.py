@@ -15,11 +15,7 @@ DEDICATED_SECONDS = round(54 * 86_400 * 16_384 / 419)  # of one GPU
 def plan_resilience(
     step: Step, profile: ComputeProfile | None, topology: Topology, notes: Notes
 ) -> dict[str, PlanValue]:
-    """Plan checkpoints and restarts for ``resilience:`` of a step.
-
-    Returns:
-        The values for inputs of the same names; empty if the step has no ``resilience:``.
-    """
+    """The checkpoint and restart values that ``resilience:`` of a step gives to inputs of the same names."""
     wanted = step.resilience
     if wanted is None:
         return {}
@@ -60,10 +56,10 @@ def _interval(wanted: Resilience, between: float, notes: Notes) -> dict[str, Pla
 
 def _between(step: Step, profile: ComputeProfile | None, topology: Topology, notes: Notes) -> float:
     """Mean seconds between two interruptions of the whole step: any of its instances ends it."""
-    given = step.resilience.mean_time_between_preemptions if step.resilience else None
-    if given is not None:
+    pinned = step.resilience.mean_time_between_preemptions if step.resilience else None
+    if pinned is not None:
         source, formula = notes.given("resilience.mean_time_between_preemptions"), ""
-        between = _whole(given.value)
+        between = _whole(pinned.value)
     elif profile is not None and profile.tier is not None and profile.tier.value == "low_priority":
         count = topology.instance_count
         between = round(LOW_PRIORITY_SECONDS / count)

@@ -40,28 +40,28 @@ class Settings(Struct, frozen=True):
         own: Located[Any] | None = getattr(self.scale, name, None)
         if own is not None:
             return Setting(own.value, own.span, f"given as {self.step.name}.scale.{name}")
-        given = self.step.with_.get(name)
-        if given is not None:
-            return Setting(given.value, given.span, f"given as {self.step.name}.with.{name}")
+        setting = self.step.with_.get(name)
+        if setting is not None:
+            return Setting(setting.value, setting.span, f"given as {self.step.name}.with.{name}")
         default = self.interface.inputs.get(name) if self.interface else None
         if default is None:
             return None
-        place = self.step.uses or self.step.command
-        source = f"default of {place.value}" if self.step.uses and place else "default"
-        return Setting(default, place.span if place else self.step.span, source)
+        declared = self.step.uses or self.step.command
+        source = f"default of {declared.value}" if self.step.uses and declared else "default"
+        return Setting(default, declared.span if declared else self.step.span, source)
 
     def number(self, name: str) -> tuple[float, str] | None:
         """A setting that is a number, and its source; other rules report other values."""
-        found = self.find(name)
-        value = literals.parse_number(found.value) if found else None
-        return None if found is None or value is None else (float(value), found.source)
+        setting = self.find(name)
+        value = literals.parse_number(setting.value) if setting else None
+        return None if setting is None or value is None else (float(value), setting.source)
 
     def optimizer(self) -> tuple[str | None, Optimizer | None]:
         """The optimizer's name as given, and the facts about it."""
-        found = self.find("optimizer")
-        if found is None or not isinstance(found.value, str) or "${{" in found.value:
+        setting = self.find("optimizer")
+        if setting is None or not isinstance(setting.value, str) or "${{" in setting.value:
             return None, None
-        return found.value, optimizers.lookup(found.value)
+        return setting.value, optimizers.lookup(setting.value)
 
 
 _TOLD_TWICE = ("optimizer", "beta1", "beta2", "epsilon", "epochs")
@@ -73,8 +73,10 @@ def verify_settings(settings: Settings, notes: Notes) -> None:
         if _agree(own.value, other.value):
             continue
         at_default = name not in settings.step.with_
-        said = "by default" if at_default else "under `with:`"
-        message = f"`{name}` is {show_number(own.value)} under `scale:` but {show_number(other.value)} {said}"
+        where = "by default" if at_default else "under `with:`"
+        message = (
+            f"`{name}` is {show_number(own.value)} under `scale:` but {show_number(other.value)} {where}"
+        )
         help_ = f"give it once: write `{name}: {show_number(own.value)}` under `with:` and remove it here"
         related = () if at_default else (Related(other.span, "the component's input"),)
         notes.report("scale-disagrees-with-input", own.span, message, help_, *related)
@@ -85,11 +87,11 @@ def _pairs(settings: Settings) -> Iterator[tuple[str, Setting, Setting]]:
     for name in _TOLD_TWICE:
         own: Located[Any] | None = getattr(settings.scale, name)
         declared = settings.interface is not None and name in settings.interface.inputs
-        given = settings.step.with_.get(name)
-        if own is None or not (declared or given):
+        setting = settings.step.with_.get(name)
+        if own is None or not (declared or setting):
             continue
-        if given is not None:
-            yield name, Setting(own.value, own.span, ""), Setting(given.value, given.span, "")
+        if setting is not None:
+            yield name, Setting(own.value, own.span, ""), Setting(setting.value, setting.span, "")
         elif name != "epochs" and bare.interface and bare.interface.inputs[name] is not None:
             # `epochs` left open is filled from the plan; the others are not.
             default = bare.interface.inputs[name]

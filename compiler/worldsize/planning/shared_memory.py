@@ -35,10 +35,10 @@ def plan_shared_memory(step: Step, interface: Interface | None, topology: Topolo
     if size.ram_gib is None or (interface is not None and interface.shm_size is not None):
         return
     processes, (workers, source) = topology.process_count_per_instance, _workers(step, interface, notes)
-    wanted, most = processes * (1 + workers), int(size.ram_gib / 2)
+    wanted, limit = processes * (1 + workers), int(size.ram_gib / 2)
     formula = f"{processes} × (1 + {workers}) GiB"
-    if wanted > most:
-        wanted, formula, source = most, f"half of {size.ram_gib:g} GiB", f"VM size {size.name}"
+    if wanted > limit:
+        wanted, formula, source = limit, f"half of {size.ram_gib:g} GiB", f"VM size {size.name}"
     if wanted > DEFAULT_GIB:
         notes.derive(QUANTITY, f"{wanted}g", formula, source)
 
@@ -46,8 +46,8 @@ def plan_shared_memory(step: Step, interface: Interface | None, topology: Topolo
 def _workers(step: Step, interface: Interface | None, notes: Notes) -> tuple[int, str]:
     """The loader workers of a process, and where that number is from."""
     for name in _INPUTS:
-        given = step.with_.get(name)
-        number = literals.parse_number(given.value) if given is not None else None
+        setting = step.with_.get(name)
+        number = literals.parse_number(setting.value) if setting is not None else None
         if number is not None:
             return max(int(number), 0), notes.given(f"with.{name}")
     flags = _FLAG.findall(step.command.value) if step.command is not None else []

@@ -93,8 +93,8 @@ def _contradicts(step: Step, named: Located[str], mesh: Degrees, notes: Notes) -
     if verdict is None:
         return False
     message, help_ = verdict
-    given = [options.pinned_degree(step, name) for name in _INPUTS]
-    related = [Related(degree.span, "the degree") for degree in given if degree is not None]
+    pinned = [options.pinned_degree(step, name) for name in _INPUTS]
+    related = [Related(degree.span, "the degree") for degree in pinned if degree is not None]
     notes.report(
         "strategy-contradicts-degrees",
         named.span,
@@ -234,5 +234,5 @@ def _layers(step: Step, interface: Interface, mesh: Degrees, notes: Notes) -> No
 
 
 def _beside(step: Step, name: str) -> tuple[Related, ...]:
-    given = step.with_.get(name)
-    return (Related(given.span, f"`{name}`"),) if given is not None else ()
+    setting = step.with_.get(name)
+    return (Related(setting.span, f"`{name}`"),) if setting is not None else ()

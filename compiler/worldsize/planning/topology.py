@@ -195,11 +195,9 @@ def _one_each(launcher: Launcher, processes: int, devices: int) -> bool:
 
 
 def count_processes(launcher: Launcher, devices: int) -> int:
-    """Processes that should run on each instance.
+    """Processes that should run on each instance: one per GPU, and one on a CPU size.
 
-    Args:
-        launcher: what starts them. TensorFlow starts one, which drives every GPU of its instance.
-        devices: GPUs that a process sees on the instance; 0 on a CPU size, which gets one process.
+    TensorFlow starts one, which drives every GPU of its instance.
     """
     framework = frameworks.lookup(launcher)
     return max(devices, 1) if framework is not None and framework.process_per_gpu else 1

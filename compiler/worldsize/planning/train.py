@@ -14,7 +14,7 @@ from worldsize.planning.rates import Rate, plan_rate
 from worldsize.planning.settings import Settings, verify_settings
 from worldsize.spec.model import Scale, Step
 
-MOST_STEPS = 2**31 - 1  # as many as the spec's schema allows of anything
+MAX_STEPS = 2**31 - 1  # as many as the spec's schema allows of anything
 
 
 def plan_training(
@@ -26,15 +26,9 @@ def plan_training(
     counted: int | None,
     notes: Notes,
 ) -> Training | None:
-    """Plan the training; None if it cannot be derived. Problems are added to ``notes``.
+    """Plan the training; None if it cannot be derived. Rows, advice and problems are added to ``notes``.
 
-    Args:
-        step: the step.
-        scale: its ``scale:``.
-        topology: who runs where.
-        interface: the step's component, None where it cannot be seen.
-        counted: training rows counted in the data, None where unknown.
-        notes: collects rows of the table, advice and problems.
+    ``counted`` is the number of training rows in the data, None where it is unknown.
     """
     settings = Settings(step, scale, interface)
     verify_settings(settings, notes)
@@ -147,16 +141,16 @@ def _warmup(scale: Scale, scaled: Rate, kappa: float, epochs: float | None, note
 
 
 def _rows(scale: Scale, counted: int | None, notes: Notes) -> int | None:
-    given = scale.rows
-    if given is None:
+    pinned = scale.rows
+    if pinned is None:
         if counted is not None:
             notes.derive("rows", counted, "", "counted in the data, validation rows left out")
         return counted
-    notes.derive("rows", given.value, "", notes.given("scale.rows"))
-    if counted is not None and counted != given.value:
-        message = f"`rows` is {given.value} but the data has {counted} training rows"
-        notes.report("rows-disagree", given.span, message, f"write {counted}, or remove it: it is counted")
-    return given.value
+    notes.derive("rows", pinned.value, "", notes.given("scale.rows"))
+    if counted is not None and counted != pinned.value:
+        message = f"`rows` is {pinned.value} but the data has {counted} training rows"
+        notes.report("rows-disagree", pinned.span, message, f"write {counted}, or remove it: it is counted")
+    return pinned.value
 
 
 def _check_length(
@@ -183,8 +177,8 @@ def _check_length(
         length = f"{plural(epochs or 0, 'epoch')} of {plural(counts.per_epoch or 0, 'step')}"
         message = f"{length} are less than one optimizer step"
         notes.report("training-shorter-than-one-step", _epochs_span(settings), message, "give more `epochs`")
-    elif counts.total is not None and counts.total > MOST_STEPS:
-        message = f"`epochs` is {show_number(epochs or 0)}: more than {MOST_STEPS} optimizer steps"
+    elif counts.total is not None and counts.total > MAX_STEPS:
+        message = f"`epochs` is {show_number(epochs or 0)}: more than {MAX_STEPS} optimizer steps"
         notes.report("input-out-of-range", _epochs_span(settings), message, "give fewer `epochs`")
 
 

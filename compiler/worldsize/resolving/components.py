@@ -25,20 +25,14 @@ _LAUNCHERS: Mapping[str, Launcher] = {"pytorch": "pytorch", "mpi": "mpi", "tenso
 
 
 def find_components(spec: Spec, files: Files | None = None) -> tuple[Components, list[Problem]]:
-    """The component of every step.
+    """The component of every step; None where it lives in a workspace or registry or cannot be read.
 
-    Args:
-        spec: The spec; relative paths in it start at its folder.
-        files: What has been read before, so that each component file is read once.
-
-    Returns:
-        By step name the component, None where it lives in a workspace or registry or could not be
-        read; and the problems met.
+    Relative paths start at the spec's folder. The problems of reading are returned too.
     """
     files = files or Files()
     before = len(files.problems)
-    found = {name: _component(step, spec.path.parent, files) for name, step in spec.steps.items()}
-    return found, files.problems[before:]
+    components = {name: _component(step, spec.path.parent, files) for name, step in spec.steps.items()}
+    return components, files.problems[before:]
 
 
 def read_interfaces(components: Mapping[str, Component | None]) -> dict[str, Interface]:

@@ -20,15 +20,10 @@ class ModelImportError(Exception):
 
 
 def import_model(folder: Path, reference: str, samples: Samples) -> Network:
-    """Run a user's function on torch's meta device and return what it makes.
+    """Run the function ``path/to/file.py:function`` on torch's meta device and return what it makes.
 
     What its layers keep is counted in a forward pass on that device, where one runs; else activations are
     left out. In half precision all of it counts as half, which is rather too little than too much.
-
-    Args:
-        folder: the spec's, from which the reference starts.
-        reference: ``path/to/file.py:function``.
-        samples: what the model is trained on.
 
     Raises:
         ModelImportError: torch is not installed, or the function fails or takes too long.
@@ -40,7 +35,7 @@ def import_model(folder: Path, reference: str, samples: Samples) -> Network:
             command, cwd=folder, capture_output=True, text=True, timeout=LONGEST, check=False
         )
     except subprocess.TimeoutExpired:
-        raise ModelImportError(f"`{reference}` made no model within {LONGEST} seconds") from None
+        raise ModelImportError(f"`{reference}` did not create a model within {LONGEST} seconds") from None
     if done.returncode != 0:
         raise ModelImportError(_reason(reference, done.stderr))
     return _network(reference, json.loads(done.stdout.splitlines()[-1]), samples)
@@ -48,12 +43,12 @@ def import_model(folder: Path, reference: str, samples: Samples) -> Network:
 
 def _reason(reference: str, stderr: str) -> str:
     lines = [line for line in stderr.strip().splitlines() if line]
-    said = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
-    if said is not None:
-        return said
+    reported = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
+    if reported is not None:
+        return reported
     if any("No module named 'torch'" in line for line in lines):
-        return "making the model needs torch, which is not installed: `pip install 'worldsize[run]'`"
-    return f"`{reference}` failed: {lines[-1] if lines else 'it said nothing'}"
+        return "creating the model needs torch, which is not installed: `pip install 'worldsize[run]'`"
+    return f"`{reference}` failed: {lines[-1] if lines else 'it reported nothing'}"
 
 
 def _network(reference: str, described: Mapping[str, Any], samples: Samples) -> Network:

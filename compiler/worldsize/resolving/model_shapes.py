@@ -39,11 +39,11 @@ def describe(reference: str, task: tasks.Task) -> dict[str, Any]:
     if not isinstance(model, nn.Module):
         raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a torch.nn.Module")
     model = model.to("meta")
-    found = _blocks(model)
-    kept = _kept(model, found, task)
-    inside = [dict(block.named_parameters()) for block in found]
+    blocks = _blocks(model)
+    kept = _kept(model, blocks, task)
+    inside = [dict(block.named_parameters()) for block in blocks]
     owner = {id(p): number for number, named in enumerate(inside, start=1) for p in named.values()}
-    parts: list[dict[str, Any]] = [{"weights": [], "kept": 0} for _ in range(len(found) + 1)]
+    parts: list[dict[str, Any]] = [{"weights": [], "kept": 0} for _ in range(len(blocks) + 1)]
     for name, parameter in model.named_parameters():
         row = [name, list(parameter.shape), parameter.requires_grad]
         parts[owner.get(id(parameter), 0)]["weights"].append(row)
@@ -59,20 +59,20 @@ def _blocks(model: nn.Module) -> list[nn.Module]:
         return []
 
 
-def _kept(model: nn.Module, found: list[nn.Module], task: tasks.Task) -> list[int] | None:
+def _kept(model: nn.Module, blocks: list[nn.Module], task: tasks.Task) -> list[int] | None:
     """Bytes that a sample leaves for the backward pass, around the blocks and in each."""
     try:
-        few, more = (_saved(model.train(), found, task, samples) for samples in (_FEW, _MORE))
+        few, more = (_saved(model.train(), blocks, task, samples) for samples in (_FEW, _MORE))
     except Exception:
         return None  # code that looks at values cannot run without them; the shapes are known all the same
     return [max(0, (after - before) // (_MORE - _FEW)) for before, after in zip(few, more, strict=True)]
 
 
-def _saved(model: nn.Module, found: list[nn.Module], task: tasks.Task, samples: int) -> list[int]:
-    sizes = [0] * (len(found) + 1)
+def _saved(model: nn.Module, blocks: list[nn.Module], task: tasks.Task, samples: int) -> list[int]:
+    sizes = [0] * (len(blocks) + 1)
     own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}  # noqa: SLF001
     keep: list[Tensor] = []
-    with _within(found) as current:
+    with _within(blocks) as current:
 
         def note(tensor: Tensor) -> Tensor:
             storage = tensor.untyped_storage()._cdata  # noqa: SLF001 - meta storages have no address
@@ -90,15 +90,15 @@ def _saved(model: nn.Module, found: list[nn.Module], task: tasks.Task, samples: 
 
 
 @contextmanager
-def _within(found: list[nn.Module]) -> Iterator[Callable[[], int]]:
+def _within(blocks: list[nn.Module]) -> Iterator[Callable[[], int]]:
     """Know which block is running: its number from 1, or 0 between blocks."""
     running = [0]
 
     def enter(number: int) -> Callable[..., None]:
         return lambda *_: running.__setitem__(0, number)
 
-    hooks = [block.register_forward_pre_hook(enter(n)) for n, block in enumerate(found, start=1)]
-    hooks += [block.register_forward_hook(enter(0)) for block in found]
+    hooks = [block.register_forward_pre_hook(enter(n)) for n, block in enumerate(blocks, start=1)]
+    hooks += [block.register_forward_hook(enter(0)) for block in blocks]
     try:
         yield lambda: running[0]
     finally:

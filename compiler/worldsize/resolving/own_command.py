@@ -28,15 +28,7 @@ OPEN = "open"  # the type of an input that nothing has been bound to yet
 
 
 def build_component(step: Step, folder: Path) -> Component:
-    """The component of a step with its own command.
-
-    Args:
-        step: The step.
-        folder: The spec's folder, which local paths are relative to.
-
-    Returns:
-        The component; inputs that a binding will feed have the type :data:`OPEN` for now.
-    """
+    """The component of a step with its own command; inputs that a binding will feed are :data:`OPEN`."""
     assert step.command is not None
     inputs = {
         name: Port(name, type_of_value(located.value, folder), located.key_span)
@@ -161,11 +153,11 @@ def type_of_value(value: Any, folder: Path) -> str:
 def _named_in_command(command: str) -> dict[str, bool]:
     """Inputs the command names; True for those that stand in optional sections only."""
     template = binding.parse_template(command)
-    inside = {found.start for section in template.sections for found in section.expressions}
+    inside = {expression.start for section in template.sections for expression in section.expressions}
     named: dict[str, bool] = {}
-    for found in template.expressions:
-        if found.scope == "inputs" and found.port:
-            named[found.port] = named.get(found.port, True) and found.start in inside
+    for expression in template.expressions:
+        if expression.scope == "inputs" and expression.port:
+            named[expression.port] = named.get(expression.port, True) and expression.start in inside
     return named
 
 

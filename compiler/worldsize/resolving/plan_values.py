@@ -187,8 +187,8 @@ def _checked(
     return planned
 
 
-def _agree(given: Any, planned: PlanValue) -> bool:
-    left, right = literals.parse_number(given), literals.parse_number(planned)
+def _agree(value: Any, planned: PlanValue) -> bool:
+    left, right = literals.parse_number(value), literals.parse_number(planned)
     if left is None or right is None:
-        return literals.render_literal(given) == literals.render_literal(planned)
+        return literals.render_literal(value) == literals.render_literal(planned)
     return math.isclose(left, right, rel_tol=1e-12)

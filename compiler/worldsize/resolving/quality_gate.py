@@ -37,7 +37,7 @@ def check_metrics(state: ResolveState, step: str) -> None:
         return
     for metric, condition in state.spec.steps[step].when.items():
         if metric not in known:
-            message = f"step `{source}` measures no `{metric}`"
+            message = f"step `{source}` does not measure `{metric}`"
             state.report("gate-metric-unknown", condition.key_span, message, did_you_mean(metric, known))
 
 
@@ -48,12 +48,12 @@ def produced(state: ResolveState, step: str) -> list[str] | None:
     return [name.strip() for name in text.split(",")] if text is not None else None
 
 
-def _set(state: ResolveState, step: str, key: str, text: str, place: Span) -> None:
+def _set(state: ResolveState, step: str, key: str, text: str, span: Span) -> None:
     name = _INPUTS[key]
     if name in state.ports(step):
-        state.arguments[step][name] = Field(Literal(text), place)
+        state.arguments[step][name] = Field(Literal(text), span)
         return
     uses = state.spec.steps[step].uses
-    message = f"`{uses.value if uses else step}` has no input `{name}`, so it cannot obey `{key}`"
+    message = f"`{uses.value if uses else step}` has no input `{name}`, so it cannot apply `{key}`"
     help_ = "move it to the step that registers the model, or declare that input in the component"
-    state.report("gate-not-supported", place, message, help_)
+    state.report("gate-not-supported", span, message, help_)

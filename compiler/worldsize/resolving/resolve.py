@@ -49,12 +49,7 @@ class ResolvedSpec(Struct, frozen=True):
 
 
 def resolve_spec(spec: Spec, files: Files | None = None) -> ResolvedSpec:
-    """Resolve a spec: everything that needs no output folder.
-
-    Args:
-        spec: The spec.
-        files: What was read before and what may be read, so that each component file is read once.
-    """
+    """Resolve a spec: everything that needs no output folder."""
     files = files or Files()
     by_step, problems = components.find_components(spec, files)
     state = ResolveState(spec, by_step, files, problems=problems)

@@ -18,8 +18,8 @@ from wssources.formats import LABEL_ARRAYS, MAX_CLASS_NAME, PICTURES, TABLES
 from wssources.parquet import check_footer, check_pages, dictionary_columns
 from wssources.unpack_limits import open_archive, read_npy_header
 
-MOST_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
-MOST_FILES = 100_000
+MAX_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
+MAX_FILES = 100_000
 _BATCH_ROWS = 1 << 16
 
 
@@ -48,7 +48,7 @@ def count_rows_per_class(root: Path, kind: str, label: str, sequence_length: int
             return [sum(check_regular(file) for file in wanted) // (sequence_length + 1)]
         reader = _READERS.get(kind)
         wanted = [file for file in files if TABLES.get(file.suffix.lower()) == kind] or files
-        if reader is None or sum(check_regular(file) for file in wanted) > MOST_BYTES:
+        if reader is None or sum(check_regular(file) for file in wanted) > MAX_BYTES:
             return None
         return _count(wanted, label, reader)
     except Exception:
@@ -57,16 +57,10 @@ def count_rows_per_class(root: Path, kind: str, label: str, sequence_length: int
 
 
 def measure_table(root: Path, kind: str, label: str, features: Sequence[str]) -> tuple[int, int] | None:
-    """Numbers in a row and classes of a small local table.
-
-    Args:
-        root: The file or folder.
-        kind: As for :func:`per_class`.
-        label: The column or field of the class.
-        features: Those to learn from; empty for all but the label.
+    """Numbers in a row and classes of a small local table; with no features, all but the label count.
 
     Returns:
-        Both, or None where :func:`per_class` knows nothing, or for what is not a table of columns.
+        Both, or None where :func:`count_rows_per_class` returns None, or for what is not a table of columns.
     """
     counted = count_rows_per_class(root, kind, label, 1)
     if counted is None or len(counted) < 2:
@@ -108,7 +102,7 @@ def _parquet_columns(file: Path) -> dict[str, int]:
 
 def _files(root: Path) -> list[Path]:
     """Every data file below; hidden files and markers such as ``_SUCCESS`` are not data."""
-    return [root / name for name in list_files(root, MOST_FILES)] if root.is_dir() else [root]
+    return [root / name for name in list_files(root, MAX_FILES)] if root.is_dir() else [root]
 
 
 def _detect(files: Sequence[Path]) -> str:
@@ -132,7 +126,7 @@ def _name(value: Any) -> str:
     """A class's name: 3 and 3.0 are one class."""
     name = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     if len(name) > MAX_CLASS_NAME:
-        raise ValueError("the name of a class is longer than the step takes")
+        raise ValueError("the name of a class is longer than the step allows")
     return name
 
 
@@ -142,7 +136,7 @@ def _pictures(root: Path, files: Sequence[Path]) -> list[int]:
 
 
 def _text(file: Path) -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(read_regular(file, MOST_BYTES)), encoding="utf-8-sig", newline="")
+    return io.TextIOWrapper(io.BytesIO(read_regular(file, MAX_BYTES)), encoding="utf-8-sig", newline="")
 
 
 def _csv(file: Path, label: str) -> Iterator[Any]:
@@ -165,7 +159,7 @@ def _parquet(file: Path, label: str) -> Iterator[Any]:
         once = dictionary_columns(metadata, [label])
         unpacked = check_pages(stream, metadata, {label}, once)
         _bound(unpacked.held)
-        rows = max(1, min(_BATCH_ROWS, MOST_BYTES // max(1, unpacked.value)))
+        rows = max(1, min(_BATCH_ROWS, MAX_BYTES // max(1, unpacked.value)))
         opened = parquet.ParquetFile(stream, metadata=metadata, read_dictionary=once)
         for batch in opened.iter_batches(rows, columns=[label]):
             for counted in batch.column(0).value_counts():
@@ -184,8 +178,8 @@ def _npz(file: Path, label: str) -> Iterator[Any]:
 
 def _bound(size: int) -> None:
     """Refuse what a small compressed file would unpack to."""
-    if size > MOST_BYTES:
-        raise ValueError(f"{size} is too much to read for a count")
+    if size > MAX_BYTES:
+        raise ValueError(f"{size} is too large to be read for a count")
 
 
 def _whole_numbers(member: IO[bytes]) -> tuple[int, ...]:

@@ -20,11 +20,8 @@ def count_rows(state: ResolveState) -> dict[str, int]:
     Known are the built-in data sets, and small local files given to ``shard_data``. Its split holds out
     ``wssources.planned_rows.validation_rows`` rows; where copies of one row sit on the boundary it may differ
     by those.
-
-    Args:
-        state: The spec with every input bound.
     """
-    found: dict[str, int] = {}
+    rows_by_step: dict[str, int] = {}
     counted: dict[str, int | None] = {}
     for name, step in state.spec.steps.items():
         source = _source(state, name) if step.scale is not None else None
@@ -34,8 +31,8 @@ def count_rows(state: ResolveState) -> dict[str, int]:
             counted[source] = _split(state, source)
         rows = counted[source]
         if rows is not None:
-            found[name] = rows
-    return found
+            rows_by_step[name] = rows
+    return rows_by_step
 
 
 def _source(state: ResolveState, step: str) -> str | None:

@@ -27,7 +27,7 @@ def build_job(spec: model.Spec, steps: Mapping[str, Step]) -> Job:
     It has no ``name``: in Azure ML that is the name of one submission, and a second one with the
     same name would be refused.
     """
-    # Without it Azure ML goes on after a failed step, which costs GPU-hours; so it is always written.
+    # Without it Azure ML continues after a failed step, which costs GPU-hours; so it is always written.
     settings = {"continue_on_step_failure": False, **{key: part.value for key, part in spec.settings.items()}}
     order = ("default_datastore", "continue_on_step_failure", "force_rerun")
     chosen = {key: settings[key] for key in (*order, *settings) if key in settings}

@@ -109,7 +109,7 @@ def _ambiguous(
     more = f" and {count - len(first)} more" if count > len(first) else ""
     message = f"input `{port.name}` of step `{step}` could come from {named}{more}"
     text = binding.to_step_output(last, port.name)
-    help_ = f"say which under `with:`, for example `{port.name}: {text}`"
+    help_ = f"bind one under `with:`, for example `{port.name}: {text}`"
     state.report("input-ambiguous", _place(state, step, port), message, help_)
 
 

@@ -19,7 +19,7 @@ _STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mp
 
 
 def bound_input(_context: Context, subjects: Subjects) -> bool:
-    """A step with an input that somebody bound; those that a spec's steps get by name cannot be wrong."""
+    """A step with an input that was bound by hand; what is wired by name cannot be wrong."""
     return any(
         isinstance(field.value, Binding) and field.span is not None
         for job, _ in subjects.get("Job", ())

@@ -34,7 +34,7 @@ class Cluster(Struct, frozen=True):
     size_span: Span | None = None  # where each of the three is said
     max_span: Span | None = None
     tier_span: Span | None = None
-    declared: bool = False  # in worldsize.yml, which has the last word
+    declared: bool = False  # in worldsize.yml, which overrides compute files
 
 
 class Context(Struct):
@@ -55,7 +55,7 @@ class Context(Struct):
     _memo: dict[tuple[Any, int], tuple[Any, Any]] = field(default_factory=dict)
 
     def once(self, work: Callable[[Context, Any], T], subject: object) -> T:
-        """What ``work`` makes of a subject, worked out once for all rules that ask."""
+        """The result of ``work`` for a subject, calculated once for all rules."""
         return self._recall(work, subject, work)
 
     def all_of(self, work: Callable[[Context, Any], Iterable[T]], subject: object) -> list[T]:
@@ -149,7 +149,7 @@ class Context(Struct):
         known = self.clusters.get(compute.name)
         if known is None or (cluster.declared and not known.declared):
             self.clusters[compute.name] = cluster
-        elif not known.declared and _said(known) != _said(cluster):
+        elif not known.declared and _values(known) != _values(cluster):
             self._contradicted.add(compute.name)
 
     def cluster(self, target: object) -> Cluster | None:
@@ -183,5 +183,5 @@ def _typed(value: Any, kind: type[T]) -> T | None:
     return content if isinstance(content, kind) and not isinstance(content, bool) else None
 
 
-def _said(cluster: Cluster) -> tuple[object, ...]:
+def _values(cluster: Cluster) -> tuple[object, ...]:
     return (cluster.instance_type, cluster.max_instances, cluster.tier)

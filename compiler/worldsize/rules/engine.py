@@ -86,10 +86,10 @@ def crash(what: str, span: Span, error: BaseException) -> Problem:
     return Problem("internal-error", span, shown, help_)
 
 
-def _bounded(text: str, most: int = 200) -> str:
+def _bounded(text: str, width: int = 200) -> str:
     """A message in one line of bounded length, however long the words are that it quotes."""
     flat = text if text.isprintable() else " ".join(text.split())
-    return flat if len(flat) <= most else flat[: most - 1] + "…"
+    return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
 def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:

@@ -133,7 +133,7 @@ class Launch(Struct, frozen=True):
 
 
 def read_launches(context: Context, job: Job) -> list[Launch]:
-    """How the steps of a job that run a command are started; worked out once a job."""
+    """How the steps of a job that run a command are started; read once per job."""
     return context.once(_read_launches, job)
 
 

@@ -1,10 +1,10 @@
 """Which rules there are, and the functions that check them. CONTRIBUTING.md says how to add a rule.
 
-A rule named ``on=("Job",)`` is checked by the function ``check_job(context, job)`` of its module. The types
+A rule with ``on=("Job",)`` is checked by the function ``check_job(context, job)`` of its module. The types
 are those that :mod:`worldsize.checking` feeds to the engine, and the parts listed in ``PARTS``. What a check
 needs besides its subject (other files, VM sizes, clusters) comes from the
-:class:`~worldsize.rules.context.Context`; it opens no file itself, so that each file is read once and none
-outside the tree.
+:class:`~worldsize.rules.context.Context`; a check does not open files, so that each file is read once and no
+file outside of the tree is read.
 """
 
 from __future__ import annotations
@@ -43,15 +43,17 @@ FAMILIES = (
 
 
 class Part(NamedTuple):
-    """A type that is not fed to the engine but found in others, by ``find_parts`` of a module."""
+    """A type that is not fed to the engine but found in others, by a function of a module."""
 
     found_in: tuple[str, ...]
     module: str
+    function: str
 
 
 PARTS = {
-    "Program": Part(("Job", "Component"), "worldsize.rules.script._program"),
-    "Upload": Part(("Component", "Spec"), "worldsize.rules.security._uploads"),
+    "Launch": Part(("Job",), "worldsize.rules.launch", "read_launches"),
+    "Program": Part(("Job", "Component"), "worldsize.rules.script._program", "find_parts"),
+    "Upload": Part(("Component", "Spec"), "worldsize.rules.security._uploads", "find_parts"),
 }
 
 
@@ -114,20 +116,17 @@ def subject_types(rule: Rule) -> tuple[str, ...]:
 
 
 def load_checks(rule: Rule) -> list[tuple[str, Check]]:
-    """Import a rule's checks, each with the fed type that it is called with.
-
-    Raises:
-        AttributeError: The module lacks the function of a type.
-    """
+    """Import a rule's checks, each with the fed type that it is called with."""
     module = importlib.import_module(rule.module)
     checks: list[tuple[str, Check]] = []
     for name in rule.on:
         check = getattr(module, function_name(name))
-        if name not in PARTS:
+        part = PARTS.get(name)
+        if part is None:
             checks.append((name, check))
             continue
-        each_part = _check_parts(check, importlib.import_module(PARTS[name].module).find_parts)
-        checks += [(fed, each_part) for fed in PARTS[name].found_in]
+        each_part = _check_parts(check, getattr(importlib.import_module(part.module), part.function))
+        checks += [(fed, each_part) for fed in part.found_in]
     return checks
 
 

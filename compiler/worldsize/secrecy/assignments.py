@@ -35,9 +35,7 @@ class Assignment(NamedTuple):
 def find_assignments(root: Node | None, text: str) -> Iterator[Assignment]:
     """Find the secrets of a file by their names, in no particular order.
 
-    Args:
-        root: Its tree; None if it is not YAML, so that it is read line by line.
-        text: The text of the file.
+    Without a ``root`` it is not YAML and is read line by line.
     """
     if not may_name_secrets(text):
         return

@@ -31,12 +31,12 @@ _OPEN, _CLOSE = r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])"
 
 
 class Mask:
-    """Replaces secrets by ``***``.
+    """Replaces secrets by ``***``; what looks like a provider's key is always masked.
 
     Args:
-        values: The secrets of a run, as text. What looks like a provider's key is always masked. within: All
-        texts that will be masked, joined, if they are known: only secrets that can occur in it are
-            searched for.
+        values: The secrets of a run, as text.
+        within: All texts that will be masked, joined, if they are known: only secrets that can occur in
+            it are searched for.
     """
 
     def __init__(self, values: Iterable[str] = (), within: str | None = None) -> None:

@@ -24,10 +24,7 @@ def mask_findings(
 ) -> tuple[list[Finding], dict[str, Source]]:
     """Mask the secrets in findings and in the texts that they show; positions stay the same.
 
-    Args:
-        findings: Diagnostics, or problems that prevent a run from starting.
-        sources: Texts by path.
-        roots: The trees of the YAML files, if they are available.
+    The ``roots`` are the trees of the YAML files, if they are available.
     """
     masked_sources = dict(sources)
     mask = Mask(within="\n".join(text for finding in findings for text in _texts(finding)))

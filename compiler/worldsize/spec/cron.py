@@ -53,11 +53,7 @@ FIELDS = (
 
 
 def check_cron(expression: str) -> list[CronFault]:
-    """Find all faults of an expression.
-
-    Args:
-        expression: Such as ``0 3 * * 1``: 03:00 every Monday.
-    """
+    """Find all faults of an expression such as ``0 3 * * 1``: 03:00 every Monday."""
     parts = list(re.finditer(r"\S+", expression))
     if len(parts) != len(FIELDS):
         return [_report_field_count(expression, len(parts))]
@@ -148,13 +144,7 @@ def _describe_forms(field: CronField) -> str:
 
 
 def next_times(expression: str, after: datetime, count: int = 5) -> list[datetime]:
-    """The next times of an expression, on the clock of the schedule's time zone.
-
-    Args:
-        expression: One without faults (see :func:`worldsize.spec.cron.check_cron`).
-        after: The times are later than this; its time zone, or none, is kept.
-        count: How many.
-    """
+    """The next times of an expression without faults, on the clock of the schedule's time zone."""
     parts = expression.split()
     minutes, hours = _allowed_numbers(parts[0], FIELDS[0]), _allowed_numbers(parts[1], FIELDS[1])
     days = _allowed_numbers(parts[4], FIELDS[4])

@@ -89,14 +89,14 @@ def _missing(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator
 
 
 def _dependent(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator[Problem]:
-    given = error.instance
+    step = error.instance
     for key, needed in error.argument.items():
         for other in needed:
-            if key not in given or other in given or other in meant:
+            if key not in step or other in step or other in meant:
                 continue
             if key in _COMMAND_ONLY and other == "command":
                 # A step with neither `uses` nor `command` is reported once, as such.
-                if "uses" in given:
+                if "uses" in step:
                     yield _needs_command(where, key)
                 continue
             example = _written(_properties(error), other)

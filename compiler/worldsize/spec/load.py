@@ -16,11 +16,7 @@ from worldsize.spec.suggest import closest
 
 
 def load(path: str | Path, text: str | None = None) -> tuple[Spec | None, list[Problem], yaml.Document]:
-    """Read a spec file.
-
-    Args:
-        path: The spec.
-        text: The content to use instead of the file's.
+    """Read a spec file; ``text`` is used instead of its content if it is given.
 
     Returns:
         The spec, or None if it cannot be planned (invalid YAML, a violation of the schema, or a step on a

@@ -85,13 +85,12 @@ _TIME = re.compile(
 def check_trigger(trigger: Mapping) -> Iterator[Problem]:
     """Report the faults of a native trigger's cron expression, days, times and time zone.
 
-    Args:
-        trigger: The mapping under ``trigger:``; values of another type are reported by the shape's check.
+    The shape's check reports values of another type.
     """
     kind = trigger.get("type")
     is_cron = isinstance(kind, Scalar) and kind.text.lower() == "cron"
     zone = _read_trigger_text(trigger, "time_zone")
-    found = Schedule(
+    schedule = Schedule(
         span=trigger.span,
         name=None,
         cron=_read_trigger_text(trigger, "expression") if is_cron else None,
@@ -100,7 +99,7 @@ def check_trigger(trigger: Mapping) -> Iterator[Problem]:
         start_time=_normalise_time(_read_trigger_text(trigger, "start_time")),
         end_time=_normalise_time(_read_trigger_text(trigger, "end_time")),
     )
-    yield from check_schedule(found)
+    yield from check_schedule(schedule)
     if zone is not None and zone.value not in load_time_zones():
         yield report_unknown_zone(zone.value, zone.span)
 

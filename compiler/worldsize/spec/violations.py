@@ -95,7 +95,7 @@ def _wrong_type(where: NodeLocation, error: Violation) -> Problem:
         message = f"{where.title} has no value; it must be {expected}"
     else:
         message = (
-            f"{where.title} must be {expected}, but `{show_value(where.node)}` is {_found(error.instance)}"
+            f"{where.title} must be {expected}, but `{show_value(where.node)}` is {_describe(error.instance)}"
         )
     node = where.node
     fix = None
@@ -116,7 +116,7 @@ def _join_types(words: list[str]) -> str:
     return " or ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])}, or {words[-1]}"
 
 
-def _found(value: object) -> str:
+def _describe(value: object) -> str:
     return (
         "not a finite number"
         if isinstance(value, float) and not float("-inf") < value < float("inf")
@@ -134,7 +134,7 @@ def _type_help(where: NodeLocation, error: Violation) -> str:
         return f"`{value}` is text in YAML 1.1, as Azure ML reads it; write {dotted}"
     if "string" in error.argument and schema.matches_schema(node.text, error.subschema):
         shown = show_value(node)
-        return f'YAML 1.1 reads `{shown}` as {_found(value)}; to mean the text, write "{shown}"'
+        return f'YAML 1.1 reads `{shown}` as {_describe(value)}; to mean the text, write "{shown}"'
     return _example(where, error)
 
 

@@ -262,11 +262,7 @@ Entry = tuple[Scalar, Node]
 
 
 def finish_mapping(mapping: Mapping, problems: list[Problem]) -> int:
-    """Expand ``<<`` in place and report keys given twice.
-
-    Returns:
-        The number of entries that merging added.
-    """
+    """Expand ``<<`` in place, report repeated keys, and return the number of entries that merging added."""
     merges = [entry for entry in mapping.entries if _is_merge(entry[0])]
     if merges:
         own_entries = [entry for entry in mapping.entries if not _is_merge(entry[0])]

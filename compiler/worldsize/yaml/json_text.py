@@ -99,7 +99,7 @@ class _Reader:
             key = self._key()
             if key.text in seen:
                 first = seen[key.text]
-                message, place = f"the key `{key.text}` stands twice", (first.start, first.end)
+                message, place = f"the key `{key.text}` is given twice", (first.start, first.end)
                 help_ = "keep one of the two"
                 self.faults.append(Fault("duplicate", key.start, key.end, message, help_, place))
             seen.setdefault(key.text, key)

@@ -98,11 +98,7 @@ class Document(Struct, eq=False, dict=True):
 
 
 def load(path: str | os.PathLike[str], text: str | bytes | None = None) -> Document:
-    """Read a YAML file, or ``text`` in its name.
-
-    Args:
-        path: The file; it names the document in every span.
-        text: The content, where it is already at hand. Nothing is read from disk then.
+    """Read a YAML file; ``text`` is used instead of its content if it is given.
 
     Returns:
         The document. ``root`` is None for an unreadable, malformed, empty or oversized file, and
@@ -166,7 +162,10 @@ def _read(name: str) -> bytes | Problem:
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         return Problem(
-            "yaml-unreadable", at_start, f"`{name}` cannot be read: {reason}", "check the path and its rights"
+            "yaml-unreadable",
+            at_start,
+            f"`{name}` cannot be read: {reason}",
+            "check the path and its permissions",
         )
     if len(data) > limits.SIZE:
         size = max(status.st_size, len(data))

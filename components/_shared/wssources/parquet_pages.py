@@ -12,7 +12,7 @@ from typing import IO, Any
 
 DATA, DICTIONARY, DATA_V2 = 0, 2, 3
 _WINDOW = 4096  # bytes read at a time: of small pages, several headers
-_MOST_HEADER = 1 << 20  # bytes of a header: it may hold the smallest and the largest value of its page
+_MAX_HEADER_BYTES = 1 << 20  # bytes of a header: it may hold the smallest and the largest value of its page
 _DEEPEST = 4  # structs in each other; headers have three
 _LATE = 100  # bytes beyond its end that pyarrow may read of a column of an old writer
 # Type codes of the compact protocol.
@@ -51,7 +51,7 @@ def walk_pages(file: IO[bytes], start: int, length: int, values: int) -> Iterato
         try:
             page = _parse_page(window, at - base)
         except IndexError:  # the header is longer than what was read
-            base, window = at, _read(file, at, _MOST_HEADER)
+            base, window = at, _read(file, at, _MAX_HEADER_BYTES)
             try:
                 page = _parse_page(window, 0)
             except IndexError:

@@ -15,7 +15,7 @@ from wsshards.errors import UserError
 
 Array = npt.NDArray[Any]
 Metrics = dict[str, float]
-MOST_NUMBERS = 30  # with more classes the cells do not show their counts
+MAX_SHOWN_CLASSES = 30  # with more classes the cells do not show their counts
 _TINY = float(np.finfo(np.float32).tiny)  # keeps the logarithm of a probability of 0 finite
 _FIT = "evaluate on the shards that the model was trained on"
 _DIVERGED = "train it again with a lower learning rate"
@@ -217,7 +217,7 @@ def draw_confusion(counts: npt.NDArray[np.int64], classes: Sequence[str], path: 
     figure, axes = plt.subplots(figsize=(side, side), layout="constrained")
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="predicted class", ylabel="true class", title=f"{int(counts.sum()):,} rows")
-    if len(classes) <= MOST_NUMBERS:
+    if len(classes) <= MAX_SHOWN_CLASSES:
         names = [name if len(name) <= 16 else f"{name[:15]}…" for name in classes]
         axes.set_xticks(
             range(len(names)), names, rotation=90 if max(map(len, names)) > 3 else 0, parse_math=False

@@ -78,7 +78,7 @@ def shortfalls(gate: tuple[Condition, ...], metrics: Mapping[str, float]) -> lis
                 f"did you mean `{close[0]}`?" if close else f"measured were {shown}",
             )
     return [
-        f"{c.metric} is {metrics[c.metric]:.6g}, and the gate wants {c.operator} {c.bound:g}"
+        f"{c.metric} is {metrics[c.metric]:.6g}, and the gate requires {c.operator} {c.bound:g}"
         for c in gate
         if not _OPERATORS[c.operator](metrics[c.metric], c.bound)
     ]

@@ -11,7 +11,7 @@ from wsshards.errors import UserError
 
 _COMMIT_TAGS = ("mlflow.source.git.commit", "azureml.git.commit")
 _LONGEST = 256  # characters of a value that Azure ML keeps
-_MOST_METRICS = 500  # a classifier can have hundreds of classes; the overall metrics come first
+_MAX_METRICS = 500  # a classifier can have hundreds of classes; the overall metrics come first
 
 
 def version_tags(
@@ -30,7 +30,7 @@ def version_tags(
         UserError: one of the user's tags is not `name=value`.
     """
     tags = _flatten("worldsize", (card.get("metadata") or {}).get("worldsize") or {})
-    tags |= {f"metric.{name}": f"{value:.6g}" for name, value in islice(metrics.items(), _MOST_METRICS)}
+    tags |= {f"metric.{name}": f"{value:.6g}" for name, value in islice(metrics.items(), _MAX_METRICS)}
     commit = next((run_tags[name] for name in _COMMIT_TAGS if run_tags.get(name)), "")
     commit = commit or os.environ.get("WORLDSIZE_SOURCE_COMMIT", "")
     if commit:

@@ -165,12 +165,7 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
 
 
 def report_typed_literal(chosen: Scalar, context: MappingContext) -> Problem | None:
-    """Report a job's input that is declared like that of a component, by its type instead of its value.
-
-    Args:
-        chosen: The value of ``type``, which is not one of the allowed words.
-        context: The input.
-    """
+    """Report a job's input that is declared like that of a component, by its type instead of its value."""
     example = _EXAMPLES.get(chosen.text.lower())
     if example is None or context.parent is None or context.parent.name != "inputs":
         return None

@@ -288,7 +288,7 @@ def check_keys(
         context: The mapping.
         meant: Keys that misplaced or mistyped ones stand for; they are not missing.
         registered: Whether a component's own name matters.
-        blamed: Whether one of the keys is at fault already, so that a lack may follow from it.
+        blamed: Whether one of the keys is at fault already, so that a missing key may be a consequence.
     """
     node, shape = context.node, context.shape
     named = "name" in shape.get("x-registered-only", ())
@@ -300,11 +300,11 @@ def check_keys(
         if not (named and name == "name"):
             yield _report_missing_key(context, name)
     for name, needed in shape.get("dependentRequired", {}).items():
-        found = node.key(name)
+        key_node = node.key(name)
         partner = next((other for other in needed if other not in node), None)
-        if found is not None and partner is not None:
+        if key_node is not None and partner is not None:
             message = f"`{name}` needs `{partner}` beside it"
-            yield Problem("aml-missing-key", found.span, message, f"add `{partner}:`")
+            yield Problem("aml-missing-key", key_node.span, message, f"add `{partner}:`")
     yield from _check_exclusive(context, blamed=blamed)
     if named and registered:
         yield from _check_component_name(context)

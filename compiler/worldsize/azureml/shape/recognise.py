@@ -45,11 +45,7 @@ _BY_SCHEMA = {
 
 
 def recognise(root: Node | None, path: str = "") -> str | None:
-    """The kind of a document.
-
-    Args:
-        root: The document's root node.
-        path: Its file name; ``MLTable`` is a name of its own.
+    """The kind of a document, from its root node and file name (``MLTable`` is a name of its own).
 
     Returns:
         One of :data:`CHECKED`; ``other`` for what is Azure ML's but not checked here (AutoML jobs,

@@ -17,14 +17,8 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Problem]:
     """Report everything in a document that Azure ML refuses or drops silently, by its structure alone.
 
-    Args:
-        root: The document's root.
-        kind: What :func:`recognise` made of it, one of ``CHECKED``.
-        registered: Whether a component stands for itself. One that a pipeline refers to by path is
-            anonymous, and its name is not judged.
-
-    Returns:
-        The problems, those of a mapping's values before those of the mapping as a whole.
+    A component that a pipeline refers to by path is anonymous, and its name is not judged: it is not
+    ``registered``. The problems of a mapping's values come before those of the mapping as a whole.
     """
     walker = _Walker(load_catalog(kind), registered=registered)
     walker.value(root, walker.catalog.root, None, None)

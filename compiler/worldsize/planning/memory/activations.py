@@ -14,11 +14,6 @@ def peak_activations(parts: Sequence[Part], setup: Setup, stage: int = 0) -> int
     part live: the worst moment is the largest, over the parts, of all that was kept up to it and what its own
     gradients take. A block that is computed again keeps its inputs only (Chen et al. 2016,
     arXiv:1604.06174), and all of itself at its own moment.
-
-    Args:
-        parts: the rank's pipeline stage.
-        setup: how it is trained.
-        stage: which of the pipeline's.
     """
     samples = setup.micro_batch
     highest = below = 0

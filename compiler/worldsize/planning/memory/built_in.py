@@ -16,7 +16,7 @@ from worldsize.planning.memory.network import Kept, Network, Part, Weight
 
 # As wstrain_torch/models/mlp.py and cnn.py have them; a test compares every shape.
 MLP_WIDTH = 256
-CNN_WIDTH, CNN_GROUPS, CNN_SMALLEST, CNN_MOST_STAGES = 32, 8, 4, 4
+CNN_WIDTH, CNN_GROUPS, CNN_SMALLEST, CNN_MAX_STAGES = 32, 8, 4, 4
 VOCABULARY = 256
 NAMES = ("mlp", "cnn", "gpt")
 _REMEMBERED = 8  # models: many steps of a pipeline train the same one
@@ -48,7 +48,7 @@ def cnn(input_shape: tuple[int, ...], classes: int) -> Network | None:
     first = _convolution("body.0", channels, features, 3)
     parts = [_scales(input_shape), Part("0", (first,), Kept(narrow=channels * height * width))]
     small = min(height, width)
-    while number < CNN_MOST_STAGES:
+    while number < CNN_MAX_STAGES:
         stride = 1 if number == 0 else 2
         if stride == 2:
             if small // 2 < CNN_SMALLEST:

@@ -33,12 +33,7 @@ class Breakdown(Struct, frozen=True):
 
 @lru_cache(maxsize=8)  # many steps of a pipeline train the same model in the same way
 def estimate(network: Network, setup: Setup) -> Breakdown | None:
-    """The memory of the rank that needs most; None where the model cannot be divided so.
-
-    Args:
-        network: the model.
-        setup: how it is trained.
-    """
+    """The memory of the rank that needs most; None where the model cannot be divided so."""
     stages = division.split_stages(network, setup.pipeline)
     breakdowns = [estimate_stage(network, setup, parts, index) for index, parts in enumerate(stages)]
     return max(breakdowns, key=lambda breakdown: breakdown.total, default=None)
@@ -47,18 +42,18 @@ def estimate(network: Network, setup: Setup) -> Breakdown | None:
 def estimate_stage(network: Network, setup: Setup, parts: tuple[Part, ...], index: int = 0) -> Breakdown:
     """The memory of a rank of pipeline stage ``index``, whose whole layers are ``parts``."""
     own = division.divide_parts(parts, setup.tensor)
-    held = states.rank_states(own, setup)
+    kept_states = states.rank_states(own, setup)
     # The batch that is used and the one that is read meanwhile; a pipeline takes all micro-batches at once.
     batches = setup.accumulation if setup.pipeline > 1 else 2
     samples = network.sample * setup.micro_batch * batches
     needed = activations.peak_activations(own, setup, index) + samples if network.exact else 0
     return Breakdown(
-        parameters=held.parameters,
-        gradients=held.gradients,
-        optimizer=held.optimizer,
+        parameters=kept_states.parameters,
+        gradients=kept_states.gradients,
+        optimizer=kept_states.optimizer,
         activations=needed,
-        buffers=held.buffers,
-        checkpoint=checkpoint_bytes(own, setup, held, needed),
+        buffers=kept_states.buffers,
+        checkpoint=checkpoint_bytes(own, setup, kept_states, needed),
         reserve=reserve_bytes(setup),
     )
 
@@ -66,23 +61,17 @@ def estimate_stage(network: Network, setup: Setup, parts: tuple[Part, ...], inde
 SLICED = ("fsdp", "tensor_parallel", "pipeline_parallel")  # every rank writes what it has
 
 
-def checkpoint_bytes(parts: Sequence[Part], setup: Setup, held: States, activations: int) -> int:
+def checkpoint_bytes(parts: Sequence[Part], setup: Setup, kept_states: States, activations: int) -> int:
     """Bytes of the rank that writes, in the host's memory: of a process on CPUs, not of a GPU.
 
     The copy has the weights in fp32 and the moments, and its room is kept for the next checkpoint
     (``wstrain_torch.checkpoint``). Where ranks are alike, rank 0 copies all of it. ZeRO's slices are put
     together first, on rank 0, and copied then: for that moment there are two, but no activations.
-
-    Args:
-        parts: the rank's pipeline stage, each weight with the rank's share of it.
-        setup: how it is trained.
-        held: its states.
-        activations: what the backward pass takes, which is free while the state is put together.
     """
     if setup.gpu:
         return 0
     if setup.strategy in SLICED:
-        return held.parameters + held.optimizer
+        return kept_states.parameters + kept_states.optimizer
     weights = [weight for part in parts for weight in part.weights]
     trained = sum(weight.count for weight in weights if weight.trained)
     copy = 4 * sum(weight.count for weight in weights) + 4 * setup.moments * trained

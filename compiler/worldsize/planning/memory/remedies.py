@@ -13,7 +13,7 @@ from worldsize.planning import degrees
 from worldsize.planning.memory.estimate import estimate
 from worldsize.planning.memory.network import Network, Setup
 
-MOST = 3  # a help with more is not read
+MAX_REMEDIES = 3  # a help with more is not read
 LARGEST_SHARE = 2**32  # samples of a rank's step whose divisors are looked for; none that is larger is meant
 Change = tuple[str, Mapping[str, Any]]
 """What to write, and the fields of the setup that it changes."""
@@ -37,14 +37,7 @@ class Remedy(Struct, frozen=True):
 
 
 def find_remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> list[Remedy]:
-    """Changes after which a rank needs at most ``room`` bytes: single ones, or else as few together as fit.
-
-    Args:
-        network: the model.
-        setup: how it is trained, which does not fit.
-        room: bytes that there are.
-        knobs: what can be changed.
-    """
+    """Changes after which a rank needs at most ``room`` bytes: single ones, else as few together as fit."""
     kinds = [
         kind
         for kind in (
@@ -55,15 +48,15 @@ def find_remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> li
         if kind
     ]
     chosen = [_find_fitting(network, setup, room, product(kind)) for kind in kinds]
-    found = [remedy for remedy in chosen if remedy is not None]
+    remedies = [remedy for remedy in chosen if remedy is not None]
     for together in range(2, len(kinds) + 1):
-        if found:
+        if remedies:
             break
         chosen = [
             _find_fitting(network, setup, room, product(*some)) for some in combinations(kinds, together)
         ]
-        found = [remedy for remedy in chosen if remedy is not None]
-    return found[:MOST]
+        remedies = [remedy for remedy in chosen if remedy is not None]
+    return remedies[:MAX_REMEDIES]
 
 
 def _find_fitting(

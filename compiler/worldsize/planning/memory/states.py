@@ -22,12 +22,7 @@ class States(Struct, frozen=True):
 
 
 def rank_states(parts: Sequence[Part], setup: Setup) -> States:
-    """The states of a rank.
-
-    Args:
-        parts: the rank's pipeline stage, each weight with the rank's share of it.
-        setup: how it is trained.
-    """
+    """The states of a rank, whose ``parts`` are its pipeline stage."""
     if setup.strategy == "deepspeed":
         return zero_states(parts, setup)
     if setup.strategy == "fsdp":
@@ -132,10 +127,6 @@ def zero_states(parts: Sequence[Part], setup: Setup) -> States:
     optimizer an fp32 master copy beside its moments: 12N for Adam (Rajbhandari et al. 2020,
     arXiv:1910.02054, section 3.1). Stage 1 divides the optimizer states by n, 2 the gradients, 3 the weights.
     In fp32 DeepSpeed keeps the master copy too, from stage 1 on, beside weights of 4 bytes.
-
-    Args:
-        parts: the whole model.
-        setup: how it is trained.
     """
     trained = sum(part.trained for part in parts)
     everything = sum(weight.count for part in parts for weight in part.weights)

@@ -30,7 +30,7 @@ _INPUTS = (
     "pipeline_schedule", "zero_stage", "offload_optimizer", "offload_parameters",
 )  # fmt: skip
 
-MOST_LAYERS = 10_000  # worked out one by one, in a second; the deepest transformers have a tenth of it
+MAX_LAYERS = 10_000  # worked out one by one, in a second; the deepest transformers have a tenth of it
 
 ImportModel = Callable[[str, Samples], Network]
 """Gives the shapes of a user's model by its reference, which runs the user's code."""
@@ -49,30 +49,24 @@ class Need(Struct, frozen=True):
 def estimate_steps(
     job: Job, plan: Plan, import_model: ImportModel | None = None, read_table: ReadTable | None = None
 ) -> dict[str, Need]:
-    """The memory of each training step that is known inside.
+    """The memory of each training step whose model is known.
 
-    Args:
-        job: The resolved graph.
-        plan: Its plan.
-        import_model: Reads a user's model; without it, steps with one are left out.
-        read_table: Looks into small local tables; without it, steps that read one are left out.
+    ``import_model`` imports a user's model, and ``read_table`` reads small local tables; without them, the
+    steps that need them are left out.
     """
-    found: dict[str, Need] = {}
+    needs: dict[str, Need] = {}
     for name, step in job.steps.items():
         limits.check_time()
         need = _need(job, step, plan.steps[name], import_model, read_table) if name in plan.steps else None
         if need is not None:
-            found[name] = need
-    return found
+            needs[name] = need
+    return needs
 
 
 def check_memory(job: Job, plan: Plan, sizes: Mapping[str, Span | None]) -> Iterator[Problem]:
-    """Report the steps that need more memory than a process has, or nearly all.
+    """Report the steps that need more memory than a process has, or nearly all of it.
 
-    Args:
-        job: The resolved graph.
-        plan: Its plan.
-        sizes: By step where its VM size is written.
+    ``sizes`` has the place of each step's VM size.
     """
     yield from _check_deep_models(job, plan)
     for name, need in estimate_steps(job, plan).items():
@@ -109,14 +103,14 @@ def explain_unknown(job: Job, name: str, *, imported: bool) -> str:
     """What the memory of a training step would have to be known by, for people."""
     step = job.steps[name]
     if not is_trainer(step):
-        return "worked out for the built-in PyTorch trainers only"
+        return "calculated for the built-in PyTorch trainers only"
     if "ds_config" in step.inputs:
         return "`ds_config` decides what is cut and offloaded"
     values = literal_inputs(step, ("model", "gpt_layers"))
     if not imported and isinstance(values["model"], str) and ":" in values["model"]:
         return "the model or its samples are known only at run time; --import-model runs the model's code"
-    if values["model"] == "gpt" and (_count(values["gpt_layers"]) or 0) > MOST_LAYERS:
-        return f"worked out for at most {MOST_LAYERS} layers"
+    if values["model"] == "gpt" and (_count(values["gpt_layers"]) or 0) > MAX_LAYERS:
+        return f"calculated for at most {MAX_LAYERS} layers"
     return "the samples are known only at run time"
 
 
@@ -149,7 +143,7 @@ def _network(
         return None
     if model == "gpt":
         layers, heads, width = (_count(values[name]) for name in ("gpt_layers", "gpt_heads", "gpt_width"))
-        if not layers or not heads or not width or width % heads or layers > MOST_LAYERS:
+        if not layers or not heads or not width or width % heads or layers > MAX_LAYERS:
             return None
         return built_in.gpt(read.shape[0], layers, heads, width)
     if model in built_in.NAMES:
@@ -230,4 +224,4 @@ def _shape(step: Step) -> tuple[int, int] | None:
         return None
     if not (literals.accepts_literal("integer", layers) and literals.accepts_literal("integer", width)):
         return None
-    return (int(layers), int(width)) if int(layers) > MOST_LAYERS else None
+    return (int(layers), int(width)) if int(layers) > MAX_LAYERS else None

@@ -22,30 +22,22 @@ class Machine(Struct, frozen=True):
 
 
 def judge_memory(
-    network: Network, setup: Setup, breakdown: Breakdown, place: Machine, knobs: Knobs
+    network: Network, setup: Setup, breakdown: Breakdown, machine: Machine, knobs: Knobs
 ) -> tuple[str, str, str] | None:
-    """Slug, message and help of what is wrong; None where it fits with room to spare, or nothing is known.
-
-    Args:
-        network: the model.
-        setup: how it is trained.
-        breakdown: what a rank needs.
-        place: where it runs.
-        knobs: what the component lets one choose.
-    """
-    room = available_bytes(place.size, place.processes)
+    """Slug, message and help of what is wrong; None where it fits with room to spare, or nothing is known."""
+    room = available_bytes(machine.size, machine.processes)
     if room is None or breakdown.total <= room * NEARLY_FULL:
         return None
     over = breakdown.total > room
     needed = format_bytes(breakdown.total)
     message = f"`{network.name}` with micro-batches of {setup.micro_batch} needs {needed} per process"
-    message += f", {'but' if over else 'and'} {_where(place, room)}"
+    message += f", {'but' if over else 'and'} {_where(machine, room)}"
     if over:
         message += (
             f" (states {format_bytes(_states(breakdown))}, activations {format_bytes(breakdown.activations)})"
         )
     slug = "memory-exceeded" if over else "memory-nearly-full"
-    return slug, message, _help(network, setup, breakdown, place, knobs)
+    return slug, message, _help(network, setup, breakdown, machine, knobs)
 
 
 def format_bytes(size: int) -> str:
@@ -59,8 +51,8 @@ def _states(breakdown: Breakdown) -> int:
     return breakdown.parameters + breakdown.gradients + breakdown.optimizer + breakdown.buffers
 
 
-def _where(place: Machine, room: int) -> str:
-    size, processes = place.size, place.processes
+def _where(machine: Machine, room: int) -> str:
+    size, processes = machine.size, machine.processes
     if size.devices:
         each = "a GPU" if processes <= size.devices else f"each of {processes} processes on its GPUs"
         return f"{each} of `{size.name}` has {format_bytes(room)}"
@@ -68,12 +60,14 @@ def _where(place: Machine, room: int) -> str:
     return f"`{size.name}` has {format_bytes(int((size.ram_gib or 0) * 2**30))} of memory{share}"
 
 
-def _help(network: Network, setup: Setup, breakdown: Breakdown, place: Machine, knobs: Knobs) -> str:
-    room = int((available_bytes(place.size, place.processes) or 0) * NEARLY_FULL)
+def _help(network: Network, setup: Setup, breakdown: Breakdown, machine: Machine, knobs: Knobs) -> str:
+    room = int((available_bytes(machine.size, machine.processes) or 0) * NEARLY_FULL)
     fitting = remedies.find_remedies(network, setup, room, knobs)
     options = [f"{remedy.text} ({format_bytes(remedy.total)})" for remedy in fitting]
     bigger = (
-        pair for pair in larger_sizes(place.size, place.processes) if breakdown.total <= pair[1] * NEARLY_FULL
+        pair
+        for pair in larger_sizes(machine.size, machine.processes)
+        if breakdown.total <= pair[1] * NEARLY_FULL
     )
     size, memory = next(bigger, (None, 0))
     if size is not None:

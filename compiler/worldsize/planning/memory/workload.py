@@ -50,11 +50,7 @@ def is_trainer(step: Step) -> bool:
 def read_samples(job: Job, step: Step, *, text: bool, read_table: ReadTable | None = None) -> Samples | None:
     """What a training step reads; None where the data would have to be looked into, or cannot be.
 
-    Args:
-        job: The whole graph.
-        step: The training step.
-        text: Whether its model reads nothing but text.
-        read_table: Looks into small local tables; without it nothing is looked into.
+    ``text`` says whether its model reads nothing but text; ``read_table`` reads small local tables.
     """
     argument = step.inputs.get("shards")
     if argument is None or not isinstance(argument.value, Binding):

@@ -26,7 +26,7 @@ from wstrain_deepspeed.config.schema import read_tables
 
 FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
 INPUT = "ds_config"
-_MOST_UNKNOWN = 500  # keys of one block
+_MAX_UNKNOWN = 500  # keys of one block
 
 
 class ConfigUse(NamedTuple):
@@ -128,10 +128,10 @@ def find_missing_configs(context: Context, job: Job) -> Iterator[tuple[Launch, S
     """Names of configurations in commands for which there is no file in the code folder."""
     for launch in read_launches(context, job):
         for flag in launch.flags(*FLAGS):
-            place = launch.span(flag.value) if flag.value is not None else None
+            span = launch.span(flag.value) if flag.value is not None else None
             path = _beside(launch, flag.value.bare) if flag.value is not None else None
-            if place is not None and path is not None and not context.exists(path) and flag.value is not None:
-                yield launch, place, flag.value.bare
+            if span is not None and path is not None and not context.exists(path) and flag.value is not None:
+                yield launch, span, flag.value.bare
 
 
 def _kind(fault: json_text.Fault, use: ConfigUse) -> str:
@@ -168,7 +168,7 @@ def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
     """Where a step's input names something that is not text, and what it is."""
     for launch in read_launches(context, job):
         field = launch.step.inputs.get(INPUT)
-        path = _given(launch, INPUT)
+        path = _input_file(launch, INPUT)
         if field is None or field.span is None or path is None:
             continue
         if not context.inside(path) or not context.exists(path):
@@ -180,9 +180,9 @@ def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
 
 
 def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:
-    """A block without the unknown keys that nobody reads of: each is compared with every known one."""
+    """A block without the unknown keys that are not listed: each is compared with every known one."""
     known = _known_keys()
-    kept = {*islice((key for key in values if key not in known), _MOST_UNKNOWN), *known}
+    kept = {*islice((key for key in values if key not in known), _MAX_UNKNOWN), *known}
     return {
         key: _with_fewer_unknown(value) if isinstance(value, dict) else value
         for key, value in values.items()
@@ -205,11 +205,11 @@ def _paths(launch: Launch) -> Iterator[Path]:
         path = (
             _beside(launch, flag.value.bare)
             if expression is None
-            else _given(launch, expression.port if expression.scope == "inputs" else None)
+            else _input_file(launch, expression.port if expression.scope == "inputs" else None)
         )
         if path is not None:
             yield path
-    path = _given(launch, INPUT)
+    path = _input_file(launch, INPUT)
     if path is not None:
         yield path
 
@@ -222,7 +222,7 @@ def _beside(launch: Launch, name: str) -> Path | None:
     return folder / name
 
 
-def _given(launch: Launch, port: str | None) -> Path | None:
+def _input_file(launch: Launch, port: str | None) -> Path | None:
     """A local file that an input of the step is, directly or through an input of the pipeline."""
     field: Field[Argument] | None = launch.step.inputs.get(port or "")
     value: Any = field.value if field is not None else None

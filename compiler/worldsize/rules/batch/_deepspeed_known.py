@@ -43,7 +43,7 @@ def collect_known(context: Context, job: Job, launch: Launch) -> Known:
             pinned=True,
             fills_auto=False,
         )
-    program = _of(context, job, launch)
+    program = _find_only_program(context, job, launch)
     around = Known(
         world=count_replicas(launch),
         micro_batch=_count(launch, "batch_size_per_device"),
@@ -60,7 +60,7 @@ def _is_ours(context: Context, launch: Launch) -> bool:
     return name == _OURS and path is not None and context.built_in(path)
 
 
-def _of(context: Context, job: Job, launch: Launch) -> Program | None:
+def _find_only_program(context: Context, job: Job, launch: Launch) -> Program | None:
     """The one script that the step starts, where it can be read."""
     component = launch.step.component
     mine = [each for each in _program.find_programs(context, job) if each.launch.step.component is component]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import binding
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.batch import _replicas
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.launch import Launch
 
 _MICRO = (
     "micro_batch_size", "per_device_train_batch_size", "batch_size_per_device",
@@ -17,35 +16,32 @@ _MICRO = (
 )  # fmt: skip
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        flags = launch.flags("global_batch_size")
-        whole, micro = _number(launch, "global_batch_size"), _number(launch, *_MICRO)
-        if whole is None or micro is None or flags[0].value is None:
-            continue
-        world, noun = _replicas.count_replicas(launch), "processes"
-        if world is None:
-            world, noun = _replicas.count_split_replicas(launch), "replicas"
-        if world is None:
-            continue
-        if all(_planned(launch, name) for name in ("global_batch_size", *_MICRO)):
-            continue  # the parts are the plan's: what contradicts them is another input, reported there
-        span = launch.span(flags[0].value)
-        steps = _number(launch, "gradient_accumulation_steps")
-        if span is None or (launch.flags("gradient_accumulation_steps") and steps is None):
-            continue
-        if steps is not None:
-            if whole != micro * steps * world:
-                product = micro * steps * world
-                message = f"the global batch is {whole}, but {micro} × {steps} × {world} {noun} is {product}"
-                yield Finding(span, message, f"write {product}")
-        elif whole % (micro * world):
-            below = whole // (micro * world) * micro * world
-            near = " or ".join(str(number) for number in (below, below + micro * world) if number)
-            message = (
-                f"the global batch {whole} is not a multiple of {micro} × {world} {noun} = {micro * world}"
-            )
-            yield Finding(span, message, f"write {near}")
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    flags = launch.flags("global_batch_size")
+    whole, micro = _number(launch, "global_batch_size"), _number(launch, *_MICRO)
+    if whole is None or micro is None or flags[0].value is None:
+        return
+    world, noun = _replicas.count_replicas(launch), "processes"
+    if world is None:
+        world, noun = _replicas.count_split_replicas(launch), "replicas"
+    if world is None:
+        return
+    if all(_planned(launch, name) for name in ("global_batch_size", *_MICRO)):
+        return  # the parts are the plan's: what contradicts them is another input, reported there
+    span = launch.span(flags[0].value)
+    steps = _number(launch, "gradient_accumulation_steps")
+    if span is None or (launch.flags("gradient_accumulation_steps") and steps is None):
+        return
+    if steps is not None:
+        if whole != micro * steps * world:
+            product = micro * steps * world
+            message = f"the global batch is {whole}, but {micro} × {steps} × {world} {noun} is {product}"
+            yield Finding(span, message, f"write {product}")
+    elif whole % (micro * world):
+        below = whole // (micro * world) * micro * world
+        near = " or ".join(str(number) for number in (below, below + micro * world) if number)
+        message = f"the global batch {whole} is not a multiple of {micro} × {world} {noun} = {micro * world}"
+        yield Finding(span, message, f"write {near}")
 
 
 def _planned(launch: Launch, name: str) -> bool:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.launch import read_launches
+from worldsize.rules.launch import Launch
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        world, nodes = launch.world, launch.instances.value
-        flags = launch.flags("world_size")
-        if world is None or len(flags) != 1 or flags[0].value is None:
-            continue
-        flag_value = launch.number(flags[0])
-        if flag_value is None or flag_value in (world, nodes) or flag_value < 1:
-            continue
-        span = launch.span(flags[0].value)
-        if span is None:
-            continue
-        product = f"{nodes} × {launch.processes.value}"
-        flag = flags[0].word.text.partition("=")[0]
-        message = f"`{flag}` is {flag_value:g} but {world} processes start ({product})"
-        yield Finding(span, message, f"write {world}, or remove it and read `WORLD_SIZE`")
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    world, nodes = launch.world, launch.instances.value
+    flags = launch.flags("world_size")
+    if world is None or len(flags) != 1 or flags[0].value is None:
+        return
+    flag_value = launch.number(flags[0])
+    if flag_value is None or flag_value in (world, nodes) or flag_value < 1:
+        return
+    span = launch.span(flags[0].value)
+    if span is None:
+        return
+    product = f"{nodes} × {launch.processes.value}"
+    flag = flags[0].word.text.partition("=")[0]
+    message = f"`{flag}` is {flag_value:g} but {world} processes start ({product})"
+    yield Finding(span, message, f"write {world}, or remove it and read `WORLD_SIZE`")

@@ -19,8 +19,10 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         zero = use.root.get("zero_optimization") if use.root is not None else None
         stage = _deepspeed.read_whole_number(zero, "stage") if isinstance(zero, Mapping) else None
         if asked is not None and stage is not None and stage[0] != asked[0]:
-            given, span, who, other = asked
-            message = f"{who} sets ZeRO stage {given:g}, but the DeepSpeed configuration sets {stage[0]}"
+            asked_stage, span, who, other = asked
+            message = (
+                f"{who} sets ZeRO stage {asked_stage:g}, but the DeepSpeed configuration sets {stage[0]}"
+            )
             related = (Related(stage[1].span, "the stage of the configuration"),)
             yield Finding(span, message, f"write {stage[0]}, or remove {other}", related=related)
 

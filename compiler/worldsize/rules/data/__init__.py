@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from worldsize.rules.rule import Rule
+
+_argument_rule = partial(Rule, on=("Job",), checked_in="_arguments")
 
 # One row a rule.
 # fmt: off
 RULES = (
-    Rule("WS501", "data-missing", "warning", "a local data path that does not exist", on=("Job",)),
+    _argument_rule("WS501", "data-missing", "warning", "a local data path that does not exist"),
     Rule("WS502", "code-missing", "error", "a code folder or file that does not exist"),
     Rule("WS503", "include-missing", "error", "an additional include that does not exist"),
     Rule("WS504", "include-clash", "error",
@@ -15,15 +19,15 @@ RULES = (
     Rule("WS505", "user-model-missing", "error", "a model of your own that does not exist"),
     Rule("WS506", "rows-disagree", "error", "a row count that differs from the data"),
     Rule("WS507", "environment-missing", "error", "an environment file or folder that does not exist"),
-    Rule("WS520", "data-without-version", "error", "a registered data asset without a version", on=("Job",)),
-    Rule("WS521", "data-is-folder", "error", "a folder as an input of type `uri_file`", on=("Job",)),
-    Rule("WS522", "data-is-file", "warning", "a file as an input of type `uri_folder`", on=("Job",)),
-    Rule("WS523", "mltable-missing", "error", "an input of type `mltable` without its file `MLTable`",
-         on=("Job",)),
+    _argument_rule("WS520", "data-without-version", "error", "a registered data asset without a version"),
+    _argument_rule("WS521", "data-is-folder", "error", "a folder as an input of type `uri_file`"),
+    _argument_rule("WS522", "data-is-file", "warning", "a file as an input of type `uri_folder`"),
+    _argument_rule("WS523", "mltable-missing", "error",
+                   "an input of type `mltable` without its file `MLTable`"),
     Rule("WS524", "script-missing", "error", "a command that starts a script which is not in the code folder",
-         on=("Component",)),
+         on=("Component",), checked_in="_scripts"),
     Rule("WS525", "script-ignored", "error", "a script that the ignore file excludes from the upload",
-         on=("Component",)),
+         on=("Component",), checked_in="_scripts"),
     Rule("WS526", "dockerfile-missing", "error", "a build folder without a Dockerfile", on=("Component",)),
     Rule("WS527", "conda-file-invalid", "error", "a conda file that is not valid", on=("Component",)),
     Rule("WS528", "code-from-git", "error", "the URL of a Git repository as `code`", on=("Component",)),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import is_file, local_path
+from worldsize.azureml.references import folder_of, is_file, local_path
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.data._common import folder_of
 from worldsize.yaml.nodes import Mapping, Scalar, Sequence
 
 

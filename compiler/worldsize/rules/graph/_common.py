@@ -1,7 +1,7 @@
 """What several rules of the graph ask: the bindings of a pipeline, and what they name.
 
-A graph may hold values that nobody wrote, such as the inputs that a spec's steps get by their name or from
-the plan. These have no place in a file and cannot be wrong, so rules look at written values only.
+A graph may hold values that were not written, such as the inputs that a spec's steps get by their name or
+from the plan. These have no place in a file and cannot be wrong, so rules look at written values only.
 """
 
 from __future__ import annotations
@@ -154,15 +154,6 @@ def find_arguments(job: Job) -> Iterator[tuple[Step, str, Field[Argument], Port]
 def span_of(field: Field[Any] | None) -> Span:
     """Where a field stands."""
     return (field.span if field is not None else None) or NOWHERE
-
-
-def find_computes(job: Job) -> Iterator[Scalar]:
-    """The texts that name computes: of the steps of a job, and of the job itself."""
-    fields = [job.compute, *(step.compute for step in job.steps.values())]
-    for field in fields:
-        # A step of a spec names a profile instead, and the profile its cluster.
-        if field is not None and isinstance(field.node, Scalar) and field.node.text == field.value:
-            yield field.node
 
 
 def find_unknown_names(

@@ -1,4 +1,4 @@
-"""Literals against the ports they are for: what steps give, and what components have as defaults."""
+"""Literals and the ports they are for: the values of steps, and the defaults of components."""
 
 from __future__ import annotations
 
@@ -77,9 +77,5 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
             continue
         fault = literals.check_value(port.name, default.value, port, span_of(default))
         if fault is not None:
-            yield replace(
-                fault,
-                message=f"default of {fault.message}"
-                if fault.message.startswith(f"`{port.name}`")
-                else f"default {fault.message}",
-            )
+            of_port = "of " if fault.message.startswith(f"`{port.name}`") else ""
+            yield replace(fault, message=f"default {of_port}{fault.message}")

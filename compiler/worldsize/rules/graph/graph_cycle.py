@@ -38,7 +38,7 @@ def _end_with_written(steps: list[str], reads: _Reads) -> list[str]:
 
 
 def _place(reads: _Reads, source: str, step: str) -> Span | None:
-    """Where a binding names its source; None where nobody wrote it."""
+    """Where a binding names its source; None for a binding that was not written."""
     field = reads[step][source][1]
     node = text_node(field.node)
     return None if node is None else node.subspan(*field.value.expression.part_range(2))

@@ -18,5 +18,5 @@ RULES = (
          "a value under `scale:` that contradicts the component's input"),
     Rule("WS406", "learning-rate-in-two-places", "warning",
          "different learning rates in the command and the DeepSpeed configuration",
-         on=("Job",), when="deepspeed"),
+         on=("Launch",), when="deepspeed"),
 )

@@ -6,28 +6,24 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml import fields
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.launch import Launch
 from worldsize.yaml.nodes import Mapping
 
 _RESUMES = re.compile(r"checkpoint|ckpt|resume|restore|load_state|nebula|BackupAndRestore", re.IGNORECASE)
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        tier, at = _tier(launch)
-        texts = [source.text for source in launch.scripts(context)] if tier else []
-        if not tier or not texts or any(_RESUMES.search(text) for text in [_said(launch), *texts]):
-            continue
-        message = (
-            f"`{tier}` instances may be taken away at any time, and nothing here saves or loads checkpoints"
-        )
-        related = (Related(at, "the tier"),) if at is not None else ()
-        help_ = "save checkpoints into an output and resume from the newest, or use dedicated instances"
-        yield Finding(launch.compute_span or launch.fallback_span, message, help_, related=related)
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    tier, at = _tier(launch)
+    texts = [source.text for source in launch.scripts(context)] if tier else []
+    if not tier or not texts or any(_RESUMES.search(text) for text in [_describe_interface(launch), *texts]):
+        return
+    message = f"`{tier}` instances may be taken away at any time, and nothing here saves or loads checkpoints"
+    related = (Related(at, "the tier"),) if at is not None else ()
+    help_ = "save checkpoints into an output and resume from the newest, or use dedicated instances"
+    yield Finding(launch.compute_span or launch.fallback_span, message, help_, related=related)
 
 
 def _tier(launch: Launch) -> tuple[str | None, Span | None]:
@@ -41,7 +37,7 @@ def _tier(launch: Launch) -> tuple[str | None, Span | None]:
     return None, None
 
 
-def _said(launch: Launch) -> str:
+def _describe_interface(launch: Launch) -> str:
     component = launch.step.component
     names = [*component.inputs, *component.outputs] if component is not None else []
     command = component.command.value if component is not None and component.command is not None else ""

@@ -38,11 +38,10 @@ def _forced(schedule: JobSchedule, job: Job) -> bool:
     return bool(force_rerun) or (forced is not None and forced.value is not False)
 
 
-def _changes(job: Job, given: Mapping | None) -> bool:
+def _changes(job: Job, inputs: Mapping | None) -> bool:
     """Whether some input may differ from run to run: an expression, or the latest version of an asset."""
-    texts = [str(to_python(node)) for _, node in given.items()] if given is not None else []
-    inputs = [*job.inputs.values(), *(i for step in job.steps.values() for i in step.inputs.values())]
-    for field in inputs:
+    texts = [str(to_python(node)) for _, node in inputs.items()] if inputs is not None else []
+    for field in [*job.inputs.values(), *(i for step in job.steps.values() for i in step.inputs.values())]:
         value = field.value
         if isinstance(value, Literal):
             texts.append(str(value.value))

@@ -1,4 +1,4 @@
-"""Where a script asks for the NCCL backend whatever the machine has."""
+"""Where a script uses the NCCL backend without checking for GPUs."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from worldsize.rules.script._module import Module
 from worldsize.yaml.nodes import Scalar
 
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
-_MOST = 40  # modules of one script that are read
+_MAX_MODULES = 40  # modules of one script that are read
 _COMMANDS = 200  # commands of one step whose scripts are looked for
 _REPEATED = 20_000_000  # characters of scripts that one job starts once more in another way
 _IMPORTS = 1_000  # imports of one module that are looked for
@@ -232,7 +232,7 @@ def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Clos
         path = waiting.pop(0)
         if path in modules:
             continue
-        module = read_module(context, path) if len(modules) < _MOST else None
+        module = read_module(context, path) if len(modules) < _MAX_MODULES else None
         if module is None:
             complete = False
             continue

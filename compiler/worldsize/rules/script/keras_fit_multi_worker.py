@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from worldsize.azureml import environment
+from worldsize.azureml.references import folder_of
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.rules.script._program import Program
@@ -44,7 +44,7 @@ def _is_older(context: Context, program: Program) -> bool:
     if field is None or field.node is None:
         return False
     texts = [str(field.value)]
-    for reference in environment.list_references(field, Path(field.node.source.path).parent):
+    for reference in environment.list_references(field, folder_of(field.node)):
         source = context.text(reference.path)
         texts += [source.text] if source is not None else []
     for text in texts:

@@ -15,14 +15,14 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if program.launch.kind != "mpi" or program.per_instance < 2:
         return
     for module in program.modules:
-        for node in module.once(_taken):
+        for node in module.once(_find_assignments):
             count = program.per_instance
             message = f"`OMPI_COMM_WORLD_RANK` counts processes, {count} on each instance, not instances"
             help_ = "divide it by `OMPI_COMM_WORLD_LOCAL_SIZE` with `//`"
             yield Finding(module.span(node), message, help_, related=program.related)
 
 
-def _taken(module: Module) -> list[ast.Assign]:
+def _find_assignments(module: Module) -> list[ast.Assign]:
     """Assignments of the one to a name of the other, without a division."""
     kinds = module.kinds
     named = module.holding(lambda word: word.upper() == "NODE_RANK")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from worldsize.rules.rule import Rule
+
+_upload_rule = partial(Rule, on=("Upload",), checked_in="_uploads", since="0.2.0")
 
 # One row a rule.
 # fmt: off
@@ -27,15 +31,10 @@ RULES = (
     Rule("WS815", "code-outside-tree", "warning", "code outside the repository", on=("Component",)),
     Rule("WS816", "copy-outside-tree", "error", "a copy of a file from outside the project"),
     Rule("WS817", "file-name-not-text", "error", "a file name that is not UTF-8"),
-    Rule("WS835", "secret-in-snapshot", "warning", "a file with secrets uploaded as code",
-         on=("Upload",), since="0.2.0"),
-    Rule("WS836", "repository-in-snapshot", "warning", "a repository uploaded as code",
-         on=("Upload",), since="0.2.0"),
-    Rule("WS837", "environment-in-snapshot", "warning", "an environment uploaded as code",
-         on=("Upload",), since="0.2.0"),
-    Rule("WS838", "snapshot-large", "warning", "more than 50 MB uploaded as code",
-         on=("Upload",), since="0.2.0"),
+    _upload_rule("WS835", "secret-in-snapshot", "warning", "a file with secrets uploaded as code"),
+    _upload_rule("WS836", "repository-in-snapshot", "warning", "a repository uploaded as code"),
+    _upload_rule("WS837", "environment-in-snapshot", "warning", "an environment uploaded as code"),
+    _upload_rule("WS838", "snapshot-large", "warning", "more than 50 MB uploaded as code"),
     Rule("WS839", "too-many-files", "error", "a folder with too many files to copy", since="0.2.0"),
-    Rule("WS840", "entry-not-copied", "warning", "a pipe, device or broken link in code",
-         on=("Upload",), since="0.2.0"),
+    _upload_rule("WS840", "entry-not-copied", "warning", "a pipe, device or broken link in code"),
 )

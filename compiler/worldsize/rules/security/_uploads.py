@@ -1,8 +1,9 @@
-"""What a component uploads, as far as it may be looked into, and what in it nobody means to upload."""
+"""What a component uploads: secrets, repositories, environments, large folders and what cannot be copied."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -10,7 +11,9 @@ from typing import NamedTuple
 from worldsize.azureml import ignore, snapshot
 from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Component, Field
+from worldsize.azureml.references import folder_of
 from worldsize.azureml.snapshot import Part
+from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.spec.model import Spec
@@ -31,6 +34,8 @@ _KEY_FOLDERS = frozenset({".azure", ".aws", ".ssh", ".kube", ".gnupg", ".docker"
 _PRIVATE = b"PRIVATE KEY"
 _PUBLIC = (b"BEGIN CERTIFICATE", b"BEGIN PUBLIC KEY", b"BEGIN TRUSTED CERTIFICATE")
 _HEAD = 64 * 1024  # bytes of a file that may be a certificate that are read
+_SHOWN = 3  # files with secrets that a message names
+_LARGE = 50_000_000  # bytes
 
 
 class UploadedItem(NamedTuple):
@@ -62,7 +67,7 @@ def _find_uploads(context: Context, subject: Component | Spec) -> Iterator[Uploa
         node = next((field.node for field in fields if field is not None and field.node is not None), None)
         if node is None:
             continue
-        folder = Path(node.source.path).parent
+        folder = folder_of(node)
         parts, _ = snapshot.list_uploads(component, folder, context.files)
         code = next((part.path for part in parts if part.key == "code"), folder)
         for part in parts:
@@ -80,12 +85,71 @@ def _added(spec: Spec) -> Iterator[Component]:
             yield Component(None, "command", None, None, {}, {}, code=code)
 
 
-def find_repositories(part: Part) -> list[UploadedItem]:
+def check_upload(context: Context, upload: Upload) -> Iterator[Problem]:
+    yield from _check_secrets(upload)
+    yield from _check_folders(upload)
+    yield from _check_size(upload)
+    yield from _check_entries(upload)
+
+
+def _check_secrets(upload: Upload) -> Iterator[Problem]:
+    part, span, folder = upload
+    places = _find_secrets(part)
+    if places:
+        size = _format_size(sum(part.listing.sizes[place] for place in places))
+        listed = ", ".join(f"`{place}`" for place in places[:_SHOWN])
+        more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+        holds, is_ = ("holds", "is") if len(places) == 1 else ("hold", "are")
+        what = f"which usually {holds} secrets, {is_} uploaded with `{part.path.name}`"
+        help_ = _suggest_exclusion(folder, *places[:_SHOWN])
+        yield Problem("secret-in-snapshot", span, f"{listed}{more} ({size}), {what}", help_)
+
+
+def _check_folders(upload: Upload) -> Iterator[Problem]:
+    part, span, folder = upload
+    for slug, what, items in (
+        ("repository-in-snapshot", "a repository", _find_repositories(part)),
+        ("environment-in-snapshot", "installed packages", _find_environments(part)),
+    ):
+        for item in items:
+            size = _format_size(item.size)
+            message = f"`{item.place}`, {what} of {size}, is uploaded with `{part.path.name}`"
+            yield Problem(slug, span, message, _suggest_exclusion(folder, item.place))
+
+
+def _check_size(upload: Upload) -> Iterator[Problem]:
+    part, span, folder = upload
+    sizes = _list_remaining_sizes(part)
+    total = sum(sizes.values())
+    if total > _LARGE:
+        heads = Counter[str]()
+        for place, size in sizes.items():
+            heads[place.split("/", 1)[0]] += size
+        largest, size = max(heads.items(), key=lambda each: (each[1], each[0]))
+        message = (
+            f"{_format_size(total)} are uploaded with `{part.path.name}`, more than"
+            f" {_format_size(_LARGE)}: `{largest}` has {_format_size(size)} of it"
+        )
+        yield Problem("snapshot-large", span, message, _suggest_exclusion(folder, largest))
+
+
+def _check_entries(upload: Upload) -> Iterator[Problem]:
+    part, span, folder = upload
+    left_out = part.listing.left_out
+    if left_out:
+        place, what = next(iter(sorted(left_out.items())))
+        more = f", and so are {len(left_out) - 1} more such entries" if len(left_out) > 1 else ""
+        message = f"`{place}` in `{part.path.name}` is {what}, which cannot be uploaded{more}"
+        help_ = f"remove it, or {_suggest_exclusion(folder, place)}"
+        yield Problem("entry-not-copied", span, message, help_)
+
+
+def _find_repositories(part: Part) -> list[UploadedItem]:
     """The repositories of an upload."""
     return _sizes(part, {place for place in _folders(part) if PurePosixPath(place).name in REPOSITORIES})
 
 
-def find_environments(part: Part) -> list[UploadedItem]:
+def _find_environments(part: Part) -> list[UploadedItem]:
     """The outermost folders of installed packages of an upload."""
     places = {place for place in _folders(part) if PurePosixPath(place).name in _ENVIRONMENTS}
     for place in (*part.listing.files, *_folders(part)):
@@ -95,7 +159,7 @@ def find_environments(part: Part) -> list[UploadedItem]:
     return _sizes(part, places)
 
 
-def find_secrets(part: Part) -> list[str]:
+def _find_secrets(part: Part) -> list[str]:
     """The files of an upload that usually hold secrets, outside of repositories and environments."""
     apart = _beside(part)
     return [
@@ -105,13 +169,13 @@ def find_secrets(part: Part) -> list[str]:
     ]
 
 
-def remaining(part: Part) -> dict[str, int]:
+def _list_remaining_sizes(part: Part) -> dict[str, int]:
     """Bytes of the files of an upload outside of repositories and environments."""
     apart = _beside(part)
     return {place: size for place, size in part.listing.sizes.items() if not _is_below(place, apart)}
 
 
-def suggest_exclusion(folder: Path, *names: str) -> str:
+def _suggest_exclusion(folder: Path, *names: str) -> str:
     """How to leave something out: in which ignore file, since only one of one folder counts."""
     file = ignore.find_ignore_file(folder)
     listed = ", ".join(f"`{name}`" for name in names)
@@ -119,7 +183,7 @@ def suggest_exclusion(folder: Path, *names: str) -> str:
     return f"add {listed} to `{folder.name}/{name}`: Azure ML reads no ignore file of a folder above"
 
 
-def format_size(size: int) -> str:
+def _format_size(size: int) -> str:
     """Bytes for people: ``75 MB``."""
     for unit, bytes_ in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= bytes_:
@@ -149,7 +213,7 @@ def _sizes(part: Part, places: set[str]) -> list[UploadedItem]:
 
 
 def _beside(part: Part) -> set[str]:
-    return {item.place for item in (*find_repositories(part), *find_environments(part))}
+    return {item.place for item in (*_find_repositories(part), *_find_environments(part))}
 
 
 def _above(place: str, places: set[str]) -> str | None:

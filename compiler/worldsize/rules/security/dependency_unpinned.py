@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from worldsize.azureml import environment
 from worldsize.azureml.model import Component
+from worldsize.azureml.references import folder_of
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
@@ -21,7 +21,7 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
     inline = field.node.get("conda_file") if isinstance(field.node, Mapping) else None
     if isinstance(inline, Mapping):
         yield from _judge(inline)
-    folder = Path(field.node.source.path).parent
+    folder = folder_of(field.node)
     for reference in environment.list_references(field, folder):
         if (
             reference.key == "conda_file"

@@ -20,13 +20,13 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 def _judge(uses: Iterable[_shell.ShellUse]) -> Iterator[Finding]:
     for use in uses:
-        obeyed = None
+        interpreted = None
         if use.quote != "'":
-            obeyed = next((sign for sign in ("$(", "`") if sign in use.value), None)
-        if obeyed is None and use.quote and use.quote in use.value:
-            obeyed = use.quote
-        if obeyed is not None and use.argument.span is not None:
-            shown = "a back-tick" if obeyed == "`" else f"`{obeyed}`"
+            interpreted = next((sign for sign in ("$(", "`") if sign in use.value), None)
+        if interpreted is None and use.quote and use.quote in use.value:
+            interpreted = use.quote
+        if interpreted is not None and use.argument.span is not None:
+            shown = "a back-tick" if interpreted == "`" else f"`{interpreted}`"
             message = f"`{use.name}` contains {shown}, which the shell interprets in the command"
             help_ = "leave it out of the value, or let the script read the text from a file"
             yield Finding(use.argument.span, message, help_)

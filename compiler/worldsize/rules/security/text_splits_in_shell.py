@@ -12,7 +12,7 @@ from worldsize.rules.security import _shell
 from worldsize.yaml.nodes import Scalar
 
 _SIGN = re.compile(r"[;&|<>*?()'\"\[\n]|[^\S\n]+")
-_OBEYED = re.compile(r"[;&|<>\n]")  # ends the command, or sends what it prints elsewhere
+_CONTROL = re.compile(r"[;&|<>\n]")  # ends the command, or sends what it prints elsewhere
 _OPTIONS = re.compile(r"--?[A-Za-z]")  # `--lr 0.1 --epochs 3` is meant to be split
 
 
@@ -45,7 +45,7 @@ def _sign(use: _shell.ShellUse) -> str | None:
     """The first sign by which the shell makes something else of the text than was meant."""
     text = use.value.strip()
     if _OPTIONS.match(text):
-        match = _OBEYED.search(text)
+        match = _CONTROL.search(text)
     elif use.echoed:  # it prints its words with blanks between them again
         match = next((sign for sign in _SIGN.finditer(text) if sign[0].strip() or sign[0] == "\n"), None)
     else:

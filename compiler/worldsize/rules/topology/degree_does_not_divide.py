@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.launch import read_launches
+from worldsize.rules.launch import Launch
 from worldsize.rules.topology import _degrees
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        world, found = launch.world, _degrees.read_degrees(launch)
-        instances, processes = launch.instances, launch.processes.value
-        if world is None or instances.value is None or processes is None or found is None:
-            continue
-        if world % found.product == 0:
-            continue
-        from worldsize.planning import degrees  # only a fault needs the words
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    world, split = launch.world, _degrees.read_degrees(launch)
+    instances, processes = launch.instances, launch.processes.value
+    if world is None or instances.value is None or processes is None or split is None:
+        return
+    if world % split.product == 0:
+        return
+    from worldsize.planning import degrees  # only a fault needs the words
 
-        shown = degrees.show_degrees(found.tensor, found.pipeline)
-        message = (
-            f"{shown} does not divide the world size {degrees.show_world_size(instances.value, processes)}"
-        )
-        help_ = degrees.suggest_divisors(found.tensor, found.pipeline, world)
-        related = (Related(instances.span, "instances"),) if instances.span else ()
-        yield Finding(found.span, message, help_, related)
+    shown = degrees.show_degrees(split.tensor, split.pipeline)
+    message = f"{shown} does not divide the world size {degrees.show_world_size(instances.value, processes)}"
+    help_ = degrees.suggest_divisors(split.tensor, split.pipeline, world)
+    related = (Related(instances.span, "instances"),) if instances.span else ()
+    yield Finding(split.span, message, help_, related)

@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.fields import read_member
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.launch import Launch
 
 _NAME = "NCCL_IB_DISABLE"
 _ON = ("1", "true", "True")
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        size, count = launch.size, launch.instances.value
-        if size is None or not size.rdma or not size.gpus or count is None or count < 2:
-            continue
-        span = _set_at(launch)
-        if span is not None:
-            fast = f" instead of {size.ib_gbps_per_node:g} Gb/s InfiniBand" if size.ib_gbps_per_node else ""
-            slow = f"{size.ethernet_gbps:g} Gb/s Ethernet" if size.ethernet_gbps else "Ethernet"
-            message = f"`{_NAME}` makes {count} instances of `{size.name}` use {slow}{fast}"
-            yield Finding(span, message, "remove it")
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    size, count = launch.size, launch.instances.value
+    if size is None or not size.rdma or not size.gpus or count is None or count < 2:
+        return
+    span = _set_at(launch)
+    if span is not None:
+        fast = f" instead of {size.ib_gbps_per_node:g} Gb/s InfiniBand" if size.ib_gbps_per_node else ""
+        slow = f"{size.ethernet_gbps:g} Gb/s Ethernet" if size.ethernet_gbps else "Ethernet"
+        message = f"`{_NAME}` makes {count} instances of `{size.name}` use {slow}{fast}"
+        yield Finding(span, message, "remove it")
 
 
 def _set_at(launch: Launch) -> Span | None:

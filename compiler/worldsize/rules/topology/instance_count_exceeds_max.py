@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.launch import read_launches
+from worldsize.rules.launch import Launch
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        count, cluster = launch.instances, launch.cluster
-        if cluster is None or count.value is None or count.span is None:
-            continue
-        most = cluster.max_instances
-        if most is not None and most > 0 and count.value > most:
-            message = f"`instance_count` is {count.value} but the cluster has `max_instances` {most}"
-            place = cluster.max_span
-            related = (Related(place, "the maximum of the cluster"),) if place else ()
-            help_ = f"write at most {most}, or raise `max_instances` to {count.value}"
-            yield Finding(count.span, message, help_, related=related)
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    count, cluster = launch.instances, launch.cluster
+    if cluster is None or count.value is None or count.span is None:
+        return
+    limit = cluster.max_instances
+    if limit is not None and limit > 0 and count.value > limit:
+        message = f"`instance_count` is {count.value} but the cluster has `max_instances` {limit}"
+        place = cluster.max_span
+        related = (Related(place, "the maximum of the cluster"),) if place else ()
+        help_ = f"write at most {limit}, or raise `max_instances` to {count.value}"
+        yield Finding(count.span, message, help_, related=related)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.launch import read_launches
+from worldsize.rules.launch import Launch
 
 if TYPE_CHECKING:
     from worldsize.facts.vm_sizes import VmSize
@@ -17,19 +16,18 @@ if TYPE_CHECKING:
 _ENOUGH = 10  # Gb/s a GPU
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        size, count = launch.size, launch.instances
-        if launch.kind not in ("pytorch", "mpi", "tensorflow") or size is None or count.span is None:
-            continue
-        if count.value is None or count.value < 2 or not _slow(size):
-            continue
-        message = (
-            f"{count.value} instances of `{size.name}` share gradients over {size.ethernet_gbps:g} Gb/s"
-            " Ethernet: the size has no InfiniBand"
-        )
-        related = (Related(launch.size_span, "no InfiniBand"),) if launch.size_span else ()
-        yield Finding(count.span, message, _faster(), related=related)
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    size, count = launch.size, launch.instances
+    if launch.kind not in ("pytorch", "mpi", "tensorflow") or size is None or count.span is None:
+        return
+    if count.value is None or count.value < 2 or not _slow(size):
+        return
+    message = (
+        f"{count.value} instances of `{size.name}` share gradients over {size.ethernet_gbps:g} Gb/s"
+        " Ethernet: the size has no InfiniBand"
+    )
+    related = (Related(launch.size_span, "no InfiniBand"),) if launch.size_span else ()
+    yield Finding(count.span, message, _faster(), related=related)
 
 
 def _slow(size: VmSize) -> bool:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.launch import read_launches
+from worldsize.rules.launch import Launch
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        most, count = launch.max_instances, launch.instances
-        if (
-            most.value is not None
-            and most.span is not None
-            and count.value is not None
-            and most.value < count.value
-        ):
-            message = f"`max_instance_count` is {most.value} but `instance_count` is {count.value}"
-            related = (Related(count.span, "the instances to start with"),) if count.span else ()
-            yield Finding(most.span, message, f"write at least {count.value}, or remove it", related=related)
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    limit, count = launch.max_instances, launch.instances
+    if (
+        limit.value is not None
+        and limit.span is not None
+        and count.value is not None
+        and limit.value < count.value
+    ):
+        message = f"`max_instance_count` is {limit.value} but `instance_count` is {count.value}"
+        related = (Related(count.span, "the instances to start with"),) if count.span else ()
+        yield Finding(limit.span, message, f"write at least {count.value}, or remove it", related=related)

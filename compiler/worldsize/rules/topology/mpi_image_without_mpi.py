@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml.fields import read_member
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.launch import read_launches
+from worldsize.rules.launch import Launch
 
 _WITHOUT = re.compile(
     r"(?:docker\.io/)?(?:library/)?(?:python|ubuntu|debian|continuumio/\w+|nvidia/cuda|pytorch/pytorch|"
@@ -17,25 +16,24 @@ _WITHOUT = re.compile(
 )
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        environment = launch.step.component.environment if launch.step.component else None
-        image = read_member(environment, "image")
-        if (
-            launch.kind != "mpi"
-            or image is None
-            or image.span is None
-            or read_member(environment, "build") is not None
-        ):
-            continue
-        if (
-            isinstance(image.value, str)
-            and _WITHOUT.fullmatch(image.value)
-            and read_member(environment, "conda_file") is None
-        ):
-            message = f"`type: mpi` needs an image with MPI, and `{image.value}` has none"
-            yield Finding(
-                image.span,
-                message,
-                "use an image such as `mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04`",
-            )
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    environment = launch.step.component.environment if launch.step.component else None
+    image = read_member(environment, "image")
+    if (
+        launch.kind != "mpi"
+        or image is None
+        or image.span is None
+        or read_member(environment, "build") is not None
+    ):
+        return
+    if (
+        isinstance(image.value, str)
+        and _WITHOUT.fullmatch(image.value)
+        and read_member(environment, "conda_file") is None
+    ):
+        message = f"`type: mpi` needs an image with MPI, and `{image.value}` has none"
+        yield Finding(
+            image.span,
+            message,
+            "use an image such as `mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04`",
+        )

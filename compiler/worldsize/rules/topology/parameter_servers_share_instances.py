@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.launch import Launch
 from worldsize.rules.topology.parameter_servers_unused import find_strategy
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        servers, workers, instances = launch.servers, launch.workers.value, launch.instances.value
-        if launch.kind != "tensorflow" or not servers.value or servers.span is None:
-            continue
-        if workers is None or instances is None or workers > instances or _mirrored(context, launch):
-            continue
-        over = workers + servers.value - instances
-        if over > 0:
-            message = (
-                f"{plural(workers, 'worker')} and {plural(servers.value, 'parameter server')}"
-                f" share {plural(instances, 'instance')}"
-            )
-            help_ = f"write `instance_count: {workers + servers.value}`"
-            if launch.workers.span is None:
-                help_ += f" and `worker_count: {workers}`"
-            if workers > over:
-                help_ += f", or `worker_count: {workers - over}`"
-            yield Finding(servers.span, message, help_)
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    servers, workers, instances = launch.servers, launch.workers.value, launch.instances.value
+    if launch.kind != "tensorflow" or not servers.value or servers.span is None:
+        return
+    if workers is None or instances is None or workers > instances or _mirrored(context, launch):
+        return
+    over = workers + servers.value - instances
+    if over > 0:
+        message = (
+            f"{plural(workers, 'worker')} and {plural(servers.value, 'parameter server')}"
+            f" share {plural(instances, 'instance')}"
+        )
+        help_ = f"write `instance_count: {workers + servers.value}`"
+        if launch.workers.span is None:
+            help_ += f" and `worker_count: {workers}`"
+        if workers > over:
+            help_ += f", or `worker_count: {workers - over}`"
+        yield Finding(servers.span, message, help_)
 
 
 def _mirrored(context: Context, launch: Launch) -> bool:

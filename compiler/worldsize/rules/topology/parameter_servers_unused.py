@@ -5,29 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_input, read_launches
+from worldsize.rules.launch import Launch, read_input
 
 _MIRRORED = re.compile(r"MultiWorkerMirroredStrategy|CollectiveAllReduceStrategy")
 _WITHOUT = "a strategy without parameter servers"
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        servers = launch.servers
-        if launch.kind != "tensorflow" or not servers.value or servers.span is None:
-            continue
-        strategy = find_strategy(launch)
-        if strategy is None:
-            yield from _judge_scripts(context, launch)
-        elif strategy != "parameter_server":
-            message = f"`parameter_server_count` is {servers.value}, but strategy `{strategy}` uses none"
-            help_ = "write `strategy: parameter_server`, or remove `parameter_server_count`"
-            given = launch.step.inputs.get("strategy")
-            related = (Related(given.span, _WITHOUT),) if given is not None and given.span else ()
-            yield Finding(servers.span, message, help_, related)
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    servers = launch.servers
+    if launch.kind != "tensorflow" or not servers.value or servers.span is None:
+        return
+    strategy = find_strategy(launch)
+    if strategy is None:
+        yield from _judge_scripts(context, launch)
+    elif strategy != "parameter_server":
+        message = f"`parameter_server_count` is {servers.value}, but strategy `{strategy}` uses none"
+        help_ = "write `strategy: parameter_server`, or remove `parameter_server_count`"
+        setting = launch.step.inputs.get("strategy")
+        related = (Related(setting.span, _WITHOUT),) if setting is not None and setting.span else ()
+        yield Finding(servers.span, message, help_, related)
 
 
 def find_strategy(launch: Launch) -> str | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
+from worldsize.rules.launch import STARTS_PROCESSES, Launch
 
 # What drives several GPUs from one process, or starts processes itself.
 _DRIVES_MORE = re.compile(
@@ -19,24 +18,23 @@ _DRIVES_MORE = re.compile(
 )
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        processes, size = launch.processes, launch.size
-        if launch.kind not in STARTS_PROCESSES or size is None:
-            continue
-        if processes.value is None or processes.span is None or processes.value >= size.devices:
-            continue
-        if processes.value == 1 and not _plain(context, launch):
-            continue
-        gpus = plural(size.devices, "GPU")
-        nodes = launch.instances.value or 1
-        idle, total = nodes * (size.devices - processes.value), nodes * size.devices
-        message = (
-            f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}:"
-            f" {idle} of {total} GPUs idle"
-        )
-        related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
-        yield Finding(processes.span, message, f"write {size.devices}, one process per GPU", related=related)
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    processes, size = launch.processes, launch.size
+    if launch.kind not in STARTS_PROCESSES or size is None:
+        return
+    if processes.value is None or processes.span is None or processes.value >= size.devices:
+        return
+    if processes.value == 1 and not _plain(context, launch):
+        return
+    gpus = plural(size.devices, "GPU")
+    nodes = launch.instances.value or 1
+    idle, total = nodes * (size.devices - processes.value), nodes * size.devices
+    message = (
+        f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}:"
+        f" {idle} of {total} GPUs idle"
+    )
+    related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
+    yield Finding(processes.span, message, f"write {size.devices}, one process per GPU", related=related)
 
 
 def _plain(context: Context, launch: Launch) -> bool:

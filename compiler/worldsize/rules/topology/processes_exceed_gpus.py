@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Fix, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
+from worldsize.rules.launch import STARTS_PROCESSES, Launch
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        processes, size = launch.processes, launch.size
-        if launch.kind not in STARTS_PROCESSES or size is None or not size.devices:
-            continue
-        if processes.value is None or processes.span is None or processes.value <= size.devices:
-            continue
-        gpus = plural(size.devices, "GPU")
-        message = f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}"
-        related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
-        nodes = _nodes_wanted(launch, processes.value, size.devices)
-        fix = None if nodes else Fix(processes.span, str(size.devices))
-        help_ = _help(launch, processes.value, size.devices, nodes)
-        yield Finding(
-            processes.span, message + _world(launch, processes.value, size.devices), help_, related, fix
-        )
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    processes, size = launch.processes, launch.size
+    if launch.kind not in STARTS_PROCESSES or size is None or not size.devices:
+        return
+    if processes.value is None or processes.span is None or processes.value <= size.devices:
+        return
+    gpus = plural(size.devices, "GPU")
+    message = f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}"
+    related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
+    nodes = _nodes_wanted(launch, processes.value, size.devices)
+    fix = None if nodes else Fix(processes.span, str(size.devices))
+    help_ = _help(launch, processes.value, size.devices, nodes)
+    yield Finding(
+        processes.span, message + _world(launch, processes.value, size.devices), help_, related, fix
+    )
 
 
 def _world(launch: Launch, count: int, devices: int) -> str:

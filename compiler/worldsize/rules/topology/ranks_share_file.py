@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.launch import Launch
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        world = launch.world
-        if world is None or world < 2:
-            continue
-        for word in _written(launch):
-            span = launch.span(word)
-            alone = (
-                launch.processes.value == 1 and "${{outputs." not in word.text
-            )  # a file of its own instance
-            if span is not None and not alone and not _own(word):
-                message = f"each of the {world} processes writes `{word.bare}`"
-                yield Finding(
-                    span, message, f"write `{_with_rank(word.bare, launch.kind)}`, or let one rank write it"
-                )
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    world = launch.world
+    if world is None or world < 2:
+        return
+    for word in _written(launch):
+        span = launch.span(word)
+        alone = launch.processes.value == 1 and "${{outputs." not in word.text  # a file of its own instance
+        if span is not None and not alone and not _own(word):
+            message = f"each of the {world} processes writes `{word.bare}`"
+            yield Finding(
+                span, message, f"write `{_with_rank(word.bare, launch.kind)}`, or let one rank write it"
+            )
 
 
 def _written(launch: Launch) -> Iterator[Word]:

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml.fields import read_member
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.launch import Launch
 
 _FLAGS = ("num_workers", "workers", "dataloader_num_workers", "num_loader_workers", "loader_workers")
 _SHAPE = re.compile(r"(\d+(?:\.\d+)?) ?([bkmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -20,14 +19,13 @@ _DEFAULT = 2 * 2**30
 _LEAST = 64 * 2**20  # bytes a worker
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        flags = launch.flags(*_FLAGS)
-        each = launch.number(flags[0]) if len(flags) == 1 else None
-        if each is None or each < 1 or launch.kind in ("ray", "tensorflow") or launch.processes.value is None:
-            continue
-        workers = int(each) * (launch.processes.value if launch.kind else 1)
-        yield from _judge(launch, workers, flags[0].value or flags[0].word)
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    flags = launch.flags(*_FLAGS)
+    each = launch.number(flags[0]) if len(flags) == 1 else None
+    if each is None or each < 1 or launch.kind in ("ray", "tensorflow") or launch.processes.value is None:
+        return
+    workers = int(each) * (launch.processes.value if launch.kind else 1)
+    yield from _judge(launch, workers, flags[0].value or flags[0].word)
 
 
 def _judge(launch: Launch, workers: int, word: Word) -> Iterator[Finding]:

@@ -8,30 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.launch import Launch
 from worldsize.rules.topology import _degrees
 
 if TYPE_CHECKING:
     from worldsize.facts.vm_sizes import VmSize
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    for launch in read_launches(context, job):
-        found = _degrees.read_degrees(launch)
-        if found is not None and launch.world is not None and launch.world % found.product == 0:
-            yield from _judge(launch, found, launch.world // found.pipeline)
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    split = _degrees.read_degrees(launch)
+    if split is not None and launch.world is not None and launch.world % split.product == 0:
+        yield from _judge(launch, split, launch.world // split.pipeline)
 
 
-def _judge(launch: Launch, found: _degrees.Degrees, room: int) -> Iterator[Finding]:
+def _judge(launch: Launch, split: _degrees.Degrees, room: int) -> Iterator[Finding]:
     """Judge the tensor degree; ``room`` is the number of ranks that it shares with the data degree."""
     from worldsize.facts import vm_sizes  # only a job with such a degree needs these
     from worldsize.planning import degrees
 
-    tensor, size, instances = found.tensor, launch.size, launch.instances
+    tensor, size, instances = split.tensor, launch.size, launch.instances
     processes = launch.processes.value or 1
     if not degrees.crosses_instances(tensor, processes, instances.value or 1):
         return
@@ -43,7 +41,7 @@ def _judge(launch: Launch, found: _degrees.Degrees, room: int) -> Iterator[Findi
     keep = f"write a tensor degree of {fits}" if fits > 1 else "leave the tensor degree at 1"
     help_ = f"{keep}, which stays inside an instance; data or pipeline parallelism may span them"
     related = (Related(instances.span, "instances"),) if instances.span else ()
-    yield Finding(found.span, message, help_, related)
+    yield Finding(split.span, message, help_, related)
 
 
 def _speeds(size: VmSize | None) -> str:

@@ -205,13 +205,13 @@ def _add_secrets(
     for name in settings:
         if not _is_secret(request, name):
             help_ = "run the pipeline again to change it"
-            raise ResumeError(f"`{name}` is not a secret, and stays as the run was given it", help_)
+            raise ResumeError(f"`{name}` is not a secret, and a resumed run keeps its value", help_)
     complete = {**request.options.settings, **settings}
     missing = [name for name in request.withheld if name not in complete]
     if missing and ask is None:
         names = ", ".join(f"`{name}`" for name in missing)
         words = " ".join(f"--set {name}=…" for name in missing)
-        message = f"run `{folder.id}` was given {names}, and the values of secrets are not kept"
+        message = f"run `{folder.id}` was given {names}, and Worldsize does not store secrets"
         raise ResumeError(message, f"give {'it' if len(missing) == 1 else 'them'} again: `{words}`")
     complete |= {name: ask(name) for name in missing if ask is not None}
     return replace(request, options=replace(request.options, settings=complete))
@@ -224,10 +224,13 @@ def _hold_lock(root: Path) -> Iterator[int]:
         with hold_lock(root, patience=GRACE_SECONDS + MARGIN_SECONDS) as lock:
             yield lock
     except AliveError:
-        message = f"run `{root.name}` goes on"
+        message = f"run `{root.name}` is still active"
         help_ = f"follow it with `worldsize logs {root.name} STEP --follow`"
         if find_runner(root) is None:
-            message, help_ = f"processes of run `{root.name}` are still being ended", "try again in a minute"
+            message, help_ = (
+                f"processes of run `{root.name}` are still being stopped",
+                "try again in a minute",
+            )
         raise ResumeError(message, help_) from None
 
 
@@ -244,10 +247,14 @@ def _prepare_again(request: RunRequest, folder: RunFolder, earlier: RunRecord) -
         _refuse_masked(prepared, request.target)
     notices = [*prepared.notices]
     if earlier.started is None:
-        notices.append("the event log has no beginning; what is not known to be done runs again")
+        notices.append(
+            "the beginning of the event log is missing; steps that are not known to be done run again"
+        )
     elif earlier.damaged:
         lines = plural(earlier.damaged, "line")
-        notices.append(f"{lines} of the event log cannot be read; what is not known to be done runs again")
+        notices.append(
+            f"{lines} of the event log cannot be read; steps that are not known to be done run again"
+        )
     return replace(prepared, target=request.target, notices=tuple(notices))
 
 
@@ -260,8 +267,8 @@ def _refuse_masked(prepared: Prepared, spec: Path) -> None:
             if isinstance(source, Text) and HIDDEN in source.rendered
         ]
         if masked:
-            message = f"`{spec}` is gone, and the copy of it does not hold the secret `{masked[0]}`"
+            message = f"`{spec}` is gone, and its copy does not contain the secret `{masked[0]}`"
             raise ResumeError(message, f"put it back, or add `--set {masked[0]}=…`")
         if HIDDEN in task.environment_variables.values():
-            message = f"`{spec}` is gone, and the copy of it does not hold the secrets of step `{task.name}`"
+            message = f"`{spec}` is gone, and its copy does not contain the secrets of step `{task.name}`"
             raise ResumeError(message, "put it back")

@@ -89,7 +89,7 @@ class Attempt:
             return None
         more = f" and {len(changed) - SHOWN_CHANGES} more" if len(changed) > SHOWN_CHANGES else ""
         return (
-            "the Python that runs Worldsize was changed while the step ran, by the step or by somebody else:"
+            "the Python that runs Worldsize was changed while the step ran, by it or by another program:"
             f" {', '.join(f'`{path}`' for path in changed[:SHOWN_CHANGES])}{more}"
         )
 

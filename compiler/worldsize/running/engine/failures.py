@@ -201,14 +201,14 @@ def explain_missing_gpus(lines: Sequence[str], gpus: Sequence[str]) -> tuple[str
     """The cause and the help if a process failed for lack of a GPU, judged by its last lines; else None."""
     if gpus or last_error(lines) is not None:  # a script that explains its error needs no other explanation
         return None
-    nccl = "it asks for NCCL, which moves data between GPUs, and this machine has none"
+    nccl = "it asks for NCCL, which needs GPUs, and this machine has none"
     if any(_NCCL.search(line) for line in lines):
-        return nccl, f"help: take the backend `gloo` {_CHOICE}"
+        return nccl, f"help: use the backend `gloo` {_CHOICE}"
     if any(_TENSORFLOW.search(line) for line in lines):
         return nccl, "help: leave the choice to TensorFlow: `NcclAllReduce` is only for GPUs"
     if any(_CUDA.search(line) for line in lines):
         words = "it asks for a GPU, and this machine has none"
-        return words, 'help: take the device "cpu" where `torch.cuda.is_available()` is false'
+        return words, 'help: use the device "cpu" where `torch.cuda.is_available()` is false'
     return None
 
 
@@ -247,7 +247,7 @@ def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
             f" {accumulation * (micro // smaller)}: the same global batch, with half the activations or less"
         )
     else:
-        advice.append("help: let a process hold less at once, or start fewer of them")
+        advice.append("help: reduce the memory of each process, or start fewer processes")
     return tuple(advice)
 
 

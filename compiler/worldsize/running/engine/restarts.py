@@ -80,7 +80,7 @@ class RestartPolicy:
             return f"it has failed {len(failures)} times"
         if len(failures) > 1 and _is_stuck(failures[-2], last):
             where = "the start" if not last.training_step else f"training step {last.training_step}"
-            return f"the same error twice at {where}: another try would end there, too"
+            return f"the same error twice at {where}: another attempt would fail there too"
         return None
 
     def _pause(self, failures: int, attempts: int) -> float:

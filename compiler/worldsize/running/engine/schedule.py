@@ -192,7 +192,9 @@ class Schedule:
         """Ask the steps to end at the first signal, and kill them at the second."""
         again = len(self._interrupts.received) > 1
         self._context.log.write("interrupted", signal=self._interrupts.received[-1])
-        self._view.notice("killing every process" if again else "stopping; once more to kill at once")
+        self._view.notice(
+            "killing every process" if again else "stopping; interrupt again to kill the processes at once"
+        )
         self._steps.stop(at_once=again)
         for attempt in [each for each in self._steps.active.values() if each.group is None]:
             self._finish(attempt, Outcome("stopped"))

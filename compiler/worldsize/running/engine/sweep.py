@@ -58,7 +58,7 @@ class Trial:
 class Sweep:
     """The expansion of a step of kind ``sweep``.
 
-    Trials that fail are counted and the sweep goes on, unless the first three all fail in the same way. Of
+    Trials that fail are counted and the sweep continues, unless the first three all fail in the same way. Of
     the trials that succeed, the one with the best value of the primary metric gives the step its outputs; of
     equal ones the first.
     """
@@ -241,7 +241,7 @@ class Sweep:
         """Why there are fewer trials than requested, if the first ones all failed in the same way."""
         if self._over or not self._is_futile():
             return ""
-        return f"; after {len(self.trials)} that ended alike no further trial was started"
+        return f"; after {len(self.trials)} that failed in the same way no further trial was started"
 
     def _all_failed(self, failed: Sequence[Trial]) -> Failure:
         first = failed[0].failure if failed else None

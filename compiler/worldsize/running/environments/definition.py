@@ -60,12 +60,12 @@ class Definition:
         lines = []
         if self.python not in (None, PYTHON_VERSION):
             lines.append(
-                f"{self.name}: it asks for Python {self.python}, its steps run with {PYTHON_VERSION}"
+                f"{self.name}: it requires Python {self.python}, but its steps run with {PYTHON_VERSION}"
             )
         if self.unavailable:
             several = "packages" if len(self.unavailable) > 1 else "a package"
             names = ", ".join(f"`{each}`" for each in self.unavailable)
-            lines.append(f"{self.name}: {names}: {several} of conda that pip is not known to have, left out")
+            lines.append(f"{self.name}: {names}: {several} of conda that pip may not have, left out")
         return lines
 
 
@@ -293,7 +293,7 @@ def _notices(definitions: Mapping[str, Definition]) -> Iterator[str]:
             unknown.setdefault(definition.name, []).append(step)
     for name, steps in unknown.items():
         yield (
-            f"{name} ({_listed(steps)}): what its image holds is not known here, the packages installed here"
+            f"{name} ({_listed(steps)}): the packages of its image are unknown, so those installed here"
             " are used"
         )
 
@@ -310,7 +310,7 @@ def _report_uncontained(
     first = next((each.span for each in definitions.values() if each.span), Span("environment", 1, 1, 1, 1))
     reason = find_docker_fault()
     if reason is not None:
-        help_ = "start a Docker engine, or take `--environment isolated`"
+        help_ = "start a Docker engine, or use `--environment isolated`"
         yield Problem("run-refused", first, f"`--environment docker` is not possible here: {reason}", help_)
         return
     reported_spans = set()
@@ -326,5 +326,5 @@ def _report_uncontained(
                 if not definition.name
                 else f"{definition.name} names no image"
             )
-            help_ = "map it to an environment file with `image:`, or take `--environment isolated`"
+            help_ = "map it to an environment file with `image:`, or use `--environment isolated`"
             yield Problem("run-refused", span, message, help_)

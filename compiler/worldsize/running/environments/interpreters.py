@@ -77,11 +77,7 @@ class Interpreters(Protocol):
     def enter(
         self, task: Task, run: RunFolder, plan: tuple[Process, ...]
     ) -> contextlib.AbstractContextManager[tuple[Process, ...]]:
-        """The processes to start in the environment; what is made for them is removed with the context.
-
-        Raises:
-            OSError: it cannot be made.
-        """
+        """The processes to start in the environment; what is made for them is removed with the context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +159,15 @@ def make_interpreters(
         OSError: the folder cannot be written.
     """
     root = home.absolute() / store.FOLDER
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         if plan.mode == "docker":
             yield _make_docker_interpreters(plan, root, supervisor, say)
         else:  # with `current` no step has packages of its own
-            yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), held)
+            yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), locks)
 
 
 def _make_layered_interpreters(
-    plan: EnvironmentPlan, stored: LayerStore, held: contextlib.ExitStack
+    plan: EnvironmentPlan, stored: LayerStore, locks: contextlib.ExitStack
 ) -> LayeredInterpreters:
     kept: dict[Definition, Path] = {}
     problems: list[Problem] = []
@@ -180,7 +176,7 @@ def _make_layered_interpreters(
         if not definition.requirements:
             continue
         if definition.requirements not in known:
-            known[definition.requirements] = _make_environment_layer(definition, stored, held)
+            known[definition.requirements] = _make_environment_layer(definition, stored, locks)
         layer_or_problem = known[definition.requirements]
         if isinstance(layer_or_problem, Path):
             kept[definition] = layer_or_problem
@@ -191,34 +187,34 @@ def _make_layered_interpreters(
     foreign_mlflow = frozenset(layer for layer in set(kept.values()) if has_other_mlflow(layer))
     for definition in (each for each, layer in kept.items() if layer in foreign_mlflow):
         stored.say(
-            f"{definition.name} has another MLflow: what its steps log with it stays in `{MLFLOW_FOLDER}` of"
-            " their folders"
+            f"{definition.name} has another version of MLflow: what its steps log stays in `{MLFLOW_FOLDER}`"
+            " of their folders"
         )
     return LayeredInterpreters(
-        plan, kept, foreign_mlflow, stored.programs(), held.enter_context(FolderRemover())
+        plan, kept, foreign_mlflow, stored.programs(), locks.enter_context(FolderRemover())
     )
 
 
 def _make_environment_layer(
-    definition: Definition, stored: LayerStore, held: contextlib.ExitStack
+    definition: Definition, stored: LayerStore, locks: contextlib.ExitStack
 ) -> Path | Problem | None:
     """The layer of an environment, the problem that prevents it, or None if the step may run without."""
     guessed = bool(definition.modules)
     try:
-        return stored.layer(definition.name, definition.requirements, held, wheels_only=guessed)
+        return stored.layer(definition.name, definition.requirements, locks, wheels_only=guessed)
     except BuildError as error:
         if guessed:
             stored.say(
-                f"{definition.name}: what its image holds cannot be installed here ({error}), so steps use"
-                " the packages that are; under `assets:` or with `--map` another file can stand for it"
+                f"{definition.name}: the packages of its image cannot be installed here ({error}), so its"
+                " steps use the installed ones; `assets:` or `--map` can replace it by another file"
             )
             return None
-        message = f"pip cannot install what {definition.name} asks for"
+        message = f"pip cannot install the packages of {definition.name}"
         return _refusal(definition, message, (*error.lines, CURRENT_HELP), error.log)
 
 
 def _refusal(definition: Definition, message: str, lines: tuple[str, ...], log: Path) -> Problem:
-    help_ = "\n".join([f"all that it said is in `{log}`; the last of it:", *lines])
+    help_ = "\n".join([f"its output is in `{log}` and ends with:", *lines])
     return Problem("run-refused", definition.span or Span("environment", 1, 1, 1, 1), message, help_)
 
 

@@ -43,7 +43,7 @@ for word in "$@"; do
   case "$word" in
     install|update|upgrade|remove|uninstall)
       echo "$(basename -- "$0") $word is refused: it would change the environment that Worldsize runs in." >&2
-      echo "Take pip, which installs into the step's own layer; list the package in the conda file of the" >&2
+      echo "Use pip, which installs into the step's own layer; list the package in the conda file of the" >&2
       echo "step's environment; or say --environment docker." >&2
       exit 1 ;;
     run) break ;;
@@ -82,11 +82,7 @@ OVERRIDES = {
 
 
 def make_layer(folder: Path, below: Sequence[Path] = ()) -> None:
-    """Make an empty layer that sees the packages of the layers ``below``, the nearest first.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make an empty layer that sees the packages of the layers ``below``, the nearest first."""
     packages, bin_folder = packages_folder(folder), folder / "bin"
     packages.mkdir(parents=True)
     bin_folder.mkdir()
@@ -143,11 +139,9 @@ def redirect_interpreter(command: str, layer: Path) -> str:
 
 
 def layer_variables(environment: Mapping[str, str], folders: Sequence[Path]) -> dict[str, str]:
-    """The variables of a process that runs in a layer.
+    """The variables of a process that runs in a layer; the process's PATH replaces that of this machine.
 
-    Args:
-        environment: the variables of the process; its PATH replaces that of this machine.
-        folders: the layer and those below it, the nearest first, and other folders with programs in ``bin``.
+    The ``folders`` are the layer and those below it, the nearest first, and others with programs in ``bin``.
     """
     bins = [*(str(folder / "bin") for folder in folders), str(Path(sys.executable).parent)]
     path = environment.get("PATH", os.environ.get("PATH", os.defpath))

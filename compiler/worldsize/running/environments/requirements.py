@@ -102,13 +102,9 @@ def _read_conda_names() -> dict[str, str]:
 def expand_requirements(
     lines: Iterable[str], folder: Path, gate: CopyAccess, seen: frozenset[Path] = frozenset()
 ) -> Iterator[str]:
-    """Yield the lines without comments, included files expanded.
+    """Yield the lines of a requirements file or of a conda file's pip section, without comments.
 
-    Args:
-        lines: those of a requirements file or of the pip section of a conda file.
-        folder: what paths in them are relative to.
-        gate: which files may be included, as requirements or as constraints.
-        seen: the files that include this one.
+    Included files, as far as the gate allows them, are expanded; ``seen`` are those that include this one.
 
     Raises:
         OSError: an included file cannot be read, or may not be.

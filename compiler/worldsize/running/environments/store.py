@@ -60,7 +60,7 @@ class LayerStore:
     say: Callable[[str], None]  # tells the user what takes long
 
     def layer(
-        self, name: str, lines: Sequence[str], held: contextlib.ExitStack, *, wheels_only: bool = False
+        self, name: str, lines: Sequence[str], locks: contextlib.ExitStack, *, wheels_only: bool = False
     ) -> Path:
         """Return the layer with what these lines for pip ask for; build it if there is none.
 
@@ -73,7 +73,7 @@ class LayerStore:
         """
         layer = self.root / layer_key(lines)
         self.root.mkdir(parents=True, exist_ok=True)
-        lock = held.enter_context(_lock_file(layer))
+        lock = locks.enter_context(_lock_file(layer))
         fcntl.flock(lock, fcntl.LOCK_SH)
         while not layer.exists():
             self._exclusive(lock, name)

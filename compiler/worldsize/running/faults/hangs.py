@@ -40,7 +40,7 @@ class HangWatcher:
 
     say: Callable[[str], None]  # tells the user
     _looked: float = 0.0
-    _told: set[tuple[str, int, int]] = field(default_factory=set)  # step, attempt and rank
+    _reported: set[tuple[str, int, int]] = field(default_factory=set)  # step, attempt and rank
 
     def tick(self, attempts: Collection[Attempt]) -> None:
         """Look at every attempt, once a second."""
@@ -57,8 +57,8 @@ class HangWatcher:
         silent = {rank for rank, beat in heartbeats.items() if is_silent(beat, now)}
         for rank in sorted(silent):
             key = (attempt.task.name, attempt.number, rank)
-            if key not in self._told and is_certain(heartbeats[rank], now):
-                self._told.add(key)
+            if key not in self._reported and is_certain(heartbeats[rank], now):
+                self._reported.add(key)
                 self._tell(attempt, heartbeats[rank])
         late = [beat for beat in heartbeats.values() if is_late(beat, now)]
         if late and attempt.blame is None and attempt.group is not None and not attempt.group.done:
@@ -70,8 +70,8 @@ class HangWatcher:
         if newest is None or newest.slow_rank is None or newest.slow_ratio is None:
             return
         key = (attempt.task.name, -1, int(newest.slow_rank))
-        if key not in self._told:
-            self._told.add(key)
+        if key not in self._reported:
+            self._reported.add(key)
             text = f"rank {newest.slow_rank:.0f} is {newest.slow_ratio:.1f} times as slow as the others"
             self.say(f"{attempt.task.name}: {text}")
             attempt.context.log.write("rank_slow", step=attempt.task.name, reason=text)

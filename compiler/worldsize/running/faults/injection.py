@@ -42,7 +42,7 @@ class FaultInjector:
         """Report the faults that were never due."""
         for fault in self.ordered:
             if fault not in self._done:
-                self.say(f"`{fault.option}` changed nothing: step `{fault.step}` did not run until then")
+                self.say(f"`{fault.option}` had no effect: step `{fault.step}` ended before that time")
 
     def _happen(self, fault: NodeFault, attempt: Attempt) -> None:
         assert attempt.group is not None

@@ -27,7 +27,7 @@ from worldsize.running.nodes.namespaces import Namespaces
 
 Kind = Literal["kill", "terminate", "stop", "slow", "cut"]
 
-FEWEST, MOST = 4, 6  # faults of a step
+MIN_FAULTS, MAX_FAULTS = 4, 6  # faults of a step
 EARLIEST, LATEST = 0.05, 0.9  # of its training
 WHOLE_GROUP = 0.25  # of what is killed or terminated
 SECONDS: Mapping[Kind, tuple[float, float]] = {"stop": (2.0, 6.0), "slow": (4.0, 8.0), "cut": (2.0, 6.0)}
@@ -70,7 +70,7 @@ class PlannedFault:
 def draw_faults(seed: int, step: str, world_size: int, nodes: int = 0) -> tuple[PlannedFault, ...]:
     """Draw the faults of a step, in order; ``nodes`` are instances with networks of their own."""
     chance = random.Random(f"{seed}/{step}")  # noqa: S311 - no secret
-    shares = sorted(chance.uniform(EARLIEST, LATEST) for _ in range(chance.randint(FEWEST, MOST)))
+    shares = sorted(chance.uniform(EARLIEST, LATEST) for _ in range(chance.randint(MIN_FAULTS, MAX_FAULTS)))
     kinds = _draw_kinds(chance, cuts=nodes > 1)
     return tuple(_draw_fault(chance, next(kinds), share, world_size, nodes) for share in shares)
 
@@ -296,10 +296,10 @@ def _send_signal(pids: Collection[int], number: signal.Signals) -> None:
 
 def _describe_cost(hit: InjectedFault) -> str:
     if hit.lost is None:
-        return "it did not go on"
+        return "it did not continue"
     if hit.seconds is None:
-        return "nothing lost before the end" if not hit.fault.ends_attempt else f"went on from {hit.resumed}"
+        return "nothing lost before the end" if not hit.fault.ends_attempt else f"resumed from {hit.resumed}"
     if not hit.fault.ends_attempt:
         return f"nothing lost, {hit.seconds:.1f} s"
     lost = f"{plural(hit.lost or 0, 'step')} lost of at most {hit.allowed_loss}"
-    return f"went on from {hit.resumed}, {lost}, {hit.seconds:.1f} s"
+    return f"resumed from {hit.resumed}, {lost}, {hit.seconds:.1f} s"

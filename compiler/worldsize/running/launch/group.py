@@ -126,7 +126,7 @@ class Group:
         for line in lines:
             self._take(json.loads(line))
         if not chunk and not self._done:
-            self._guard_died("the process that watched over it was killed")
+            self._guard_died("the process that supervised it was killed")
         return self.ended[before:]
 
     def look(self) -> bool:
@@ -176,7 +176,7 @@ class Group:
         if self.guard is not None:
             with contextlib.suppress(OSError):
                 os.kill(self.guard, signal.SIGKILL)
-        self._guard_died("the process that watched over it did not answer")
+        self._guard_died("the process that supervised it did not answer")
 
     def _take(self, event: dict[str, object]) -> None:
         if event["event"] == "guarded":
@@ -188,7 +188,7 @@ class Group:
             process = self.processes[int(str(event["index"]))]
             self.ended.append(EndedProcess(process, int(str(event["status"])), told=bool(event["told"])))
         elif event["event"] == "abandoned":
-            self.lost = "the process that starts those of the run was killed"
+            self.lost = "the process that starts the processes of the run was killed"
         elif event["event"] == "done":
             left = event["left"]
             self.left = tuple(left) if isinstance(left, list) else ()
@@ -211,11 +211,8 @@ def make_request(
 ) -> dict[str, Any]:
     """The request to the guard to start one process of the plan.
 
-    Args:
-        process: One that is started here.
-        known: All processes; the guard and the members refer to them by index.
-        logs: The folder for ``<name>.log`` of each.
-        shared: What :func:`folder` made; not None where the process has members.
+    The guard and the members refer to processes by their index in ``known``. The folder ``shared`` is not
+    None where the process has members.
     """
     env = dict(process.env)
     if shared is not None:

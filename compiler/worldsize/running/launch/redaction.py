@@ -122,11 +122,7 @@ def _document(process: Process) -> dict[str, Any]:
 
 
 def hide_in_compiled(folder: Path, mask: Mask) -> None:
-    """Remove the secrets from the compiled pipeline in a run's folder; what runs is in memory already.
-
-    Raises:
-        OSError: A file cannot be written.
-    """
+    """Remove the secrets from the compiled pipeline in a run's folder; what runs is in memory already."""
     for path in [*folder.glob("*.yml"), *folder.glob("*.json")]:
         if path.stat().st_size > _LONGEST_COPY:
             continue

@@ -34,11 +34,11 @@ def reserve_ports(count: int) -> Iterator[tuple[int, ...]]:
     asks for any free port. So two concurrent runs cannot get the same port. Other systems refuse the
     second bind, so the ports are released before they are used.
     """
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(_bound()) for _ in range(count)]
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(_bound()) for _ in range(count)]
         numbers = tuple(int(each.getsockname()[1]) for each in sockets)
         if sys.platform != "linux":
-            held.close()
+            stack.close()
         yield numbers
 
 
@@ -65,11 +65,7 @@ def _bind(family: socket.AddressFamily, address: str) -> socket.socket:
 
 @contextlib.contextmanager
 def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """Make a folder with a short path, because sockets are made below it, until the context ends.
-
-    Raises:
-        OSError: It cannot be made.
-    """
+    """Make a folder with a short path, because sockets are made below it, until the context ends."""
     path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
         new = path / f"{LOCK}.new"
@@ -114,11 +110,7 @@ def _abandoned(path: Path) -> Iterator[bool]:
 
 
 def mpi_folder() -> contextlib.AbstractContextManager[Path]:
-    """A folder for as long as the context lasts, in shared memory if possible.
-
-    Raises:
-        OSError: It cannot be made.
-    """
+    """A folder for as long as the context lasts, in shared memory if possible."""
     return scratch_folder(MPI_PREFIX, _memory_folder())
 
 

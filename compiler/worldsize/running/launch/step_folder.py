@@ -17,11 +17,7 @@ PRESENT = ("outputs", "logs")  # Azure ML makes these in the working folder and 
 
 
 def prepare_step_folder(task: Task, code: Snapshot, run: RunFolder) -> None:
-    """Make the folder of a step that is about to start.
-
-    Raises:
-        OSError: A file cannot be read or written.
-    """
+    """Make the folder of a step that is about to start."""
     step = run.step(task.name)
     step.logs.mkdir(parents=True, exist_ok=True)
     step.progress.touch()  # made here, so that it is private whatever the umask of the step
@@ -35,9 +31,6 @@ def clear_step_folder(task: Task, run: RunFolder) -> None:
 
     An output named ``checkpoints`` stays, so that the training can resume; other outputs are removed.
     The logs of the failed attempt move to ``logs/attempt-N``, N from 1.
-
-    Raises:
-        OSError: Something cannot be moved or removed.
     """
     step = run.step(task.name)
     earlier = len(list(step.logs.glob("attempt-*")))

@@ -84,11 +84,7 @@ class Supervisor:
             )
 
     def connect(self) -> socket.socket:
-        """Connect to the guard of a new group; a dead supervisor is replaced.
-
-        Raises:
-            OSError: The connection cannot be made.
-        """
+        """Connect to the guard of a new group; a dead supervisor is replaced."""
         if self._process.poll() is not None:
             self._control.close()
             self._spawn()

@@ -136,11 +136,7 @@ class Places(Protocol):
     """Provides the machines of a call's instances while a group runs."""
 
     def place(self, call: Call) -> AbstractContextManager[Call]:
-        """The call with addresses and command prefixes of its instances, which end with the context.
-
-        Raises:
-            OSError: An instance cannot be made.
-        """
+        """The call with addresses and command prefixes of its instances, which end with the context."""
 
 
 class LocalPlaces:

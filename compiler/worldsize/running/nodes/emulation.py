@@ -78,7 +78,7 @@ def parse_fault(kind: Kind, text: str) -> NodeFault:
         help_ = (
             f"write a node and a time, such as `{example}`; `train:node1@…` where several steps have nodes"
         )
-        raise FaultError(f"`--{kind} {text}` names no node and time", help_)
+        raise FaultError(f"`--{kind} {text}` does not name a node and a time", help_)
     when, lasts = matched["when"], matched["lasts"]
     at_step = _STEP.fullmatch(when)
     at_seconds = None if at_step else _seconds(when)
@@ -86,7 +86,7 @@ def parse_fault(kind: Kind, text: str) -> NodeFault:
         message = f"`--{kind} {text}`: `{when}` is not a time"
         raise FaultError(message, "write `step:200` for a training step, or `30s` after the start")
     if lasts is not None and kind == "kill":
-        raise FaultError(f"`--kill {text}`: a node is killed for good", f"leave `for {lasts}` out")
+        raise FaultError(f"`--kill {text}`: a killed node does not start again", f"remove `for {lasts}`")
     if lasts is not None and not _seconds(lasts):
         raise FaultError(f"`--{kind} {text}`: `{lasts}` is not a length of time", "write it as `for 10s`")
     return NodeFault(
@@ -136,12 +136,12 @@ def _report_unclear_step(fault: NodeFault, spread: Sequence[str]) -> FaultError:
         return FaultError(f"`{fault.option}`: no step has nodes", "a step with `distribution` has")
     named = ", ".join(f"`{name}`" for name in spread[:MAX_RANKS])
     message = f"`{fault.option}`: steps {named} have nodes"
-    return FaultError(message, f"say which, such as `--{fault.kind} {spread[0]}:{fault.text}`")
+    return FaultError(message, f"name one, such as `--{fault.kind} {spread[0]}:{fault.text}`")
 
 
 def _list_choices(spread: Sequence[str]) -> str:
     if not spread:
-        return "only a step with `distribution` has nodes, and there is none"
+        return "only a step with `distribution` has nodes, and the pipeline has no such step"
     return f"those with nodes are {', '.join(f'`{name}`' for name in spread[:MAX_RANKS])}"
 
 
@@ -201,7 +201,7 @@ def read_emulation(
         return Emulation(faults=ordered), reader.problems
     spread = {name: task for name, task in tasks.items() if task.instance_count > 1}
     if not spread:
-        note = "`--nodes namespaces` changes nothing: no step has several instances here"
+        note = "`--nodes namespaces` has no effect: no step has several instances here"
         return Emulation(faults=ordered, notices=(note,)), reader.problems
     able = reader.abilities(spread)
     shaped, notices = {}, []
@@ -247,7 +247,7 @@ class _Reader:
         fault = assign_step(parse_fault(kind, text), self.tasks)
         if kind == "drop-link" and self.tasks[fault.step or ""].instance_count == 1:
             message = f"`{fault.option}`: step `{fault.step}` has one instance, so it has no link"
-            raise FaultError(message, "give it several, or order a `--kill`")
+            raise FaultError(message, "give it several instances, or use `--kill`")
         return fault
 
     def rehearsal(self) -> None:
@@ -280,7 +280,7 @@ class _Reader:
         for name, task in spread.items():
             if task.instance_count > MAX_NODES:
                 message = (
-                    f"step `{name}` has {task.instance_count} instances; {MAX_NODES} are emulated at most"
+                    f"step `{name}` has {task.instance_count} instances; at most {MAX_NODES} are emulated"
                 )
                 self.refuse(message, "write a smaller `instance_count`")
         if self.options.environment == "docker":

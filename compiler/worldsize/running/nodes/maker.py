@@ -92,13 +92,13 @@ def show_own_devices() -> None:
     A container may forbid this mount; then a script does not find the devices there.
     """
     groups = "/sys/fs/cgroup"
-    held = os.open(groups, os.O_PATH) if os.path.isdir(groups) else None  # noqa: PTH112
+    groups_descriptor = os.open(groups, os.O_PATH) if os.path.isdir(groups) else None  # noqa: PTH112
     with contextlib.suppress(MakeError):
         mount("sysfs", "/sys", "sysfs", 0)
-        if held is not None:
-            mount(f"/proc/self/fd/{held}", groups, None, MS_BIND | MS_REC)
-    if held is not None:
-        os.close(held)
+        if groups_descriptor is not None:
+            mount(f"/proc/self/fd/{groups_descriptor}", groups, None, MS_BIND | MS_REC)
+    if groups_descriptor is not None:
+        os.close(groups_descriptor)
 
 
 def look() -> dict[str, str | None]:
@@ -180,8 +180,8 @@ def opened(*kinds: str) -> Iterator[list[int]]:
     try:
         yield descriptors
     finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
+        for groups_descriptor in descriptors:
+            os.close(groups_descriptor)
 
 
 def say(line: socket.socket, descriptors: Sequence[int] = (), **message: Any) -> None:

@@ -55,12 +55,12 @@ class Abilities:
 def probe_namespaces() -> Abilities:
     """Try what is needed in temporary namespaces."""
     if sys.platform != "linux":
-        return Abilities(("`--nodes namespaces` needs Linux", "run it there, or leave the option out"))
+        return Abilities(("`--nodes namespaces` needs Linux", "run it there, or remove the option"))
     missing = [program for program in ("ip", "tc") if shutil.which(program) is None]
     if missing:
         return Abilities((f"`--nodes namespaces` needs `{missing[0]}`, which is not installed", INSTALL))
     if os.geteuid() != 0:
-        return Abilities(("`--nodes namespaces` needs root", "run it as root, or leave the option out"))
+        return Abilities(("`--nodes namespaces` needs root", "run it as root, or remove the option"))
     try:
         answer = _query_maker()
     except OSError as error:
@@ -103,11 +103,7 @@ class StepNetwork:
         return _prefix(str(self.table), node)
 
     def pull(self, node: Node, *, plug: bool = False) -> None:
-        """Cut a node's link, or restore it.
-
-        Raises:
-            OSError: The link cannot be changed.
-        """
+        """Cut a node's link, or restore it."""
         command = [*self.prefix("switch"), "ip", *plug_command(node, plugged=plug)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         if done.returncode != 0:
@@ -169,11 +165,7 @@ class Namespaces:
 
     @contextlib.contextmanager
     def place(self, call: Call) -> Iterator[Call]:
-        """The call with nodes for its instances; a single instance stays on this machine.
-
-        Raises:
-            OSError: The nodes cannot be made.
-        """
+        """The call with nodes for its instances; a single instance stays on this machine."""
         if call.instance_count < 2:
             yield call
             return
@@ -239,12 +231,12 @@ class Maker:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not select.select([self.line], [], [], STOPPED_SECONDS)[0]:
             if time.monotonic() >= deadline:
-                raise TimeoutError(0, "what makes its nodes does not answer")
+                raise TimeoutError(0, "the process that makes its nodes does not answer")
             with contextlib.suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGCONT)  # also its child that becomes a node
         message, descriptors, _, _ = socket.recv_fds(self.line, 1 << 16, 3)
         if not message:
-            raise LostError(0, "what makes its nodes was killed")
+            raise LostError(0, "the process that makes its nodes was killed")
         return message, descriptors
 
 

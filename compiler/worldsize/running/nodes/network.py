@@ -77,7 +77,7 @@ def parse_link(text: str) -> Link:
     for word in (part.strip() for part in text.split(",")):
         name, value = _parse_part(word, text)
         if name in parts:
-            raise LinkError(f"`--link {text}` says its {name} twice", _HELP)
+            raise LinkError(f"`--link {text}` gives its {name} twice", _HELP)
         parts[name] = value
     return Link(parts.get("rate"), parts.get("delay", 0.0), parts.get("loss", 0.0))
 
@@ -99,7 +99,7 @@ def _parse_part(word: str, text: str) -> tuple[str, float]:
         value = float(matched[1]) / 100
         if value >= 1:
             raise LinkError(
-                f"`--link {text}` loses every packet", "to cut a link, say `--drop-link node1@30s`"
+                f"`--link {text}` loses every packet", "to cut a link, use `--drop-link node1@30s`"
             )
         return "loss", value
     subject = f"`--link {text}`: `{word}`" if word else f"`--link {text}` has an empty part, which"

@@ -71,8 +71,8 @@ class AssetMap:
         self._resolved: dict[Path, tuple[AssetEntry, str]] = {}  # the entries that were used, by path
         for entry in self._tiers[0].values():
             if classify(entry.reference) == "local":
-                message = f"`{shorten(entry.reference)}` is not a reference to something elsewhere"
-                help_ = "map what jobs say: `azureml:name:version`, `azureml://datastores/…` or a web address"
+                message = f"`{shorten(entry.reference)}` is not a reference to an asset or address"
+                help_ = "map `azureml:name:version`, `azureml://datastores/…` or a web address, as in jobs"
                 self._broken[entry.span] = Problem("run-refused", entry.span, message, help_)
 
     @property
@@ -103,10 +103,7 @@ class AssetMap:
     def check_type(self, path: Path, type_: str, what: str) -> None:
         """Add to :attr:`problems` an entry that maps to a file instead of a folder, or the reverse.
 
-        Args:
-            path: A path from :meth:`local`; any other path is not checked.
-            type_: The type of the data.
-            what: The data in words.
+        Only a path from :meth:`local` is checked. ``what`` describes the data.
         """
         entry, text = self._resolved.get(path, (None, ""))
         if entry is None or not (is_folder(path) if type_ == "uri_file" else is_file(path)):
@@ -124,12 +121,12 @@ class AssetMap:
     def report_unnamed(self, texts: Collection[str]) -> list[Problem]:
         """The entries of the call for references that are not among ``texts``, those of the pipeline."""
         keys = {key for text in texts for key, _ in _matches(text)}
-        advice = "see its `azureml:` references" if texts else "it names none: leave `--map` out"
+        advice = "see its `azureml:` references" if texts else "it has no references: remove `--map`"
         return [
             Problem(
                 "run-refused",
                 entry.span,
-                f"the pipeline names no `{shorten(entry.reference)}`",
+                f"the pipeline does not use `{shorten(entry.reference)}`",
                 did_you_mean(entry.reference, map(shorten, texts)) or advice,
             )
             for key, entry in self._tiers[0].items()
@@ -151,7 +148,7 @@ class AssetMap:
             return None
         if not exists(path):
             message = f"`{shorten(text)}` is mapped to `{show_path(path)}`, which does not exist"
-            help_ = "put it there, or say where it lies"
+            help_ = "put it there, or correct the path"
             self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
         self._resolved[path] = (entry, text)
         return path
@@ -173,7 +170,7 @@ def parse_map_option(text: str) -> tuple[str, str]:
     cut = next((each for each in cuts if text[each + 1 :] and exists(Path(text[each + 1 :]))), usual)
     reference, path = text[:cut], text[cut + 1 :]
     if not reference or not path:
-        raise ValueError(f"`{shorten(text)}` lacks what stands before or behind `=`")
+        raise ValueError(f"`{shorten(text)}` has nothing before or after `=`")
     return reference, path
 
 

@@ -173,7 +173,7 @@ def _keep_whole_groups(
     return Plan(plan.name, steps)
 
 
-def _keeps_global_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> bool:
+def _keeps_global_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) -> bool:
     """Whether the command can keep the planned global batch with the processes of this machine.
 
     It has to receive the accumulation, or the global batch, which it then divides itself.
@@ -181,7 +181,7 @@ def _keeps_global_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) 
     if before.training is None or here.training is None:
         return True
     planned, fitted = before.training.gradient_accumulation_steps, here.training.gradient_accumulation_steps
-    return planned == fitted or bool(told & {"gradient_accumulation_steps", "global_batch_size"})
+    return planned == fitted or bool(followed & {"gradient_accumulation_steps", "global_batch_size"})
 
 
 def _describe_sharing(here: StepPlan, machine: Machine) -> str:
@@ -189,13 +189,13 @@ def _describe_sharing(here: StepPlan, machine: Machine) -> str:
     assert here.training is not None
     processes, slots = plural(here.topology.world_size, "process"), plural(machine.slots, machine.unit)
     return (
-        f"all {processes} share {slots}, so this will be slow: its command is not told"
+        f"all {processes} share {slots}, so this will be slow: its command does not receive"
         " `gradient_accumulation_steps`, and fewer would change its global batch"
         f" of {here.training.global_batch_size}"
     )
 
 
-def _describe_change(before: StepPlan, here: StepPlan, task: Task, told: frozenset[str]) -> str:
+def _describe_change(before: StepPlan, here: StepPlan, task: Task, followed: frozenset[str]) -> str:
     planned, world = before.topology, here.topology.world_size
     shape = f"{planned.instance_count} × {planned.process_count_per_instance}"
     if planned.splits_model:
@@ -211,24 +211,24 @@ def _describe_change(before: StepPlan, here: StepPlan, task: Task, told: frozens
         text += f" ({here.topology.instance_count} × {here.topology.process_count_per_instance})"
     if here.training is None:
         return text
-    return text + _describe_batch(before, here, told)
+    return text + _describe_batch(before, here, followed)
 
 
-def _describe_batch(before: StepPlan, here: StepPlan, told: frozenset[str]) -> str:
+def _describe_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) -> str:
     """Describe the global batch with another number of processes than planned."""
     assert before.training is not None
     assert here.training is not None
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
     changed = accumulation != before.training.gradient_accumulation_steps
-    if "gradient_accumulation_steps" in told or not changed:
+    if "gradient_accumulation_steps" in followed or not changed:
         return f" with accumulation ×{accumulation}, global batch {batch} unchanged"
-    if "global_batch_size" in told:
-        return f"; its command is told the global batch {batch}, and has to divide it itself"
+    if "global_batch_size" in followed:
+        return f"; its command receives the global batch {batch}, and has to divide it itself"
     planned, now = before.topology.data_parallel_size, here.topology.data_parallel_size
     taken = Fraction(batch * now, planned)
-    rate = " at the learning rate planned for all of them" if "learning_rate" in told else ""
+    rate = " at the learning rate planned for all of them" if "learning_rate" in followed else ""
     return (
-        f"; its command is not told `gradient_accumulation_steps`, so an optimizer step takes"
+        f"; its command does not receive `gradient_accumulation_steps`, so an optimizer step takes"
         f" {round(float(taken), 2):g} of the {batch} planned samples{rate}"
     )
 
@@ -274,7 +274,7 @@ def _fit_native(
             if task.world_size != planned.world_size:
                 counts = f"{plural(task.world_size, 'process')} instead of {planned.world_size}"
                 fitted.notices.append(
-                    f"{name}: {counts}; a batch that is fixed for each makes another global batch"
+                    f"{name}: {counts}; a fixed batch for each process gives another global batch"
                 )
         fitted.tasks[name] = task
         fitted.notices.extend(_describe_uneven_workers(task))
@@ -307,7 +307,7 @@ def _describe_uneven_workers(task: Task) -> Iterator[str]:
         yield f"{counts}: {workers} workers are started, and share instances and their GPUs"
     elif workers + task.parameter_server_count < instances:
         idle = instances - workers - task.parameter_server_count
-        yield f"{counts}: {idle} instance{'s' if idle > 1 else ''} would be paid for and run nothing"
+        yield f"{counts}: {idle} instance{'s' if idle > 1 else ''} would cost money and run nothing"
 
 
 def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
@@ -321,15 +321,15 @@ def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -
         for expression in binding.find_expressions(task.command)
         if expression.scope == "inputs"
     }
-    told: set[str] = set()
+    followed: set[str] = set()
     for name, template in templates.items():
         if (name.startswith(VARIABLE) or name in named) and _follows(task, name, template, plan):
-            told |= {
+            followed |= {
                 expression.port
                 for expression in binding.find_expressions(template)
                 if expression.scope == "plan" and expression.port
             }
-    return frozenset(told)
+    return frozenset(followed)
 
 
 def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) -> Task:

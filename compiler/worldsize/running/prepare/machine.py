@@ -116,7 +116,7 @@ def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]
         for module, call in find_nccl_calls(program):
             where = f"{Path(module.source.path).name}:{call.lineno}"
             notices.append(
-                f"{program.launch.step.name}: `{where}` asks for NCCL, which moves data between GPUs,"
+                f"{program.launch.step.name}: `{where}` asks for NCCL, which needs GPUs,"
                 " and this machine has none; use `gloo` where `torch.cuda.is_available()` is false"
             )
     return notices

@@ -161,7 +161,7 @@ def _report_absent(setting: _Setting) -> Iterator[Problem]:
     """Report a path that does not exist at the option, not at the lines of the file that use it."""
     if classify(setting.text) == "local" and not exists(Path(_path(setting.text))):
         message = f"`{shorten(setting.text)}` does not exist"
-        help_ = "write a file or folder of this machine, relative to where you call this"
+        help_ = "write a file or folder of this machine, relative to the current folder"
         yield Problem("run-refused", setting.span, message, help_)
 
 

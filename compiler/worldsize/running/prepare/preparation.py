@@ -160,7 +160,7 @@ def _notice_variables(tasks: Mapping[str, Task]) -> Iterator[str]:
         for name in find_overridden(task):
             yield f"{task.name}: `{name}` of `environment_variables` has no effect: Azure ML sets it itself"
     for name in find_not_passed_on(tasks.values()):
-        yield f"`{name}` is set where this was called; it is not passed on, because each process gets its own"
+        yield f"`{name}` is set in this shell; it is not passed on, because each process gets its own value"
 
 
 def read_planned_restarts(plan: Plan | None) -> dict[str, int]:
@@ -203,11 +203,13 @@ def refuse_unsafe_names(task: Task) -> Iterator[Problem]:
                 yield Problem("run-refused", at, message, "use letters, digits and underscores")
     for name in task.environment_variables:
         if not name or "=" in name or "\0" in name:
-            message = f"step `{task.name}` sets a variable `{name}`, which cannot be the name of one"
+            message = f"step `{task.name}` sets a variable `{name}`, which is not a valid name of a variable"
             yield Problem("run-refused", at, message, "use letters, digits and underscores")
     for what, text in _texts(task):
         if "\0" in text:
-            message = f"{what} of step `{task.name}` holds a NUL character, which no process can be given"
+            message = (
+                f"{what} of step `{task.name}` contains a NUL character, which cannot be passed to a process"
+            )
             yield Problem("run-refused", at, message, "remove the `\\0`")
 
 

@@ -108,7 +108,7 @@ def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str
     """Message and help for a kind of file that cannot be run."""
     name = target.name
     if kind is not None and kind.endswith("-component"):
-        help_ = f"write a pipeline with a step that says `component: ./{name}`, and run that"
+        help_ = f"write a pipeline with a step that has `component: ./{name}`, and run that"
         return f"`{name}` is a component, which is run as a step of a pipeline", help_
     if kind == "schedule":
         return f"`{name}` is a schedule", f"run the job that it starts{_scheduled_job(target, root)}"

@@ -37,9 +37,6 @@ def create_run_folder(home: Path, clock: Callable[[], datetime] = now) -> RunFol
 
     The id is the time in milliseconds. If the folder exists, because another run started at the same moment,
     the next millisecond is used.
-
-    Raises:
-        OSError: The folder cannot be made.
     """
     runs = home / "runs"
     runs.mkdir(parents=True, exist_ok=True)

@@ -19,11 +19,7 @@ SUFFIX = ".part"  # of a file that is being written
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file beside its place, then rename it; its folder is made.
-
-    Raises:
-        OSError: The file cannot be written; nothing of it is left.
-    """
+    """Write a JSON file beside its place, then rename it; if that fails, nothing of it is left."""
     data = json.dumps(document, separators=(",", ":")).encode()
     part = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
     try:

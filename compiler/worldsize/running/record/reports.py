@@ -12,7 +12,7 @@ from typing import Any
 from worldsize.running.launch.logs import Follower
 from worldsize.running.model.results import Progress, Registration, StepResult
 
-MOST = 1e15  # larger counts and losses are ignored
+MAX_VALUE = 1e15  # larger counts and losses are ignored
 
 LARGEST_BYTES = 1 << 20
 
@@ -52,7 +52,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > MOST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > MAX_VALUE:
         return None
     return float(value)
 

@@ -36,11 +36,7 @@ class RunRequest:
 
 
 def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
-    """Write the request, with the needs and parameters of each step.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write the request, with the needs and parameters of each step."""
     withheld = [
         name
         for name, value in prepared.options.settings.items()
@@ -86,7 +82,7 @@ def load_request(folder: RunFolder) -> RunRequest:
     again = "run the pipeline again"
     if document is None and not path.exists():
         raise RequestError(
-            f"{name} does not say what it ran", f"it was broken off before its first step: {again}"
+            f"{name} has no record of what it ran", f"it stopped before its first step: {again}"
         )
     written = document.get("version") if document is not None else None
     if isinstance(written, int) and written > VERSION:

@@ -188,10 +188,7 @@ class Record:
     def finish(self, state: str, metrics: Mapping[str, float], time: int | None = None) -> None:
         """Close the pipeline's run and the open runs below it.
 
-        Args:
-            state: The state of the pipeline's run.
-            metrics: The metrics of the pipeline's run.
-            time: When it was requested, in milliseconds; a metric with the same time is logged once.
+        A metric with the same ``time``, in milliseconds, is logged once.
         """
         for name in list(self._steps):
             self.end(name, "stopped", time or now())
@@ -337,7 +334,7 @@ def main() -> None:
         return
     try:
         serve(Path(sys.argv[1]), lines)
-    except Exception as error:  # MLflow and its database raise many kinds; a run goes on without them
+    except Exception as error:  # MLflow and its database raise many kinds; a run continues without them
         answer(unavailable=reason(error))
 
 

@@ -19,11 +19,7 @@ KILL_SECONDS = 5.0
 
 
 class TrackerProcess:
-    """A tracker and its replacements, which all answer on the same pipe.
-
-    Args:
-        home: The folder of the database and the artifacts.
-    """
+    """A tracker and its replacements, which all answer on the same pipe."""
 
     def __init__(self, home: Path) -> None:
         self.fault: str | None = None  # why it must be replaced

@@ -97,7 +97,7 @@ class Tracking:
         """Describe the run; the tracker answers when MLflow is ready.
 
         A tracker that was not started starts with the first step that asks for a run: where every step is
-        reused there is nothing to measure, and nobody waits for MLflow. ``again`` means that the run is
+        reused there is nothing to measure, and nothing waits for MLflow. ``again`` means that the run is
         resumed.
         """
         self._experiment = experiment
@@ -183,7 +183,7 @@ class Tracking:
         self._waited = self._waited + waited if self._pending else 0.0
         fault = self._worker.fault
         if fault is None and self._waited > STUCK_SECONDS:
-            fault = f"the process that talks to MLflow has got no further for {STUCK_SECONDS:.0f} s"
+            fault = f"the process that talks to MLflow has made no progress for {STUCK_SECONDS:.0f} s"
         if fault is not None:
             self._replace(fault)
 

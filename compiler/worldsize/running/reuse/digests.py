@@ -214,11 +214,7 @@ class Digests:
         return self._remembered(path, lambda: self._tree(path))
 
     def files(self, sources: Mapping[str, Path | Archive], label: Path) -> Tree:
-        """Files from several folders as one tree.
-
-        Args:
-            sources: Each file, or folder to zip, by its place.
-            label: The path under which the digests are cached.
+        """Files from several folders as one tree, whose digests are cached under the path ``label``.
 
         Raises:
             OSError: Something cannot be read.

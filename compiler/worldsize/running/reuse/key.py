@@ -38,14 +38,7 @@ Parts = dict[str, str]  # digests by the names of the parts in messages
 
 
 def make_parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment: Any) -> Parts:
-    """The parts of the key.
-
-    Args:
-        task: The step.
-        code: The digest of its code folder.
-        inputs: The value of every input as plain data: literals as rendered, data by digest.
-        environment: Its environment as plain data.
-    """
+    """The parts of the key; the inputs are plain data: literals as rendered, data by digest."""
     parts = {"format": VERSION, "code": code, "environment": environment, "outputs": dict(task.outputs)}
     for name in (each.name for each in dataclasses.fields(task)):
         if name not in _BY_NAME and name not in _WITHOUT_EFFECT:
@@ -126,11 +119,7 @@ def _members(value: Any) -> Any:
 
 
 def identify_environment(task: Task, plan: EnvironmentPlan, digests: Digests) -> dict[str, Any]:
-    """Describe the environment of a step as plain data.
-
-    Raises:
-        OSError: Such a file cannot be read.
-    """
+    """Describe the environment of a step as plain data."""
     named = environment.list_references(task.component.environment, task.folder)
     definition = plan.find_definition(task.name)
     return {

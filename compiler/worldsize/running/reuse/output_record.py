@@ -41,11 +41,7 @@ def output_path(folder: StepFolder, output: str) -> Path:
 
 
 def save_output_record(record: OutputRecord, folder: StepFolder) -> None:
-    """Write the record to the folder of the step.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write the record to the folder of the step."""
     document = {
         "version": VERSION,
         "key": record.key,

@@ -73,13 +73,8 @@ class ReuseCache:
     def recall(self, task: Task) -> str | None:
         """Put the outputs in place that an identical step made before.
 
-        The answer is the run that made them, which is this one if it is resumed; None if the step has to run.
-
         Returns:
-            The run that made them, this one where it is resumed; None where the step has to run.
-
-        Raises:
-            OSError: The outputs cannot be put in place.
+            The run that made them, which is this one if it is resumed; None if the step has to run.
         """
         if task.name in self._keys:  # it was looked up, and waits for slots
             return None
@@ -120,11 +115,7 @@ class ReuseCache:
             return
 
     def _add(self, task: Task, done: OutputRecord) -> None:
-        """Add an entry for later runs.
-
-        Raises:
-            OSError: The store cannot be written.
-        """
+        """Add an entry for later runs."""
         if is_deterministic(task):
             self.store.add(StoreEntry(done.key, self.run.id, task.name, time.time(), done.seconds, done.size))
 

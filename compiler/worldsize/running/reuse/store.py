@@ -64,18 +64,14 @@ class Store:
 
     def find(self, key: str) -> StoreEntry | None:
         """The entry of a key."""
-        return self._read(self._place(key))
+        return self._read(self._entry_path(key))
 
     def folder(self, entry: StoreEntry) -> StepFolder:
         """The folder of the step that an entry points to."""
         return RunFolder(self.home / "runs" / entry.run).step(entry.step)
 
     def add(self, entry: StoreEntry) -> None:
-        """Add or replace an entry.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Add or replace an entry."""
         document = {
             "version": VERSION,
             "run": entry.run,
@@ -84,7 +80,7 @@ class Store:
             "seconds": round(entry.seconds, 3),
             "size": entry.size,
         }
-        write_json(self._place(entry.key), document)
+        write_json(self._entry_path(entry.key), document)
 
     def count(self, entry: StoreEntry) -> None:
         """Count a use of an entry: one byte per use, so that concurrent runs can append."""
@@ -93,7 +89,7 @@ class Store:
 
     def remove(self, entry: StoreEntry) -> None:
         """Remove an entry, but not the step that it points to."""
-        for path in (self._place(entry.key), self._hits(entry.key)):
+        for path in (self._entry_path(entry.key), self._hits(entry.key)):
             with contextlib.suppress(OSError):
                 path.unlink()
 
@@ -120,17 +116,13 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self, *, alone: bool = False) -> Iterator[None]:
-        """Lock the store: shared to link to entries, or ``alone`` to remove them.
-
-        Raises:
-            OSError: The lock cannot be made.
-        """
+        """Lock the store: shared to link to entries, or ``alone`` to remove them."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root.parent / "lock").open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
             yield
 
-    def _place(self, key: str) -> Path:
+    def _entry_path(self, key: str) -> Path:
         return self.root / f"{key}.json"
 
     def _hits(self, key: str) -> Path:
@@ -171,11 +163,7 @@ class Original:
 
 
 def link_step(folder: StepFolder, original: StepFolder, outputs: Iterable[str], source: Original) -> None:
-    """Make the folder of a reused step. Links are relative, so that the folder of runs can be moved.
-
-    Raises:
-        OSError: It cannot be made.
-    """
+    """Make the folder of a reused step. Links are relative, so that the folder of runs can be moved."""
     pairs = [(folder.code, original.code), (folder.logs, original.logs)]
     pairs += [(folder.outputs / name, original.outputs / name) for name in outputs]
     try:
@@ -237,11 +225,7 @@ def plan_removal(store: Store, *, now: float, older: float, runs: bool) -> Remov
 
 
 def remove_unused(store: Store, removal: Removal) -> list[Path]:
-    """Carry out a removal, except for what was used since it was planned; the removed runs.
-
-    Raises:
-        OSError: The store cannot be locked.
-    """
+    """Carry out a removal, except for what was used since it was planned; the removed runs."""
     trash = []
     with store.locked(alone=True):
         for entry in removal.entries:

@@ -55,7 +55,7 @@ def _outcome(result: RunResult) -> Iterator[str]:
     elif result.untracked:
         rows.append(("mlflow", f"not tracked: {flatten(result.untracked)}"))
     if result.state != "succeeded":
-        rows.append(("go on", _resume(result)))
+        rows.append(("resume", _resume(result)))
     yield from (f"  {name:<7}  {text}" for name, text in rows)
 
 

@@ -59,7 +59,7 @@ def _handed_over(config: Mapping[str, Any], name: str) -> Iterator[Finding]:
         and name.lower() not in TESTED_OPTIMIZERS
         and not is_on(config.get("zero_allow_untested_optimizer"))
     ):
-        message = f"`{name}` was not tested with ZeRO, and DeepSpeed stops unless it is told to go on"
+        message = f"`{name}` was not tested with ZeRO, and DeepSpeed stops unless it is told to continue"
         is_set = "zero_allow_untested_optimizer" in config
         place: Path = ("zero_allow_untested_optimizer",) if is_set else ("zero_optimization", "stage")
         yield Finding("optimizer", place, message, 'write `"zero_allow_untested_optimizer": true`')
@@ -100,7 +100,7 @@ def _optimizer(config: Mapping[str, Any]) -> Iterator[Finding]:
         and name.lower() not in _ZERO_TAKES
         and not is_on(config.get("zero_allow_untested_optimizer"))
     ):
-        message = f"`{name}` was not tested with ZeRO, and DeepSpeed stops unless it is told to go on"
+        message = f"`{name}` was not tested with ZeRO, and DeepSpeed stops unless it is told to continue"
         help_ = 'write `"zero_allow_untested_optimizer": true`, or use `AdamW`'
         yield Finding("optimizer", ("optimizer", "type"), message, help_)
     elif name.lower() == "lamb" and (scale := value_at(config, "fp16", "loss_scale")) not in (

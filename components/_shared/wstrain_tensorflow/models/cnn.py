@@ -15,7 +15,7 @@ from wstrain_tensorflow.models import layers
 
 WIDTH = 32
 SMALLEST = 4  # halve the picture while it stays at least this high and wide
-MOST_STAGES = 4
+MAX_STAGES = 4
 
 
 def build_model(samples: SampleSpec, x: Any, sizes: Any) -> Any:
@@ -36,7 +36,7 @@ def build_model(samples: SampleSpec, x: Any, sizes: Any) -> Any:
     x = layers.convolution(channels, WIDTH, 3)(keras.layers.ZeroPadding2D(1)(x))
     x = _residual(x, WIDTH, WIDTH, 1)
     size, features = min(height, width), WIDTH
-    for _ in range(MOST_STAGES - 1):
+    for _ in range(MAX_STAGES - 1):
         if size // 2 < SMALLEST:
             break
         x = _residual(x, features, 2 * features, 2)

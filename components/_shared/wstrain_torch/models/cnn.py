@@ -19,7 +19,7 @@ from wstrain_torch.models.layers import ModelOptions, Stack
 WIDTH = 32
 GROUPS = 8
 SMALLEST = 4  # halve the picture while it stays at least this high and wide
-MOST_STAGES = 4
+MAX_STAGES = 4
 
 
 def build_model(task: Task, options: ModelOptions) -> nn.Module:
@@ -41,7 +41,7 @@ def build_model(task: Task, options: ModelOptions) -> nn.Module:
         Residual(WIDTH, WIDTH, 1),
     ]
     size, features = min(height, width), WIDTH
-    for _ in range(MOST_STAGES - 1):
+    for _ in range(MAX_STAGES - 1):
         if size // 2 < SMALLEST:
             break
         layers.append(Residual(features, 2 * features, 2))

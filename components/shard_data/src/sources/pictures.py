@@ -41,7 +41,7 @@ _FORMATS = (
 _LEAST = 16 << 20  # bytes of an image file that are read under any memory limit
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323  # tags of TIFF
 _SCAN = b"\xff\xda"  # begins one
-_MOST_SCANS = 200
+_MAX_SCANS = 200
 # Modes that are not plain channels are converted to the mode that loses nothing.
 _PLAIN = {"1": "L", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB", "LA": "RGBA", "PA": "RGBA"}
 
@@ -132,8 +132,8 @@ def _check_pieces(picture: Any, data: bytes, request: Request) -> None:
         if width * height * 4 > request.memory // ROW_SHARE:
             raise ValueError(f"it is cut in tiles of {width}×{height} pixels")
     # Each scan of a JPEG covers the whole image; a progressive JPEG has about ten.
-    if picture.format in {"JPEG", "MPO"} and (scans := data.count(_SCAN)) > _MOST_SCANS:
-        raise ValueError(f"it has {scans:,} scans, and may have {_MOST_SCANS}")
+    if picture.format in {"JPEG", "MPO"} and (scans := data.count(_SCAN)) > _MAX_SCANS:
+        raise ValueError(f"it has {scans:,} scans, and may have {_MAX_SCANS}")
 
 
 def _shape(picture: Array) -> tuple[int, ...]:

@@ -36,7 +36,7 @@ from typing import Any, NoReturn
 
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-TICK_SECONDS = 0.5  # how often the parent is looked after, should its socket be kept open by somebody else
+TICK_SECONDS = 0.5  # how often the parent is checked, in case another process keeps its socket open
 RETRY_SECONDS = 0.05
 REPORTS = "reports"  # the pipe's name
 ALIVE_SECONDS, LAUNCHERS_SECONDS = 1.0, 3.0  # between signs of life; between looks at launchers
@@ -112,7 +112,7 @@ class Guard:
     def ended(self, index: int, status: int, *, told: bool = False) -> None:
         """Pass on how a process has ended; the first that fails ends the others."""
         self.members = {pid: member for pid, member in self.members.items() if member != index}
-        ours = self.asked and (status != -signal.SIGKILL or self.killed)  # else somebody else killed it
+        ours = self.asked and (status != -signal.SIGKILL or self.killed)  # else another program killed it
         self.line.say(event="ended", index=index, status=status, told=told or ours)
         if status != 0:
             self.stop()

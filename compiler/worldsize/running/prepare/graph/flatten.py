@@ -39,7 +39,7 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
         problem = Problem("run-empty", file_start, "there is no step to run", "a pipeline has `jobs:`")
         return Graph({}, {}), [problem]
     if _count_steps(job, {}) > MAX_STEPS:
-        message = f"the pipeline has more than {MAX_STEPS} steps once its components are unfolded"
+        message = f"the pipeline has more than {MAX_STEPS} steps once its components are expanded"
         return Graph({}, {}), [Problem("run-refused", file_start, message, "run one of its components alone")]
     tasks: dict[str, Task] = {}
     sweeps: dict[str, SweepPlan] = {}
@@ -87,7 +87,7 @@ def _open_component(reader: StepReader) -> Scope | None:
     inner = reader.scope.inside(reader.step)
     if inner is None or inner.job.interface is None or inner.job.path is None:
         if component is not None and component.graph is not None:
-            message = f"the pipeline component of step `{reader.name}` stands in the step itself"
+            message = f"the pipeline component of step `{reader.name}` is defined in the step itself"
             reader.refuse(message, "put it into a file of its own")
         else:
             reader.runnable()
@@ -155,4 +155,4 @@ def _report_cycle(tasks: Mapping[str, Task], file_start: Span) -> list[Problem]:
     message = (
         f"steps {names} wait for each other" if len(names_in_cycle) > 1 else f"step {names} waits for itself"
     )
-    return [Problem("run-cycle", span, message, "break the circle of bindings")]
+    return [Problem("run-cycle", span, message, "remove one of these bindings")]

@@ -26,9 +26,9 @@ UNSUPPORTED_KINDS = {
         "a transfer of data between stores of the workspace, which only the service reaches",
         "put the data into a folder and give its path to the steps that read it",
     ),
-    "do_while": ("a loop that the service itself decides on", "write its steps out as often as they run"),
-    "if_else": ("a condition that the service itself decides on", "leave only the branch that is to run"),
-    "parallel_for": ("a loop that the service itself unrolls", "write its steps out as often as they run"),
+    "do_while": ("a loop that the service itself decides on", "repeat its steps as often as they run"),
+    "if_else": ("a condition that the service itself decides on", "keep only the branch that should run"),
+    "parallel_for": ("a loop that the service itself unrolls", "repeat its steps as often as they run"),
     "finetuning": ("a fine-tuning job, which runs on models of the service", SUBMIT),
 }
 
@@ -41,7 +41,7 @@ class Refusals:
 
     problems: list[Problem] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    _said: set[tuple[Span, str]] = field(default_factory=set)
+    _reported: set[tuple[Span, str]] = field(default_factory=set)
 
     def refuse(self, span: Span, message: str, help_: str, at: Field[Any] | None = None) -> None:
         """Report a reason not to run, at a field if one is given."""
@@ -50,8 +50,8 @@ class Refusals:
     def add(self, problem: Problem) -> None:
         """Report a problem, once for a component that is used repeatedly."""
         key = (problem.span, problem.help or problem.message)
-        if key not in self._said:
-            self._said.add(key)
+        if key not in self._reported:
+            self._reported.add(key)
             self.problems.append(problem)
 
 

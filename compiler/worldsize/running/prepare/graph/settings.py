@@ -46,7 +46,7 @@ class StepSettings:
             return block.kind
         known = ", ".join(f"`{name}`" for name in LAUNCHERS if name != "none")
         message = f"step `{self.name}` is distributed with `{block.kind}`, which is not started here"
-        help_ = f"what is: {known}, and steps without `distribution`"
+        help_ = f"use {known}, or a step without `distribution`"
         self.faults.refuse(self.span, message, help_, block.type)
         return "none"
 
@@ -210,6 +210,6 @@ def _explain_unfilled(
         help_ = did_you_mean(port, names) or f"declare it under `{expression.scope}:`"
         return f"`{expression}` in the command names no {what}", help_
     if expression.scope == "inputs" and port not in searched and inputs.get(port) is None and not guarded:
-        help_ = f"write `$[[--{port} {expression}]]`, which vanishes without a value"
+        help_ = f"write `$[[--{port} {expression}]]`, which is omitted if there is no value"
         return f"`{expression}` in the command has no value here", help_
     return None

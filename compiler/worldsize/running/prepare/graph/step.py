@@ -119,7 +119,7 @@ class StepReader:
             )
             return None
         if kind == "command" and (component.command is None or not isinstance(component.command.value, str)):
-            self.refuse(f"step `{self.name}` has no `command`", "say what to run, as text")
+            self.refuse(f"step `{self.name}` has no `command`", "write the command as text")
             return None
         return modernise_command(component) if self.scope.job.type != "pipeline" else component
 
@@ -241,7 +241,9 @@ class StepReader:
     def _output_type(self, port: Port) -> str:
         """The type of an output; an inline job that only binds it has that of the pipeline's output."""
         if port.type in literals.PRIMITIVES:
-            message = f"output `{port.name}` of step `{self.name}` is a {port.type}, and only data comes out"
+            message = (
+                f"output `{port.name}` of step `{self.name}` is a {port.type}, and only data can be an output"
+            )
             at: Field[Any] = Field(None, port.span)
             self.refuse(message, "write it into a file of a `uri_folder`", at)
         setting = self.step.outputs.get(port.name)
@@ -297,7 +299,7 @@ class StepReader:
             message = f"component `{shorten(text)}` of step `{self.name}` is not on this machine"
             self.refuse(message, self.tracer.assets.missing(text, "component"), reference)
         else:
-            self.refuse(f"step `{self.name}` says nothing to run", "give it a `component` or `command`")
+            self.refuse(f"step `{self.name}` has nothing to run", "give it a `component` or `command`")
 
     def _display_name(self) -> str | None:
         name = self.step.display_name

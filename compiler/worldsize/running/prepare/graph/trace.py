@@ -156,7 +156,7 @@ class Tracer:
             key = (id(scope), argument.expression.name, is_data)
             if key in passed:
                 message = f"is bound to itself through `{argument.expression}`"
-                traced = Reason(message, "bind it to what makes the value")
+                traced = Reason(message, "bind it to the source of the value")
                 break
             passed[key] = argument.expression.port or ""
             traced = self._known[key] if key in self._known else follow_binding(scope, argument.expression)
@@ -216,7 +216,7 @@ class Tracer:
     def _text(self, scope: Scope, text: str, *, is_data: bool, depth: int) -> Traced:
         """Join a text and the values of the bindings in it."""
         if depth > DEEPEST_TEXT:
-            return Reason("is a text inside too many others", "bind it to the value itself")
+            return Reason("is nested in too many texts", "bind it to the value itself")
         parts: list[Part] = []
         position = 0
         for expression in binding.find_expressions(text):
@@ -250,7 +250,8 @@ class Tracer:
             path = Path(f"{first.path}{rest[0].rendered}")
             if not exists(path):
                 return Reason(
-                    f"is `{path.name}` of `{first.path.name}`, which does not exist", "see what is there"
+                    f"is `{path.name}` of `{first.path.name}`, which does not exist",
+                    "choose a file of that folder",
                 )
             return File(path)
         return Joined(tuple(merged))
@@ -324,4 +325,4 @@ def _without_value(port: Port | None, expression: Expression) -> Traced:
 
 
 def _report_unbound(expression: Expression) -> Reason:
-    return Reason(f"is bound to `{expression}`, which does not exist", "bind it to what does")
+    return Reason(f"is bound to `{expression}`, which does not exist", "bind it to something that exists")

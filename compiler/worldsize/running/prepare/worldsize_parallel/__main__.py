@@ -33,7 +33,7 @@ def work(read: Settings) -> Tally:
         DriverError: It cannot be done, or too much has failed.
     """
     if not read.entry_script.is_file():
-        raise DriverError(f"`entry_script` is `{read.entry_script}`, which `code` does not hold")
+        raise DriverError(f"`entry_script` is `{read.entry_script}`, which `code` does not contain")
     loaded = data.load(read)
     limit = max(8, MAX_WORKERS_PER_CORE * (os.cpu_count() or 1))
     count = min(read.workers, len(loaded.batches), limit)

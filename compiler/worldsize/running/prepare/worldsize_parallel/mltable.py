@@ -140,7 +140,7 @@ def table(definition: Definition) -> Any:
     for name, settings in definition.steps:
         if name not in READERS and (name not in CHANGES or frame is None):
             known = ", ".join(f"`{each}`" for each in (*READERS, *CHANGES))
-            raise DriverError(f"`{name}` in `{FILE}` is not run here; what is: {known}")
+            raise DriverError(f"`{name}` in `{FILE}` is not supported here; supported are {known}")
         try:
             if name in READERS:
                 frame = READERS[name](definition, settings if isinstance(settings, dict) else {})

@@ -16,7 +16,7 @@ AGGREGATED = "parallel_run_step.txt"  # Azure ML's name where `append_row_to` is
 
 
 class DriverError(Exception):
-    """The step cannot go on; the message is for the user."""
+    """The step cannot continue; the message is for the user."""
 
 
 @dataclass(frozen=True)

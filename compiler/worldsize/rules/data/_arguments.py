@@ -1,0 +1,81 @@
+"""The data that jobs and steps name: paths that do not exist, are of another type or have no version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from worldsize.azureml.model import Data, Field, Job, Literal
+from worldsize.azureml.references import exists, folder_of, local_path
+from worldsize.azureml.snapshot import describe_missing
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.rules.context import Context
+from worldsize.yaml.nodes import Node, Scalar
+
+_WITHOUT_VERSION = re.compile(r"azureml:[\w.-]+")
+
+
+class DataArgument(NamedTuple):
+    """Data that a job or step names by a path."""
+
+    type: str  # in lower case
+    text: str
+    span: Span
+    local: Path | None  # where it lies in the tree of the job; None for what lies elsewhere
+
+
+def check_job(context: Context, job: Job) -> Iterator[Problem]:
+    for data in _find_arguments(job):
+        if _WITHOUT_VERSION.fullmatch(data.text):
+            message = f"`{data.text}` names a data asset without its version"
+            help_ = f"write `{data.text}@latest`, or `{data.text}:1` with the version you mean"
+            yield Problem("data-without-version", data.span, message, help_)
+        elif data.local is not None and context.inside(data.local):
+            if exists(data.local):
+                yield from _check_type(context, data, data.local)
+            else:
+                yield describe_missing("the input", data.text, data.local, data.span).under("data-missing")
+
+
+def _check_type(context: Context, data: DataArgument, path: Path) -> Iterator[Problem]:
+    is_folder = context.is_folder(path)
+    if data.type == "uri_folder" and not is_folder:
+        message = f"`{data.text}` is a file, and the input is of type `uri_folder`"
+        help_ = "write `type: uri_file`, or name the folder that holds it"
+        yield Problem("data-is-file", data.span, message, help_)
+    elif data.type == "uri_file" and is_folder:
+        message = f"`{data.text}` is a folder, and the input is of type `uri_file`"
+        help_ = "write `type: uri_folder`, or name the file in the folder"
+        yield Problem("data-is-folder", data.span, message, help_)
+    elif data.type == "mltable" and not (is_folder and context.exists(path / "MLTable")):
+        message = f"`{data.text}` has no file `MLTable`, which the type `mltable` needs"
+        help_ = "add `MLTable` to the folder, or write `type: uri_folder`"
+        yield Problem("mltable-missing", data.span, message, help_)
+
+
+def _find_arguments(job: Job) -> Iterator[DataArgument]:
+    """The data that a job and its steps name."""
+    for field in job.inputs.values() if job.interface is None else ():
+        yield from _read_field(field, None)
+    for step in job.steps.values():
+        for name, field in step.inputs.items():
+            port = step.component.inputs.get(name) if step.component else None
+            yield from _read_field(field, port.type if port and port.is_data else None)
+
+
+def _read_field(field: Field[Any], declared_type: str | None) -> Iterator[DataArgument]:
+    value = field.value
+    if isinstance(value, Data):
+        path = value.path.node if value.path is not None else None
+        yield from _read_path(path, value.type or declared_type or "uri_folder")
+    elif isinstance(value, Literal) and declared_type is not None:
+        yield from _read_path(field.node, declared_type)
+
+
+def _read_path(node: Node | None, data_type: str) -> Iterator[DataArgument]:
+    if isinstance(node, Scalar) and isinstance(node.value, str) and node.value and "{" not in node.text:
+        local = local_path(node.value, folder_of(node))
+        yield DataArgument(data_type.lower(), node.value, node.span, local)

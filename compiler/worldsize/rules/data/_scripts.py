@@ -1,0 +1,180 @@
+"""Scripts that a command starts but that the code folder lacks, or that an ignore file excludes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from worldsize.azureml import ignore, references
+from worldsize.azureml.model import Component
+from worldsize.azureml.references import classify, exists, folder_of, is_file, is_folder, local_path
+from worldsize.base.problem import Fix, Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import closest
+from worldsize.rules import command_line
+from worldsize.rules.command_line import Command, Word
+from worldsize.rules.context import Context
+from worldsize.yaml.nodes import Mapping, Scalar
+
+
+class Script(NamedTuple):
+    """A file that a command starts, and the place of its name."""
+
+    name: str
+    span: Span
+
+
+_COMMANDS = 200  # of one step that are looked at
+_INTERPRETER = re.compile(r"\(?(?:python3?(?:\.\d+)?|bash|sh|Rscript)")
+_OPTION = re.compile(r"-[uBOEsSIex]+")  # takes no value
+_NAME = re.compile(r"[\w./-]+\.(?:py|sh|R|r)")
+# Commands that make or fetch files, or go elsewhere: after them nothing is known of the folder.
+_MAKES = re.compile(r"\b(?:cd|git|wget|curl|unzip|tar|cp|mv|azcopy|az|pushd|touch|echo|cat|tee)\b|>")
+
+
+class ScriptSearch(NamedTuple):
+    """A script, and the folders it may lie in. ``code`` is None where the component has none."""
+
+    script: Script
+    code: Path | None
+    included: tuple[Path, ...]
+    shown: str  # the code as written
+    found: bool  # whether the code folder has it
+    ignored_by: str | None  # the name of the ignore file that leaves it out
+
+    def exists(self) -> bool:
+        """Whether the code folder or an include has the file."""
+        name = self.script.name
+        if self.found:
+            return True
+        first, _, rest = name.partition("/")
+        return any(path.name == first and is_file(path / rest if rest else path) for path in self.included)
+
+
+def check_component(context: Context, component: Component) -> Iterator[Problem]:
+    for search in _search_scripts(context, component):
+        if not search.exists():
+            yield _missing(search)
+        if search.ignored_by is not None:
+            name, file = search.script.name, search.ignored_by
+            message = f"`{file}` of `{search.shown}` leaves `{name}` out of the upload"
+            help_ = f"remove the pattern from `{file}`, or add `!{name}` as its last line"
+            yield Problem("script-ignored", search.script.span, message, help_)
+
+
+def _missing(search: ScriptSearch) -> Problem:
+    name, span = search.script.name, search.script.span
+    if search.code is None:
+        message = f"the command starts `{name}`, but there is no `code` to upload"
+        if search.shown:
+            message = f"the command starts `{name}`, but `code` is the single file `{search.shown}`"
+        return Problem("script-missing", span, message, "add `code:` with the folder that holds it")
+    folder, _, last = name.rpartition("/")
+    near = closest(last, references.list_names(search.code / folder))
+    message = f"`{name}` is not in the code folder `{search.shown}`"
+    if near is None:
+        help_ = "the path is relative to the root of the code folder"
+        return Problem("script-missing", span, message, help_)
+    better = f"{folder}/{near}" if folder else near
+    return Problem("script-missing", span, message, f"did you mean `{better}`?", fix=Fix(span, better))
+
+
+def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:
+    """Whether a code folder has a script, and the ignore file that leaves it out; each asked once."""
+    question = ("script", str(code), name)
+    if question not in context.files.known:
+        has_script = is_file(code / name)
+        context.files.known[question] = (has_script, _ignore_file(code, name) if has_script else None)
+    answer: tuple[bool, str | None] = context.files.known[question]  # type: ignore[assignment]
+    return answer
+
+
+def _ignore_file(code: Path, name: str) -> str | None:
+    file = next((name for name in (".amlignore", ".gitignore") if is_file(code / name)), None)
+    if file is None:
+        return None
+    rules = ignore.read_ignore_file(code, PurePosixPath())
+    path = PurePosixPath(name)
+    return file if any(rules.excludes(part) for part in (path, *path.parents) if part.name) else None
+
+
+def _kind(context: Context, path: Path) -> str:
+    """``folder``, ``file``, or nothing where a path does not lie in the tree; asked once."""
+    question = ("code", str(path))
+    if question not in context.files.known:
+        kind_ = "folder" if is_folder(path) else "file" if exists(path) else ""
+        context.files.known[question] = kind_ if context.inside(path) else ""
+    return str(context.files.known[question])
+
+
+def _search_scripts(context: Context, component: Component) -> Iterator[ScriptSearch]:
+    """The scripts that a component starts and whose absence could be told."""
+    command = component.command
+    if command is not None and isinstance(command.node, Scalar):
+        folder = folder_of(command.node)
+        code = component.code
+        node = code.node if code is not None and isinstance(code.node, Scalar) else None
+        if code is None or node is not None:
+            included = _included(component, folder)
+            for script in _find_scripts(component):
+                yield from _search(context, script, node, folder, included)
+    for script, node, folder in _find_entry_scripts(component):
+        if node is not None:
+            yield from _search(context, script, node, folder, ())
+
+
+def _search(
+    context: Context, script: Script, code: Scalar | None, folder: Path, included: tuple[Path, ...]
+) -> Iterator[ScriptSearch]:
+    if code is None:
+        yield ScriptSearch(script, None, included, "", found=False, ignored_by=None)
+        return
+    path = local_path(code.value, folder) if isinstance(code.value, str) else None
+    kind_of_code = _kind(context, path) if path is not None else ""
+    if path is None or not kind_of_code:
+        return
+    if kind_of_code == "folder":
+        yield ScriptSearch(script, path, included, code.text, *_look(context, path, script.name))
+    else:  # a single file is the whole snapshot
+        yield ScriptSearch(script, None, (*included, path), code.text, found=False, ignored_by=None)
+
+
+def _included(component: Component, folder: Path) -> tuple[Path, ...]:
+    items = component.additional_includes.value if component.additional_includes else None
+    texts = [item for item in items if isinstance(item, str)] if isinstance(items, list) else []
+    paths = (local_path(text, folder) for text in texts if classify(text) == "local")
+    return tuple(path for path in paths if path is not None)
+
+
+def _find_scripts(component: Component) -> Iterator[Script]:
+    """The scripts that a command starts by a relative path, up to where the folder may have changed."""
+    field = component.command
+    if field is None or not isinstance(field.node, Scalar) or not isinstance(field.node.value, str):
+        return
+    text = field.node.text
+    changed = _MAKES.search(text)
+    for command in command_line.parse_commands(text[: changed.start()] if changed else text)[:_COMMANDS]:
+        word = _started(command)
+        if word is not None and not word.text.startswith("/") and ".." not in word.text.split("/"):
+            yield Script(word.text.removeprefix("./"), field.node.subspan(word.start, word.end))
+
+
+def _started(command: Command) -> Word | None:
+    """The script that a command starts, unless something else decides whether it is started."""
+    words = list(command.words[len(list(command.assignments)) :])
+    if not words or _INTERPRETER.fullmatch(words[0].text) is None:
+        return None
+    named = next((word for word in words[1:] if _OPTION.fullmatch(word.text) is None), None)
+    return named if named is not None and _NAME.fullmatch(named.text) else None
+
+
+def _find_entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:
+    """The entry script of a parallel task, its code and the folder that the code is relative to."""
+    task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
+    if not isinstance(task, Mapping):
+        return
+    entry, code = task.get("entry_script"), task.get("code")
+    if isinstance(entry, Scalar) and isinstance(entry.value, str) and "${{" not in entry.text:
+        yield Script(entry.value, entry.span), code if isinstance(code, Scalar) else None, folder_of(task)

@@ -1,0 +1,43 @@
+"""Names of computes: what Azure ML does not allow, and what lacks the ``azureml:`` prefix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from worldsize.azureml.model import Job
+from worldsize.base.problem import Fix, Problem
+from worldsize.rules.context import Context
+from worldsize.yaml.nodes import Scalar
+
+_NAME = re.compile(r"[A-Za-z0-9][\w-]*")
+_WITHOUT_PREFIX = frozenset({"local", "serverless"})
+
+
+def check_job(context: Context, job: Job) -> Iterator[Problem]:
+    for node in _find_computes(job):
+        if node.text not in _WITHOUT_PREFIX and _NAME.fullmatch(node.text):
+            written = f"azureml:{node.text}"
+            message = f"`{node.text}` without `azureml:` is the name of a virtual cluster"
+            fix = Fix(node.span, written)
+            yield Problem("compute-without-prefix", node.span, message, f"write `{written}`", fix=fix)
+        name = node.text.removeprefix("azureml:")
+        if "/" in name or "${{" in name or _NAME.fullmatch(name) or _is_placeholder(name):
+            continue
+        start = len(node.text) - len(name)
+        span = node.subspan(start, len(node.text)) if name else node.span
+        message = f"`{name}` cannot be the name of a compute"
+        yield Problem("compute-name", span, message, "use letters, digits and `-`")
+
+
+def _find_computes(job: Job) -> Iterator[Scalar]:
+    """The texts that name computes: of the steps of a job, and of the job itself."""
+    for field in [job.compute, *(step.compute for step in job.steps.values())]:
+        # A step of a spec names a profile instead, and the profile its cluster.
+        if field is not None and isinstance(field.node, Scalar) and field.node.text == field.value:
+            yield field.node
+
+
+def _is_placeholder(name: str) -> bool:
+    """Whether a name is one that has to be filled in, such as ``<name of the cluster>`` in a template."""
+    return name.startswith("<") and name.endswith(">")

@@ -1,0 +1,81 @@
+"""The declarations of inputs and outputs: their names, the bounds of numbers and the defaults of texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from worldsize.azureml import literals
+from worldsize.azureml.model import Component, Port
+from worldsize.base.problem import Fix, Problem, Related
+from worldsize.rules.context import Context
+from worldsize.rules.graph._common import NOWHERE, span_of
+from worldsize.yaml.nodes import Scalar
+
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
+_OTHER = re.compile(r"\W", re.ASCII)
+_RESERVED = frozenset({"path", "ld_library_path", "user", "logname", "home", "pwd", "shell"})
+_METHODS = frozenset(
+    {"clear", "copy", "fromkeys", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values"}
+)
+
+
+def check_component(context: Context, component: Component) -> Iterator[Problem]:
+    yield from _check_all_names(component)
+    yield from _check_input_names(component)
+    for port in component.inputs.values():
+        yield from _check_bounds(port)
+        yield from _check_text_default(port)
+
+
+def _check_all_names(component: Component) -> Iterator[Problem]:
+    for side, ports in (("inputs", component.inputs), ("outputs", component.outputs)):
+        first: dict[str, str] = {}
+        for name, port in ports.items():
+            span = port.span or NOWHERE
+            if not _NAME.fullmatch(name):
+                message = f"`{name}` cannot be the name of an input or output"
+                better = _OTHER.sub("_", name)
+                better = better if not better[:1].isdigit() else f"_{better}"
+                yield Problem("name-invalid", span, message, f"write `{better}`")
+            before = first.setdefault(name.lower(), name)
+            if before != name:
+                earlier = ports[before].span
+                related = (Related(earlier, f"`{before}` is declared here"),) if earlier else ()
+                message = f"the {side} `{before}` and `{name}` differ only in case"
+                yield Problem("names-differ-by-case", span, message, "rename one of the two", related)
+
+
+def _check_input_names(component: Component) -> Iterator[Problem]:
+    for name, port in component.inputs.items():
+        span = port.span or NOWHERE
+        if name.lower() in _RESERVED:
+            help_ = f"rename it, for example to `data_{name.lower()}`"
+            yield Problem("name-reserved", span, f"`{name}` is a reserved name", help_)
+        if name in _METHODS and component.path is not None:
+            message = f"`{name}` is a method of the SDK's inputs, which hides the input from Python"
+            yield Problem("name-shadows-method", span, message, f"rename it, for example to `{name}_text`")
+
+
+def _check_bounds(port: Port) -> Iterator[Problem]:
+    low = literals.parse_number(port.min.value) if port.min else None
+    high = literals.parse_number(port.max.value) if port.max else None
+    if low is not None and high is not None and low > high:
+        message = f"`{port.name}` has `min` {low} above `max` {high}"
+        yield Problem("minimum-above-maximum", span_of(port.min), message, "swap the two")
+
+
+def _check_text_default(port: Port) -> Iterator[Problem]:
+    """Report a default of a text input that Azure ML reads as a number or a boolean, and so changes."""
+    default = port.default
+    if port.type != "string" or default is None or not isinstance(default.node, Scalar):
+        return
+    text, value = default.node.text, default.value
+    # The schema of azure-ai-ml tries numbers before texts.
+    read = (
+        str(value if isinstance(value, bool) else float(value)) if isinstance(value, (int, float)) else text
+    )
+    if read != text:
+        message = f"default `{text}` of the text `{port.name}` becomes `{read}`"
+        fix = Fix(span_of(default), f'"{text}"')
+        yield Problem("default-not-text", span_of(default), message, f'quote it: "{text}"', fix=fix)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worldsize import resources
@@ -209,7 +209,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(tree=TREES, kind=st.sampled_from(sorted(CHECKED)))
 def test_any_tree_gives_problems_and_no_exception(tree: Any, kind: str) -> None:
     import yaml

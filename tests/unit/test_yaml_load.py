@@ -83,7 +83,7 @@ plain_values = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(plain_values, st.booleans(), st.sampled_from([None, "'", '"', "|", ">"]), st.integers(20, 100))
 def test_random_documents_read_as_pyyaml_reads_them(
     value: object, flow: bool, style: str, width: int

@@ -24,13 +24,20 @@ settings.load_profile("repeatable")
 # `pytest --hypothesis-profile fuzz tests/unit` looks longer; tests/fuzz/check.py looks longest.
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000, deadline=None)
 
+CASES = [Path(__file__).with_name(name) for name in ("rules", "golden")]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the committed expectations")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out a module that `-m` deselects as a whole: importing some of them takes torch or MLflow."""
+    """Leave out folders of cases, which hold no tests, and a module that `-m` deselects as a whole.
+
+    Importing some of those takes torch or MLflow.
+    """
+    if collection_path.parent in CASES:
+        return collection_path.is_dir() or None
     selected = config.option.markexpr
     if collection_path.suffix != ".py" or not selected:
         return None

@@ -176,7 +176,7 @@ def test_checking_is_linear_in_the_number_of_steps(calls: Callable[[Callable[[],
         assert check_shape(root, "pipeline-job") == []
         return calls(lambda: check_shape(root, "pipeline-job"))
 
-    assert work(4000) < 8.5 * work(500)
+    assert work(2000) < 8.5 * work(250)
 
 
 def test_checking_loads_nothing_heavy() -> None:

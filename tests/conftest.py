@@ -1,11 +1,11 @@
 from __future__ import annotations
 
+import cProfile
+import gc
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,11 +14,17 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # The same examples on every machine, however busy: a failure is the change's, not the day's.
 settings.register_profile(
-    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "repeatable",
+    max_examples=50,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
 # `pytest --hypothesis-profile fuzz tests/unit` looks longer; tests/fuzz/check.py looks longest.
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000, deadline=None)
+
+CASES = [Path(__file__).with_name(name) for name in ("rules", "golden")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,7 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out a module that `-m` deselects as a whole: importing some of them takes torch or MLflow."""
+    """Leave out folders of cases, which hold no tests, and a module that `-m` deselects as a whole.
+
+    Importing some of those takes torch or MLflow.
+    """
+    if collection_path.parent in CASES:
+        return collection_path.is_dir() or None
     selected = config.option.markexpr
     if collection_path.suffix != ".py" or not selected:
         return None
@@ -37,6 +48,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
             return None  # only some of its tests have the mark
     marks = defaultdict(bool, {mark: f"mark.{mark}" in text for mark in ("run", "bench")})
     return not eval(selected, {}, marks) or None
+
+
+def pytest_collection_finish() -> None:
+    """Take what collecting made out of the collector's sight: it stays to the end, and each pass walks it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -50,18 +67,12 @@ def calls() -> Callable[[Callable[[], object]], int]:
     """Counts the calls that a function makes: the work it does, on however busy a machine."""
 
     def count(function: Callable[[], object]) -> int:
-        made = 0
-
-        def note(_frame: Any, event: str, _argument: Any) -> None:
-            nonlocal made
-            made += event in {"call", "c_call"}
-
-        before = sys.getprofile()
-        sys.setprofile(note)
+        profile = cProfile.Profile()
+        profile.enable()
         try:
             function()
         finally:
-            sys.setprofile(before)
-        return made
+            profile.disable()
+        return sum(entry.callcount for entry in profile.getstats())
 
     return count

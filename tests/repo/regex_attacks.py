@@ -68,10 +68,10 @@ def _text(lead: str, pump: str, end: str, length: int) -> str:
 
 def _grows(pattern: re.Pattern[str], method: str, attack: tuple[str, str, str]) -> bool:
     short = min(_seconds(pattern, method, _text(*attack, LENGTH)) for _ in range(5))
-    if short > 100 * SOON:
-        return True  # no linear match takes that long, on any machine
-    long = min(_seconds(pattern, method, _text(*attack, 4 * LENGTH)) for _ in range(5))
-    return short > SOON and long / short > GROWTH
+    if short <= SOON or short > 20 * SOON:
+        return short > SOON  # no linear match takes that long, on any machine
+    text = _text(*attack, 4 * LENGTH)
+    return all(_seconds(pattern, method, text) > GROWTH * short for _ in range(5))
 
 
 def _seconds(pattern: re.Pattern[str], method: str, text: str) -> float:

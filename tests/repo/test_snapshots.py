@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import shutil
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -52,7 +53,8 @@ def needed_files(files: dict[str, bytes]) -> tuple[set[str], set[str]]:
     return needed, missing
 
 
-def references(place: str, text: str) -> set[str]:
+@cache
+def references(place: str, text: str) -> frozenset[str]:
     """Modules of shared packages, and files beside a module, that its code names anywhere in it."""
     found: set[str] = set()
     folder = PurePosixPath(place).parent
@@ -76,7 +78,7 @@ def references(place: str, text: str) -> set[str]:
     parents = {
         name.rsplit(".", cut)[0] for name in modules if "/" not in name for cut in range(name.count(".") + 1)
     }
-    return modules | parents
+    return frozenset(modules | parents)
 
 
 def module_on_disk(name: str) -> Path:

@@ -7,15 +7,17 @@ import os
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from worldsize.azureml import component as reader
-from worldsize.azureml import snapshot
+from worldsize.azureml import listing, snapshot
 from worldsize.azureml.copying import CHUNK, Archive, CopyAccess
+from worldsize.azureml.ignore_patterns import compile_lines, parse_line
 from worldsize.azureml.model import Component
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import boundary
@@ -199,3 +201,23 @@ def test_the_digest_knows_names_and_bytes(tmp_path: Path) -> None:
         digests.append(Digests().files(found.files, tmp_path / name).digest())
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
+
+
+def test_lines_of_many_stars_take_no_time() -> None:
+    # For hours as a regular expression.
+    for line, parts in (("*a" * 60 + "b", ["a" * 255] * 20), ("**/a/" * 60 + "b", ["a"] * 1000)):
+        pattern = parse_line(line)
+        assert pattern is not None
+        assert not compile_lines([pattern]).exclude(parts)
+
+
+def test_a_listing_that_takes_too_long_ends_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.py").touch()
+    (tmp_path / ".amlignore").write_text("*a\n" * 10, encoding="utf-8")
+    monkeypatch.setattr(limits, "SECONDS", -1.0)
+    with pytest.raises(limits.OverBudgetError), limits.Budgets().charge("job.yml"):
+        listing.list_folder(CopyAccess(), tmp_path, PurePosixPath())
+    assert len(listing.list_folder(CopyAccess(), tmp_path, PurePosixPath()).files) == 21  # nobody counts here

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.planning import Interface, Plan, Topology, derive, localise
@@ -268,7 +268,6 @@ def test_what_is_said_twice_must_agree(planner: Planner) -> None:
 batches = st.integers(1, 512)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     reference=batches,
     instances=st.integers(1, 8),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml import job
@@ -242,7 +242,6 @@ def test_why_no_strategy_is_planned(planner: Planner) -> None:
     assert "degrees determine one" in explain_missing(plan, "train", "strategy")[1]
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     instances=st.integers(1, 6),
     processes=st.integers(1, 8),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml import job as jobs
@@ -167,7 +167,6 @@ def command(task: Task) -> str:
     return make_call(task, RUN, values, experiment="e", tracking={}, cores=1).command
 
 
-@settings(max_examples=60, deadline=None)
 @given(pipelines())
 def test_folding_steps_into_components_changes_nothing_but_their_names(items: list[Item]) -> None:
     flat: list[Item] = [leaf for item in items for leaf in members(item)]

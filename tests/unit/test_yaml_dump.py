@@ -46,7 +46,7 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100)
 @given(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4))
 def test_what_is_written_reads_back(document: dict[str, Any]) -> None:
     text = yaml_dump.dump(document)
@@ -56,7 +56,6 @@ def test_what_is_written_reads_back(document: dict[str, Any]) -> None:
     assert same(yaml.to_python(root), document)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from("abcdef"), LEAVES, min_size=1), st.text(min_size=1))
 def test_comments_change_nothing(document: dict[str, Any], comment: str) -> None:
     printable = "".join(letter for letter in comment if letter.isprintable())

@@ -90,7 +90,7 @@ def test_out_of_range_falls_back_to_the_whole_scalar() -> None:
 letters = st.text(st.sampled_from("ab-1 \n\t'\"\\é漢😀:#${}"), min_size=1, max_size=60)
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(letters, st.sampled_from([None, "'", '"', "|", ">"]), st.integers(10, 60), st.booleans())
 def test_visible_characters_map_to_themselves(
     text: str, style: str | None, width: int, unicode: bool
@@ -109,7 +109,6 @@ def test_visible_characters_map_to_themselves(
             assert source.text[start : source.offset(span.end_line, span.end_column)] == character
 
 
-@settings(max_examples=200)
 @given(
     st.recursive(letters, lambda inner: st.lists(inner) | st.dictionaries(letters, inner), max_leaves=12),
     st.booleans(),

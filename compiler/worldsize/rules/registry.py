@@ -110,6 +110,7 @@ def checked_rules() -> tuple[Rule, ...]:
     return tuple(by_module.values())
 
 
+@cache
 def subject_types(rule: Rule) -> tuple[str, ...]:
     """The fed types that a rule needs one of."""
     return tuple(fed for name in rule.on for fed in (PARTS[name].found_in if name in PARTS else (name,)))
@@ -130,6 +131,7 @@ def load_checks(rule: Rule) -> list[tuple[str, Check]]:
     return checks
 
 
+@cache
 def function_name(type_name: str) -> str:
     """The function that checks a type: ``check_job_schedule`` for ``JobSchedule``."""
     return "check" + re.sub("([A-Z])", r"_\1", type_name).lower()

@@ -259,17 +259,19 @@ def _imported(
     context: Context, path: Path, folders: tuple[Path, ...], name: str, level: int
 ) -> Iterator[Path]:
     """The files of an import that lie beside the script: the module itself and the packages around it."""
-    bases = [path.parents[level - 1]] if level and level <= len(path.parents) else list(folders)
-    parts = name.split(".")
+    bases = [path.parents[level - 1]] if level and level <= len(path.parents) else folders
+    top, *rest = name.split(".")
     for base in bases:
-        for length in range(len(parts), 0, -1):
-            at = base.joinpath(*parts[:length])
-            for candidate in (at.with_name(f"{at.name}.py"), at / "__init__.py"):
+        at = f"{base}/{top}"  # a text: most imports are packages, of which no folder holds anything
+        is_package = context.is_folder(at)
+        for length in range(len(rest) if is_package else 0, -1, -1):
+            inner = "/".join((at, *rest[:length]))
+            for candidate in (f"{inner}.py", f"{inner}/__init__.py"):
                 if context.exists(candidate):
-                    yield candidate
+                    yield Path(candidate)
                     return
-            if length == 1 and context.is_folder(at):
-                return
+        if is_package:
+            return
 
 
 def _is_known(name: str, level: int) -> bool:

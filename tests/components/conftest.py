@@ -26,8 +26,13 @@ from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.snapshot import read_snapshot as snapshot_of
 
 COMPONENTS = Path(__file__).parents[2] / "components"
-# What every training imports. Importing DeepSpeed looks for GPUs, after which a fork could not use them.
-LIBRARIES = ["torch", "mlflow.pyfunc", "torch.export"]
+# What evaluating, registering and every training import.
+MLFLOW = ["mlflow.pyfunc", "mlflow.store.tracking.sqlalchemy_store"]
+MLFLOW += ["mlflow.store.model_registry.sqlalchemy_store"]
+TORCH = [*MLFLOW, "matplotlib.pyplot", "torch", "horovod.torch", "torch.distributed.checkpoint"]
+TORCH += ["torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining"]
+TORCH += ["torch._dynamo", "torch._export.non_strict_utils", "torch._functorch.aot_autograd"]  # for an export
+# Importing DeepSpeed looks for GPUs, after which a fork could not use them.
 DEEPSPEED = [] if Path("/dev/nvidiactl").exists() else ["deepspeed"]
 BUILD_SECONDS = 240  # of DeepSpeed's extension, where the cores are shared
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -82,7 +87,12 @@ def new_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], N
 
 
 @pytest.fixture
-def component(snapshots: Callable[[str], Path], tmp_path: Path, new_database: Callable[[Path], None]) -> Run:
+def component(
+    snapshots: Callable[[str], Path],
+    tmp_path: Path,
+    new_database: Callable[[Path], None],
+    warm: Callable[..., list[str]],
+) -> Run:
     """Run a component's own command line in its snapshot: `component("evaluate", model=…, metrics=…)`."""
 
     def run(name: str, *, env: dict[str, str] | None = None, timeout: float = 180, **values: Any) -> Any:
@@ -95,6 +105,7 @@ def component(snapshots: Callable[[str], Path], tmp_path: Path, new_database: Ca
         environment.pop("PYTHONPATH", None)
         if name in ("evaluate", "register"):
             new_database(tmp_path / "mlflow.db")
+            command = f"{shlex.join(warm())} {command}"
         return subprocess.run(
             ["bash", "-c", command],
             cwd=snapshots(name),
@@ -143,33 +154,46 @@ def mpirun() -> Callable[[int], list[str]]:
 
 
 @pytest.fixture(scope="session")
-def warm_ranks() -> Iterator[Callable[..., list[int]]]:
-    """Start ranks as forks of a process that has loaded what they import, and return the exit statuses."""
-    script = Path(__file__).with_name("warm_ranks.py")
-    servers: dict[str, subprocess.Popen[str]] = {}
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[str]]]:
+    """What to write before a command of Python for it to find libraries loaded: torch's or others.
 
-    def run(ranks: list[dict[str, Any]], timeout: float, component: str) -> list[int]:
-        if component not in servers:
-            command = [sys.executable, str(script), *LIBRARIES]
-            command += DEEPSPEED if component == "train_deepspeed" else []
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            servers[component] = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
-        requests, answers = servers[component].stdin, servers[component].stdout
-        assert requests is not None
-        assert answers is not None
-        print(json.dumps(ranks), file=requests, flush=True)
-        pids = json.loads(answers.readline())
-        late = threading.Timer(timeout, lambda: [kill_group(pid) for pid in pids])
-        late.start()
-        statuses: list[int] = json.loads(answers.readline())
-        late.cancel()
-        for pid in pids:  # what a rank has left
-            kill_group(pid)
-        return statuses
+    `without` is a folder with modules that stand before others: one of which the import fails, say.
+    """
+    script = Path(__file__).with_name("warm_start.py")
+    folder = tmp_path_factory.mktemp("warm")
+    servers: list[subprocess.Popen[bytes]] = []
+    sockets: dict[tuple[str, ...], Path] = {}
 
-    yield run
-    for process in servers.values():
-        process.communicate(timeout=20)
+    def prefix(*libraries: str, without: Path | None = None) -> list[str]:
+        libraries = libraries or tuple(TORCH)
+        if libraries not in sockets:
+            sockets[libraries] = folder / str(len(sockets))
+            command = [sys.executable, str(script), "serve", str(sockets[libraries]), *libraries]
+            env = os.environ | ({"PYTHONPATH": str(without)} if without else {})
+            servers.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=env))
+            with servers[-1].stdout as answers:  # type: ignore[union-attr]
+                assert answers.readline() == b"ready\n"
+        return [sys.executable, "-S", "-E", str(script), "call", str(sockets[libraries])]
+
+    yield prefix
+    for server in servers:
+        server.terminate()
+        server.wait(20)
+
+
+@pytest.fixture(scope="session")
+def serve(warm: Callable[..., list[str]]) -> Callable[..., dict[str, Any]]:
+    """Measure a saved model in a process that cannot import our training library: `serve(model, shards)`."""
+    code = Path(__file__).with_name("serve_alone.py")
+
+    def run(model: Path, shards: Path) -> dict[str, Any]:
+        command = [*warm(), sys.executable, str(code), str(model), str(shards)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == 0, done.stderr
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return result
+
+    return run
 
 
 def kill_group(pid: int) -> None:
@@ -182,9 +206,12 @@ def training(
     snapshots: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
     mpirun: Callable[[int], list[str]],
-    warm_ranks: Callable[..., list[int]],
+    warm: Callable[..., list[str]],
 ) -> Callable[..., Trained]:
-    """Run a component's own command line as a group of processes: `training(2, shards=…, model=…)`."""
+    """Run a component's own command line as a group of processes: `training(2, shards=…, model=…)`.
+
+    With `cold` they are new processes, for variables that the start of Python or torch reads.
+    """
     database = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
 
     def run(
@@ -195,6 +222,7 @@ def training(
         timeout: float = 180,
         largest_file_kib: int | None = None,
         code: Path | None = None,
+        cold: bool = False,
         **values: Any,
     ) -> Trained:
         folder = tmp_path_factory.mktemp("train")
@@ -203,6 +231,8 @@ def training(
         command = described["command"].replace("${{outputs.model}}", str(folder / "model"))
         plan = {"world_size": processes, "checkpoints": folder / "checkpoints"}
         arguments = [sys.executable, *shlex.split(_render(command, defaults | plan | values))[1:]]
+        if not cold and component != "train_tensorflow":
+            arguments = [*warm(*TORCH, *(DEEPSPEED if component == "train_deepspeed" else [])), *arguments]
         if largest_file_kib is not None:
             arguments = ["bash", "-c", f'ulimit -f {largest_file_kib}; exec "$@"', "limited", *arguments]
         common = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -213,10 +243,8 @@ def training(
         cwd = code or snapshots(component)
         if described["distribution"]["type"] == "mpi" and processes > 1:
             arguments, processes = [*mpirun(processes), *arguments], 0
-        # Variables may be for the start of Python or torch, and limits are a new process's.
-        cold = env is not None or largest_file_kib is not None or processes == 0
         group = _describe_ranks(processes, arguments, cwd=cwd, common=common, folder=folder)
-        statuses = start_ranks(group, timeout) if cold else warm_ranks(group, timeout, component)
+        statuses = start_ranks(group, timeout)
         ranks = [
             Rank(status, (folder / f"out-{rank}").read_text(), (folder / f"err-{rank}").read_text())
             for rank, status in enumerate(statuses)

@@ -7,6 +7,7 @@ Every trial sees the same samples in the same order, whichever way the model is 
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import sys
@@ -273,4 +274,6 @@ if __name__ == "__main__":
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free = probe.getsockname()[1]
-    torch.multiprocessing.spawn(work, (free, Path(sys.argv[1])), nprocs=RANKS)
+    for each in ALL:  # Forks have loaded what takes seconds.
+        importlib.import_module(f"wstrain_ddp.{each.strategy}")
+    torch.multiprocessing.start_processes(work, (free, Path(sys.argv[1])), RANKS, start_method="fork")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,32 +134,26 @@ def test_synchronised_batch_normalisation_sees_all_ranks(
     assert_same_weights(weights(alone, 5), weights(group, 5))
 
 
-def test_digits_are_learned_and_served_without_our_code(training: Training, digits: Path) -> None:
-    run = training(
-        2,
-        shards=digits,
-        timeout=300,
-        gradient_accumulation_steps=4,
-        **(LAW | {"epochs": 12, "warmup_epochs": 2}),
-    )
-    assert run.ok, run.errors
-    assert len(run.losses) == 60
+def test_a_model_is_served_without_our_code(
+    at_world_size: Callable[[int], Any], digits: Path, serve: Callable[..., dict[str, Any]]
+) -> None:
+    run = at_world_size(2)
     predicted = serve(run.folder / "model", digits)
-    assert predicted["accuracy"] >= 0.98
+    assert predicted["accuracy"] >= 0.9  # after 10 steps
     assert predicted["shape"] == [359, 10]
     assert predicted["alone"] == [1, 10]
     assert predicted["sums"] == pytest.approx(1, abs=1e-5)
     assert predicted["metadata"]["global_batch_size"] == 256
-    assert predicted["metadata"]["final"]["loss"] == pytest.approx(run.losses[60])
+    assert predicted["metadata"]["final"]["loss"] == pytest.approx(run.losses[10])
     last = json.loads((run.folder / "progress.jsonl").read_text().splitlines()[-1])
-    assert (last["step"], last["total_steps"]) == (60, 60)
+    assert (last["step"], last["total_steps"]) == (10, 10)
     assert set(last) == {"step", "total_steps", "epoch", "loss", "learning_rate", "samples_per_second"}
     kept = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
-    assert kept == ["step-00000055", "step-00000060"]
+    assert kept == ["step-00000005", "step-00000010"]
 
 
 def test_bytes_are_predicted_better_than_by_pairs(
-    training: Training, built_in_shards: Callable[[str], Path]
+    training: Training, built_in_shards: Callable[[str], Path], serve: Callable[..., dict[str, Any]]
 ) -> None:
     text = built_in_shards("python-source")
     run = training(
@@ -185,21 +177,6 @@ def test_bytes_are_predicted_better_than_by_pairs(
     measured = serve(run.folder / "model", text)
     assert measured["alone"] == [1, 5, 256]
     assert measured["bits"] < measured["pairs"] - 0.3, measured
-
-
-def serve(model: Path, shards: Path) -> dict[str, Any]:
-    """Measure a saved model in a process that cannot import our training library."""
-    code = Path(__file__).with_name("serve_alone.py")
-    done = subprocess.run(
-        [sys.executable, str(code), str(model), str(shards)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 @pytest.fixture(scope="session")

@@ -50,7 +50,7 @@ def test_a_wrong_world_size_stops_before_torch_is_loaded(
 ) -> None:
     (tmp_path / "torch.py").write_text("raise AssertionError('torch is loaded')")
     env = {"PYTHONPATH": str(tmp_path)}
-    run = training(2, shards=digits, env=env, **(PLAN | {"world_size": 8}))
+    run = training(2, shards=digits, env=env, cold=True, **(PLAN | {"world_size": 8}))
     expected = "error: the plan is for 8 processes but the launcher started 2"
     assert only_errors(run) == [expected, expected]
 
@@ -109,7 +109,7 @@ def test_half_precision_is_used_where_the_device_has_it(
         pytest.skip("this machine has a GPU")
     plan = PLAN | {"batch_size_per_device": 64, "epochs": 0.1}
     env = {"ONEDNN_MAX_CPU_ISA": "AVX2"} if limited else None
-    run = training(1, shards=digits, precision="fp16", env=env, **plan)
+    run = training(1, shards=digits, precision="fp16", env=env, cold=limited, **plan)
     if not limited and torch.ops.mkldnn._is_mkldnn_fp16_supported():
         assert run.ok, run.errors
         return

@@ -82,7 +82,7 @@ def test_every_process_says_what_was_planned_and_what_is_here(
     training: Training, unloaded: dict[str, str], component: str, processes: int, tmp_path: Path
 ) -> None:
     hidden = {"CUDA_VISIBLE_DEVICES": ""} | unloaded
-    run = training(processes, component=component, shards=tmp_path, env=hidden, **PLAN)
+    run = training(processes, component=component, shards=tmp_path, env=hidden, cold=True, **PLAN)
     for said in refusals(run):
         assert f"error: {SIZE}, but none can be used here" in said
         assert "`CUDA_VISIBLE_DEVICES` is ``" in said
@@ -103,7 +103,9 @@ def test_gpus_that_only_the_driver_can_use_are_refused_without_a_plan_too(
         pytest.skip("needs a build of torch that can use no GPU")
     plan = {name: value for name, value in PLAN.items() if not name.startswith("planned_")}
     plan["batch_size_per_device"] = 64 // processes
-    run = training(processes, component=component, shards=tmp_path, env=driver(4) | unloaded, **plan)
+    run = training(
+        processes, component=component, shards=tmp_path, env=driver(4) | unloaded, cold=True, **plan
+    )
     for said in refusals(run):
         assert "error: this machine has 4 GPUs, but none can be used here: " in said
         assert "is a build without CUDA; the NVIDIA driver offers CUDA 12.2 and has 4 GPUs" in said
@@ -136,7 +138,7 @@ for planned in gpus.PlannedGpus(4), gpus.PlannedGpus(), gpus.PlannedGpus(0):
 def test_a_driver_without_a_gpu_has_its_own_words(
     training: Training, driver: Callable[[int], dict[str, str]], unloaded: dict[str, str], tmp_path: Path
 ) -> None:
-    for said in refusals(training(2, shards=tmp_path, env=driver(0) | unloaded, **PLAN)):
+    for said in refusals(training(2, shards=tmp_path, env=driver(0) | unloaded, cold=True, **PLAN)):
         assert SIZE in said
         assert "says `no CUDA-capable device is detected`" in said
 

@@ -111,10 +111,16 @@ def test_a_checkpoint_of_horovod_goes_on_alone_with_ddp(trained: Callable[..., A
     assert_same(before, after)
 
 
-def test_the_strategy_does_what_the_papers_say(mpirun: Callable[[int], list[str]]) -> None:
+def test_the_strategy_does_what_the_papers_say(
+    mpirun: Callable[[int], list[str]], warm: Callable[..., list[str]]
+) -> None:
     script = Path(__file__).with_name("horovod_ranks.py")
     done = subprocess.run(
-        [*mpirun(2), sys.executable, str(script)], capture_output=True, text=True, timeout=200, check=False
+        [*mpirun(2), *warm(), sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split()) == 6
@@ -140,7 +146,7 @@ def test_a_rank_that_is_killed_ends_the_others(
     )
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     values = LAW | {"model": "mine.py:net", "gradient_accumulation_steps": 4, "shards": digits}
-    run = training(2, component="train_horovod", code=code, **values)
+    run = training(2, component="train_horovod", code=code, cold=True, **values)
     assert run.ranks[0].status != 0
     assert "signal 9" in run.ranks[0].stderr
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,7 +42,9 @@ def text(built_in_shards: Callable[[str], Path]) -> Path:
     return built_in_shards("python-source")
 
 
-def test_stopped_as_tensor_parallel_resumed_as_a_pipeline_and_served(training: Training, text: Path) -> None:
+def test_stopped_as_tensor_parallel_resumed_as_a_pipeline_and_served(
+    training: Training, text: Path, serve: Callable[..., dict[str, Any]]
+) -> None:
     alone = training(1, shards=text, **GPT)
     assert alone.ok, alone.errors
     assert sorted(alone.losses) == [1, 2, 3, 4, 5, 6]
@@ -58,7 +57,7 @@ def test_stopped_as_tensor_parallel_resumed_as_a_pipeline_and_served(training: T
     assert stopped.losses | resumed.losses == pytest.approx(alone.losses, rel=1e-3)
     assert sorted(resumed.losses) == [4, 5, 6]
 
-    divided = served(resumed.folder / "model", text)
+    divided = serve(resumed.folder / "model", text)
     assert divided["alone"] == [1, 5, 256]
     assert divided["bits"] < 8
     assert divided["metadata"]["pipeline_parallel_size"] == 2
@@ -72,16 +71,6 @@ def exported(model: Path) -> Callable[[Any], Any]:
     (program,) = model.rglob("program.pt2")
     module: Callable[[Any], Any] = torch.export.load(program).module()
     return module
-
-
-def served(model: Path, shards: Path) -> dict[str, Any]:
-    """Measure a saved model in a process that cannot import our training library."""
-    code = Path(__file__).with_name("serve_alone.py")
-    command = [sys.executable, str(code), str(model), str(shards)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 class Blocks(nn.Module):

@@ -32,6 +32,9 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 COMPONENT = ROOT / "components" / "train_tensorflow" / "component.yml"
+# In it `import torch` fails, as where only TensorFlow is installed.
+WITHOUT_TORCH = Path(__file__).with_name("without_torch")
+LIBRARIES = ["tensorflow", "keras", "mlflow.pyfunc", "mlflow.store.tracking.sqlalchemy_store"]
 # 14 steps of 192 samples, in micro-batches of 32 with any number of workers. Dropout, so that its random
 # numbers have to follow the samples; no torch, as its import would fail.
 NET = """
@@ -92,8 +95,10 @@ class Ended:
 class Cluster:
     """Processes with TF_CONFIG, as Azure ML starts them."""
 
-    def __init__(self, folder: Path, code: Path, shards: Path, env: dict[str, str]) -> None:
-        self.folder, self.code, self.shards, self.env = folder, code, shards, env
+    def __init__(
+        self, folder: Path, code: Path, shards: Path, env: dict[str, str], python: list[str]
+    ) -> None:
+        self.folder, self.code, self.shards, self.env, self.python = folder, code, shards, env, python
         self.started: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, workers: int, **values: Any) -> Cluster:
@@ -107,14 +112,14 @@ class Cluster:
         )
         command = re.sub(r"\$\{\{\w+\.(\w+)\}\}", lambda m: str(given[m[1]]), command)
         for task in [f"worker-{index}" for index in range(workers)]:
-            self.run(task, [sys.executable, *shlex.split(command)[1:]], self._config(workers, task))
+            self.run(task, [*self.python, *shlex.split(command)[1:]], self._config(workers, task))
         return self
 
     def run(self, task: str, arguments: list[str], config: str) -> None:
         env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "TF_CONFIG")}
         env |= {
             "MLFLOW_TRACKING_URI": f"sqlite:///{self.folder / 'mlflow.db'}",
-            "PYTHONPATH": str(self.blocked()),
+            "PYTHONPATH": str(WITHOUT_TORCH),
         }
         env |= {"WORLDSIZE_PROGRESS": str(self.folder / "progress.jsonl"), "TF_CONFIG": config, **self.env}
         with (self.folder / f"{task}.log").open("wb") as log:
@@ -139,13 +144,6 @@ class Cluster:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-    def blocked(self) -> Path:
-        """A folder in which `import torch` fails, as where only TensorFlow is installed."""
-        folder = self.folder / "without"
-        folder.mkdir(exist_ok=True)
-        (folder / "torch.py").write_text("raise ImportError('there is no torch here')\n")
-        return folder
 
     def _config(self, workers: int, task: str) -> str:
         if workers == 1:
@@ -174,6 +172,7 @@ def cluster(
     built_in_shards: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
     new_database: Callable[[Path], None],
+    warm: Callable[..., list[str]],
 ) -> Callable[..., Cluster]:
     code = tmp_path_factory.mktemp("tensorflow") / "code"
     shutil.copytree(snapshots("train_tensorflow"), code)
@@ -182,10 +181,11 @@ def cluster(
     (code / "mine" / "legacy.py").write_text(LEGACY)
     shards = built_in_shards("digits")
 
-    def new_cluster(env: dict[str, str] | None = None) -> Cluster:
+    def new_cluster(env: dict[str, str] | None = None, *, cold: bool = False) -> Cluster:
         folder = tmp_path_factory.mktemp("cluster")
         new_database(folder / "mlflow.db")
-        return Cluster(folder, code, shards, env or {})
+        start = [] if cold else warm(*LIBRARIES, without=WITHOUT_TORCH)
+        return Cluster(folder, code, shards, env or {}, [*start, sys.executable])
 
     return new_cluster
 
@@ -226,7 +226,9 @@ def test_the_loss_of_every_step_is_the_same_with_any_number_of_workers(
 
 
 def test_the_model_is_saved_once_and_predicts_without_our_code(
-    with_workers: Callable[[int], Ended], built_in_shards: Callable[[str], Path]
+    with_workers: Callable[[int], Ended],
+    built_in_shards: Callable[[str], Path],
+    warm: Callable[..., list[str]],
 ) -> None:
     group = with_workers(2)
     models = [path.parent for path in group.folder.rglob("MLmodel")]
@@ -238,9 +240,10 @@ def test_the_model_is_saved_once_and_predicts_without_our_code(
 
     shards = built_in_shards("digits")
     code = Path(__file__).with_name("serve_alone.py")
-    env = os.environ | {"PYTHONPATH": str(group.folder / "without")}
+    env = os.environ | {"PYTHONPATH": str(WITHOUT_TORCH)}
+    command = [sys.executable, str(code), str(group.folder / "model"), str(shards)]
     served = subprocess.run(
-        [sys.executable, str(code), str(group.folder / "model"), str(shards)],
+        [*warm(*LIBRARIES, without=WITHOUT_TORCH), *command],
         capture_output=True, text=True, timeout=200, check=False, env=env,
     )  # fmt: skip
     assert served.returncode == 0, served.stderr
@@ -320,9 +323,9 @@ def only_errors(run: Ended) -> list[str]:
 
 
 def test_a_plan_for_others_is_refused_before_tensorflow_is_loaded(cluster: Callable[..., Cluster]) -> None:
-    run = cluster().start(2, gradient_accumulation_steps=3, **(LAW | {"world_size": 8})).wait()
+    run = cluster(cold=True).start(2, gradient_accumulation_steps=3, **(LAW | {"world_size": 8})).wait()
     assert "error: the plan is for 8 replicas but the launcher started 2 workers" in only_errors(run)[0]
-    run = cluster().start(1, strategy="parameter_server", **LAW).wait()
+    run = cluster(cold=True).start(1, strategy="parameter_server", **LAW).wait()
     assert "needs a parameter server, but `TF_CONFIG` does not name one" in only_errors(run)[0]
 
 

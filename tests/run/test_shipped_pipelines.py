@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).parents[2]
 psutil = pytest.importorskip("psutil")
@@ -69,35 +68,6 @@ print((answers.argmax(1) == digits.target).mean())
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert float(result.stdout.split()[-1]) >= 0.97
-
-
-def losses(home: Path) -> dict[int, float]:
-    """The loss of every step, as rank 0 logged it to MLflow."""
-    from mlflow import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
-    (experiment,) = [found for found in client.search_experiments() if found.name == "law"]
-    for found in client.search_runs([experiment.experiment_id]):
-        history = client.get_metric_history(found.info.run_id, "loss")
-        if len(history) > 1:
-            return {point.step: point.value for point in history}
-    raise AssertionError("no run logged its loss")
-
-
-def test_the_loss_of_every_step_is_the_same_with_one_process_and_with_four(tmp_path: Path) -> None:
-    spec = yaml.safe_load((ROOT / "pipelines/digits_ddp.yml").read_text(encoding="utf-8"))
-    spec["experiment_name"] = "law"
-    spec["steps"]["train"]["with"]["epochs"] = 1
-    spec["steps"] = {name: spec["steps"][name] for name in ("shard", "train")}
-    path = tmp_path / "law.yml"
-    path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
-    curves = {}
-    for processes in (1, 4):
-        home = tmp_path / f"home{processes}"
-        run(path, home, "--processes", str(processes))
-        curves[processes] = losses(home)
-    assert len(curves[1]) == 5  # of an epoch
-    assert curves[4] == pytest.approx(curves[1], rel=1e-4)
 
 
 def test_a_script_that_knows_nothing_of_us(tmp_path: Path) -> None:

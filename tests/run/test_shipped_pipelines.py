@@ -60,7 +60,7 @@ def test_digits_end_as_a_registered_model_that_predicts_and_one_process_learns_t
     shipped("digits_ddp", processes=1, steps=("shard", "train"), train={"with": {"epochs": 8}})
     two, one = losses(run.home)
     assert sorted(one) == sorted(two) == list(range(1, 41))  # 8 epochs of 5 steps
-    for step in range(1, 16):  # later the loss is so small that rounding shows
+    for step in range(1, 16):  # three epochs
         assert two[step] == pytest.approx(one[step], rel=1e-4), f"step {step}"
 
 

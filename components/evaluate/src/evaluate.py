@@ -6,11 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-import mlflow
-from predict import Predictor
 from scores import ClassifierScores, LanguageScores, draw_confusion
 
-from wsmlflow.active_run import MAX_METRIC_NAMES, log_artifact_once, log_metrics_once, report_mlflow_errors
 from wsshards.errors import UserError, describe_error, run_main
 from wsshards.manifest import LANGUAGE_MODEL
 from wsshards.reader import ShardReader
@@ -20,6 +17,8 @@ def main() -> None:
     """Evaluate the model that the command line names."""
     options = parse()
     reader = ShardReader(options.shards, options.split)
+    from predict import Predictor  # imports MLflow, which takes seconds: not before the shards are right
+
     predictor = Predictor(options.model, reader.manifest)
     if reader.manifest.task == LANGUAGE_MODEL:
         scores: ClassifierScores | LanguageScores = LanguageScores()
@@ -35,8 +34,7 @@ def main() -> None:
         picture = folder / "confusion_matrix.png"
         draw_confusion(scores.confusion(), scores.classes, picture)
     publish(folder / "metrics.json", summary | details)
-    both = summary | details  # metrics.json has the metrics of every class; MLflow has a limit
-    log(both if len(both) <= MAX_METRIC_NAMES else summary, picture)
+    log(summary, details, picture)
     for name, value in summary.items():
         print(f"{name}: {value:.6g}")
 
@@ -65,12 +63,25 @@ def publish(path: Path, metrics: dict[str, float]) -> None:
         raise UserError(f"cannot write `{path}`: {describe_error(error)}") from None
 
 
-def log(metrics: dict[str, float], picture: Path | None) -> None:
+def log(summary: dict[str, float], details: dict[str, float], picture: Path | None) -> None:
     """Log the metrics to the run that the platform prepared, except those that an earlier attempt logged.
+
+    `metrics.json` has the metrics of every class. MLflow gets them too if they are within its limit.
 
     Raises:
         UserError: the tracking server does not accept them.
     """
+    import mlflow
+
+    from wsmlflow.active_run import (
+        MAX_METRIC_NAMES,
+        log_artifact_once,
+        log_metrics_once,
+        report_mlflow_errors,
+    )
+
+    both = summary | details
+    metrics = both if len(both) <= MAX_METRIC_NAMES else summary
     with report_mlflow_errors("MLflow does not take the metrics"), mlflow.start_run() as run:
         log_metrics_once(run, metrics)
         if picture is not None:

@@ -7,13 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import mlflow
 from gate import parse_gate, read_metrics, shortfalls
-from proof import predict_once
 from tags import version_tags
-from versions import register_once
 
-from wsmlflow.active_run import report_mlflow_errors
 from wsmodels.mlmodel import read_mlmodel
 from wsshards.errors import UserError, escape_controls, run_main
 
@@ -28,6 +24,12 @@ def main() -> None:
     if failed:
         refuse(options, failed)
         return
+    # Importing MLflow takes seconds, and what is refused above does not need it.
+    import mlflow
+    from versions import register_once
+
+    from wsmlflow.active_run import report_mlflow_errors
+
     with report_mlflow_errors("MLflow does not register the model"), mlflow.start_run() as run:
         tags = version_tags(card, metrics, run.data.tags, "; ".join(map(str, gate)), options.tags)
         version = register_once(run, options.model, options.model_name, tags, options.description)
@@ -79,6 +81,9 @@ def refuse(options: argparse.Namespace, failed: list[str]) -> None:
 
 def prove(options: argparse.Namespace, version: str, uri: str) -> int:
     """Predict with the registered version; if that fails, remove the version again."""
+    import mlflow
+    from proof import predict_once
+
     try:
         return predict_once(uri, options.shards)
     except UserError as error:

@@ -32,6 +32,9 @@ MLFLOW += ["mlflow.store.model_registry.sqlalchemy_store"]
 TORCH = [*MLFLOW, "matplotlib.pyplot", "torch", "horovod.torch", "torch.distributed.checkpoint"]
 TORCH += ["torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining"]
 TORCH += ["torch._dynamo", "torch._export.non_strict_utils", "torch._functorch.aot_autograd"]  # for an export
+TENSORFLOW = ["tensorflow", "keras", *MLFLOW[:2]]
+# In it `import torch` fails, as where only TensorFlow is installed.
+WITHOUT_TORCH = Path(__file__).with_name("without_torch")
 # Importing DeepSpeed looks for GPUs, after which a fork could not use them.
 DEEPSPEED = [] if Path("/dev/nvidiactl").exists() else ["deepspeed"]
 BUILD_SECONDS = 240  # of DeepSpeed's extension, where the cores are shared
@@ -167,18 +170,31 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., lis
     def prefix(*libraries: str, without: Path | None = None) -> list[str]:
         libraries = libraries or tuple(TORCH)
         if libraries not in sockets:
-            sockets[libraries] = folder / str(len(sockets))
-            command = [sys.executable, str(script), "serve", str(sockets[libraries]), *libraries]
+            path = folder / str(len(servers))
+            command = [sys.executable, str(script), "serve", str(path), *libraries]
             env = os.environ | ({"PYTHONPATH": str(without)} if without else {})
             servers.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=env))
             with servers[-1].stdout as answers:  # type: ignore[union-attr]
                 assert answers.readline() == b"ready\n"
+            sockets[libraries] = path  # not before: a test may run out of time while they load
         return [sys.executable, "-S", "-E", str(script), "call", str(sockets[libraries])]
 
     yield prefix
     for server in servers:
         server.terminate()
         server.wait(20)
+
+
+@pytest.fixture(scope="session")
+def start_with_libraries(warm: Callable[..., list[str]]) -> Callable[[str], list[str]]:
+    """What to write before a training's command for it to find loaded what that component imports."""
+
+    def prefix(component: str) -> list[str]:
+        if component == "train_tensorflow":
+            return warm(*TENSORFLOW, without=WITHOUT_TORCH)
+        return warm(*TORCH, *(DEEPSPEED if component == "train_deepspeed" else []))
+
+    return prefix
 
 
 @pytest.fixture(scope="session")
@@ -206,7 +222,7 @@ def training(
     snapshots: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
     mpirun: Callable[[int], list[str]],
-    warm: Callable[..., list[str]],
+    start_with_libraries: Callable[[str], list[str]],
 ) -> Callable[..., Trained]:
     """Run a component's own command line as a group of processes: `training(2, shards=…, model=…)`.
 
@@ -231,8 +247,8 @@ def training(
         command = described["command"].replace("${{outputs.model}}", str(folder / "model"))
         plan = {"world_size": processes, "checkpoints": folder / "checkpoints"}
         arguments = [sys.executable, *shlex.split(_render(command, defaults | plan | values))[1:]]
-        if not cold and component != "train_tensorflow":
-            arguments = [*warm(*TORCH, *(DEEPSPEED if component == "train_deepspeed" else [])), *arguments]
+        if not cold:
+            arguments = [*start_with_libraries(component), *arguments]
         if largest_file_kib is not None:
             arguments = ["bash", "-c", f'ulimit -f {largest_file_kib}; exec "$@"', "limited", *arguments]
         common = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

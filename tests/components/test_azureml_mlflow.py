@@ -224,7 +224,7 @@ def test_training_is_tracked_and_joins_its_run_when_it_starts_again(
     batches = {"batch_size_per_device": 128, "global_batch_size": 128, "learning_rate": 0.1}
     values = {**batches, "shards": built_in_shards("digits"), "epochs": 1, "model": "mlp"}
     for _ in range(2):  # the second time without a checkpoint: every step is done once more
-        done = training(1, component=name, env=workspace.environment(job), cold=True, timeout=200, **values)
+        done = training(1, component=name, env=workspace.environment(job), timeout=200, **values)
         assert done.ok, done.errors
     run = workspace.client.get_run(job)
     assert run.data.params["epochs"] in ("1", "1.0")
@@ -235,7 +235,7 @@ def test_training_is_tracked_and_joins_its_run_when_it_starts_again(
     assert not [tag for tag in run.data.tags if tag.startswith("resumed.")]
     if name == "train_ddp":
         changed = training(
-            1, component=name, env=workspace.environment(job), cold=True, **{**values, "learning_rate": 0.05}
+            1, component=name, env=workspace.environment(job), **{**values, "learning_rate": 0.05}
         )
         assert changed.ok, changed.errors
         run = workspace.client.get_run(job)

@@ -34,7 +34,6 @@ ROOT = Path(__file__).parents[2]
 COMPONENT = ROOT / "components" / "train_tensorflow" / "component.yml"
 # In it `import torch` fails, as where only TensorFlow is installed.
 WITHOUT_TORCH = Path(__file__).with_name("without_torch")
-LIBRARIES = ["tensorflow", "keras", "mlflow.pyfunc", "mlflow.store.tracking.sqlalchemy_store"]
 # 14 steps of 192 samples, in micro-batches of 32 with any number of workers. Dropout, so that its random
 # numbers have to follow the samples; no torch, as its import would fail.
 NET = """
@@ -172,7 +171,7 @@ def cluster(
     built_in_shards: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
     new_database: Callable[[Path], None],
-    warm: Callable[..., list[str]],
+    start_with_libraries: Callable[[str], list[str]],
 ) -> Callable[..., Cluster]:
     code = tmp_path_factory.mktemp("tensorflow") / "code"
     shutil.copytree(snapshots("train_tensorflow"), code)
@@ -184,7 +183,7 @@ def cluster(
     def new_cluster(env: dict[str, str] | None = None, *, cold: bool = False) -> Cluster:
         folder = tmp_path_factory.mktemp("cluster")
         new_database(folder / "mlflow.db")
-        start = [] if cold else warm(*LIBRARIES, without=WITHOUT_TORCH)
+        start = [] if cold else start_with_libraries("train_tensorflow")
         return Cluster(folder, code, shards, env or {}, [*start, sys.executable])
 
     return new_cluster
@@ -228,7 +227,7 @@ def test_the_loss_of_every_step_is_the_same_with_any_number_of_workers(
 def test_the_model_is_saved_once_and_predicts_without_our_code(
     with_workers: Callable[[int], Ended],
     built_in_shards: Callable[[str], Path],
-    warm: Callable[..., list[str]],
+    start_with_libraries: Callable[[str], list[str]],
 ) -> None:
     group = with_workers(2)
     models = [path.parent for path in group.folder.rglob("MLmodel")]
@@ -243,7 +242,7 @@ def test_the_model_is_saved_once_and_predicts_without_our_code(
     env = os.environ | {"PYTHONPATH": str(WITHOUT_TORCH)}
     command = [sys.executable, str(code), str(group.folder / "model"), str(shards)]
     served = subprocess.run(
-        [*warm(*LIBRARIES, without=WITHOUT_TORCH), *command],
+        [*start_with_libraries("train_tensorflow"), *command],
         capture_output=True, text=True, timeout=200, check=False, env=env,
     )  # fmt: skip
     assert served.returncode == 0, served.stderr

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import json
+import os
 import re
 import socket
 import ssl
@@ -241,7 +242,9 @@ def start_mlflow(folder: Path) -> int:
     database = f"sqlite:///{folder / 'mlflow.db'}"
     where = ["--backend-store-uri", database, "--artifacts-destination", str(folder / "served")]
     command = [sys.executable, "-m", "mlflow", "server", *where, "--host", "127.0.0.1", "--port", str(port)]
-    subprocess.Popen([*command, "--workers", "1"], cwd=folder)
+    # Its runner of background jobs would start seven more processes, which nothing here asks for.
+    without_jobs = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    subprocess.Popen([*command, "--workers", "1"], cwd=folder, env=without_jobs)
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline:
         connection = HTTPConnection("127.0.0.1", port, timeout=5)

@@ -181,6 +181,7 @@ def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
     at_start = _start_of(document.path)
     if kind in shape.CHECKED:
         run.problems += shape.check_shape(document.root, kind)
+        run.problems += shape.check_schema_name(document.root, kind)
     if kind.endswith("-job"):
         graph, problems = job.read_job(document.path, run.context.files)
         run.problems += problems

@@ -13,6 +13,8 @@ from worldsize.rules.context import Context
 from worldsize.rules.data._common import Script, find_entry_scripts, find_scripts, folder_of
 from worldsize.yaml.nodes import Scalar
 
+_SUFFIXES = (".py", ".sh", ".R", ".r")
+
 
 class ScriptSearch(NamedTuple):
     """A script, and the folders it may lie in. ``code`` is None where the component has none."""
@@ -37,10 +39,19 @@ def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:
     """Whether a code folder has a script, and the ignore file that leaves it out; each asked once."""
     question = ("script", str(code), name)
     if question not in context.files.known:
-        has_script = is_file(code / name)
-        context.files.known[question] = (has_script, _ignore_file(code, name) if has_script else None)
+        found = next((path for path in _forms(name) if is_file(code / path)), None)
+        ignored_by = _ignore_file(code, found) if found else None
+        context.files.known[question] = (found is not None, ignored_by)
     answer: tuple[bool, str | None] = context.files.known[question]  # type: ignore[assignment]
     return answer
+
+
+def _forms(name: str) -> Iterator[str]:
+    """The files that a name can mean: an entry script may be the name of a module."""
+    yield name
+    if "/" not in name and not name.endswith(_SUFFIXES):
+        module = name.replace(".", "/")
+        yield from (f"{module}.py", f"{module}/__init__.py")
 
 
 def _ignore_file(code: Path, name: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from worldsize.azureml.model import Component
 from worldsize.base.problem import Finding, Fix
@@ -25,7 +26,9 @@ def _missing(search: ScriptSearch) -> Finding:
             message = f"`{name}` is started, but `code` is the single file `{search.shown}`"
         return Finding(search.script.span, message, "add `code:` with the folder that holds it")
     folder, _, last = name.rpartition("/")
-    near = closest(last, names_in(search.code / folder))
+    suffix = PurePosixPath(last).suffix
+    names = [each for each in names_in(search.code / folder) if each != last and each.endswith(suffix)]
+    near = closest(last, names)
     better = f"{folder}/{near}" if folder else near
     message = f"`{name}` is not in the code folder `{search.shown}`"
     if near is None or better is None:

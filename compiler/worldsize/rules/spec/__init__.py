@@ -48,4 +48,6 @@ RULES = (
     Rule("WS154", "aml-bad-name", "error", "a step name that is not valid"),
     Rule("WS155", "aml-name-not-text", "error", "a name that YAML reads as something else"),
     Rule("WS156", "aml-component-name", "warning", "a component whose name cannot be registered"),
+    Rule("WS158", "aml-private-preview", "info", "a key or type of a private preview", since="0.2.0"),
+    Rule("WS157", "aml-wrong-schema", "warning", "a `$schema` of another kind of file", since="0.2.0"),
 )

@@ -38,6 +38,7 @@ SPEC_CANNOT = {
     "parallel-without-input-data": "a step of a spec is a command",
     "search-space-empty": "a step of a spec is a command",
     "grid-needs-choice": "a step of a spec is a command",
+    "compute-without-prefix": "the schema of specs refuses such a `target`",
     "compute-name": "the schema of specs refuses such a `target`",
 }
 

@@ -32,7 +32,7 @@ _SET_IN_CODE = frozenset({"pipeline-input-empty"})
 _SCRIPTS = (".sh", ".ps1", ".bat", ".cmd", ".py", ".ipynb", ".r", "makefile", ".gitmodules")
 _FETCHES = re.compile(
     r"download|clone|wget|curl|azcopy|retrieve|unzip|extract|untar|\btar\b|mkdir|makedirs|snapshot|submodule"
-    r"|\bcp\b|copy|\bmv\b|rename|move|\bsave|to_(?:csv|json|parquet)|write|\bdump|touch|generate",
+    r"|\b\w*(?:dir|folder|path|dataset)\w*=|\bcp\b|copy|\bmv\b|rename|move|\bsave|to_(?:csv|json|parquet)|write|\bdump|touch|generate",
     re.IGNORECASE,
 )
 _LOADS = re.compile(r"load_(?:job|component)|\bjob create\b")
@@ -65,6 +65,8 @@ def _is_fetched(text: str, file: str, context: Context) -> bool:
     present, missing = _split_missing(os.path.join(os.path.dirname(file), text))
     if not context.inside(present):
         return False
+    if "template" in file.lower():  # what it names lies where the template is used
+        return True
     if _is_left_out(present, missing, context):
         return True
     names = {missing[0], missing[-1]} if missing else set()

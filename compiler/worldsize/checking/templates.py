@@ -14,6 +14,7 @@ _PLACEHOLDER = re.compile(
     r"(?<!\$)\{\{[^{}\n]{1,80}\}\}|\{%[^\n]{1,200}?%\}"  # Jinja, Mustache, cookiecutter
     r"|(?<![$\w])\{[A-Za-z_][\w-]{0,80}\}"  # str.format
     r"|<[ \t]{0,4}[A-Za-z][^<>|&;\n]{0,80}>"  # <fill in>
+    r"|\b(?:TODO|FIXME|TBD|CHANGE_?ME|REPLACE_?ME|FILL_?ME|YOUR_\w{1,80})\b|\byour[-_]\w{1,80}"
     r"|#\{[\w.-]{1,80}\}#|__[A-Z][A-Z0-9_]{0,80}__|%[A-Z_]{2,80}%|@[A-Z_]{2,80}@"  # replace tokens, sed
     r"|\$\([A-Za-z][\w.-]{0,80}\)|\$\{?[A-Za-z_]\w{0,80}\}?(?![{\w\[.])"  # Azure DevOps, envsubst
 )

@@ -59,6 +59,8 @@ RULES = (
          "an environment variable whose value YAML changes",
          on=("Step",)),
     Rule("WS636", "compute-name", "error", "a compute name that is not valid", on=("Job",)),
+    Rule("WS637", "compute-without-prefix", "info", "a compute name without the `azureml:` prefix",
+         on=("Job",)),
     Rule("WS640", "gate-metric-unknown", "error", "a gate on a metric that no step measures"),
     Rule("WS641", "gate-not-supported", "error", "a gate on a step that does not support gates"),
     Rule("WS642", "parallel-without-input-data", "error", "a parallel step without `input_data`",

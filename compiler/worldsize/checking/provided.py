@@ -7,13 +7,14 @@ lacks the file.
 from __future__ import annotations
 
 # Paths are strings here, as in the search for files.
-# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH112, PTH113, PTH202, PTH208
+# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH112, PTH202
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from worldsize.azureml import ignore
+from worldsize.azureml.references import list_names
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.rules.context import Context
@@ -32,13 +33,15 @@ _SET_IN_CODE = frozenset({"pipeline-input-empty"})
 _SCRIPTS = (".sh", ".ps1", ".bat", ".cmd", ".py", ".ipynb", ".r", "makefile", ".gitmodules")
 _FETCHES = re.compile(
     r"download|clone|wget|curl|azcopy|retrieve|unzip|extract|untar|\btar\b|mkdir|makedirs|snapshot|submodule"
-    r"|\b\w*(?:dir|folder|path|dataset)\w*=|\bcp\b|copy|\bmv\b|rename|move|\bsave|to_(?:csv|json|parquet)|write|\bdump|touch|generate",
+    r"|\bcp\b|copy|\bmv\b|rename|move|\bsave|to_(?:csv|json|parquet)|write|\bdump|touch|generate",
     re.IGNORECASE,
 )
-_LOADS = re.compile(r"load_(?:job|component)|\bjob create\b")
+_ASSIGNS = re.compile(r"\s{0,40}(?:export\s)?\w{0,40}(?:dir|folder|path|dataset)\w{0,20}=", re.IGNORECASE)
+_LOADS = re.compile(r"load_(?:job|component)|--set\b")
 _LARGEST = 2 * 1024 * 1024  # bytes of a script that are read
 _FILES = 60  # scripts of a folder that are read
-_WORDS = 3  # the shortest name that is searched for
+_AROUND = 300  # characters of a long line that are looked at before and after the name
+_SHORTEST = 3  # the shortest name that is searched for
 
 
 def leave_out_provided(
@@ -51,7 +54,7 @@ def leave_out_provided(
 def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Context) -> bool:
     span = problem.span
     if problem.slug in _SET_IN_CODE:
-        name = re.escape(os.path.basename(span.path))
+        name = os.path.basename(span.path)
         lines = _search(context, _folders_around(span.path), name)
         return any(_LOADS.search(line) for line in lines)
     if problem.slug not in _MISSING or span.path not in sources or span.end_line != span.line:
@@ -65,15 +68,16 @@ def _is_fetched(text: str, file: str, context: Context) -> bool:
     present, missing = _split_missing(os.path.join(os.path.dirname(file), text))
     if not context.inside(present):
         return False
-    if "template" in file.lower():  # what it names lies where the template is used
+    below_tree = os.path.relpath(os.path.realpath(file), os.path.realpath(context.root))
+    if "template" in below_tree.lower():  # what it names lies where the template is used
         return True
     if _is_left_out(present, missing, context):
         return True
     names = {missing[0], missing[-1]} if missing else set()
     for name in sorted(names):
-        if len(name) >= _WORDS:
-            lines = _search(context, (present, *_folders_around(file)), re.escape(name))
-            if any(_FETCHES.search(line) for line in lines):
+        if len(name) >= _SHORTEST:
+            lines = _search(context, (present, *_folders_around(file)), name)
+            if any(_FETCHES.search(line) or _ASSIGNS.match(line) for line in lines):
                 return True
     return False
 
@@ -90,17 +94,18 @@ def _split_missing(path: str) -> tuple[str, list[str]]:
 
 def _is_left_out(present: str, missing: list[str], context: Context) -> bool:
     """Whether git ignores the path, or it is in a submodule that is not checked out, an empty folder."""
-    if os.path.isdir(present) and not os.listdir(present):
+    beside = list_names(Path(present))
+    if not beside:
         return True
     folder, below = os.path.realpath(present), list(missing)
     while context.inside(folder):
-        if os.path.isfile(os.path.join(folder, ".gitignore")):
-            content = Path(folder, ".gitignore").read_bytes()
-            rules = ignore.parse_ignore_file(content, PurePosixPath())
+        lines = _read(os.path.join(folder, ".gitignore"))
+        if lines is not None:
+            rules = ignore.parse_ignore_file(lines.encode(), PurePosixPath())
             above = below[: len(below) - len(missing)]
-            beside = any(rules.excludes_parts([*above, name]) for name in os.listdir(present))
+            present_too = any(rules.excludes_parts([*above, name]) for name in beside)
             excluded = any(rules.excludes_parts(below[:depth]) for depth in range(1, len(below) + 1))
-            if excluded and not beside:  # else it is there, without this file
+            if excluded and not present_too:  # else what is ignored is here, without this file
                 return True
         folder, name = os.path.split(folder)
         below.insert(0, name)
@@ -116,27 +121,28 @@ def _folders_around(file: str) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def _search(context: Context, folders: Iterable[str], pattern: str) -> Iterator[str]:
+def _search(context: Context, folders: Iterable[str], name: str) -> Iterator[str]:
     """The lines of the scripts in the folders that have a name, as a whole word."""
-    name = re.compile(rf"(?<![\w-]){pattern}(?![\w-])")
     for folder in dict.fromkeys(os.path.realpath(folder) for folder in folders):
-        if context.inside(folder):
-            for text in _read_scripts(context, folder):
-                for match in name.finditer(text):
-                    start = text.rfind("\n", 0, match.start()) + 1
-                    end = text.find("\n", match.end())
-                    yield text[
-                        max(start, match.start() - 300) : min(
-                            end if end >= 0 else len(text), match.end() + 300
-                        )
-                    ]
+        for text in _read_scripts(context, folder) if context.inside(folder) else ():
+            at = text.find(name)
+            while at >= 0:
+                end = at + len(name)
+                if not (_is_of_word(text[at - 1 : at]) or _is_of_word(text[end : end + 1])):
+                    line = slice(text.rfind("\n", 0, at) + 1, text.find("\n", end) % (len(text) + 1))
+                    yield text[max(line.start, at - _AROUND) : min(line.stop, end + _AROUND)]
+                at = text.find(name, end)
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character in ("_", "-")
 
 
 def _read_scripts(context: Context, folder: str) -> list[str]:
     """The texts of a folder's scripts, read once."""
     question = ("scripts", folder)
     if question not in context.files.known:
-        names = [name for name in sorted(os.listdir(folder)) if name.lower().endswith(_SCRIPTS)][:_FILES]
+        names = [name for name in list_names(Path(folder)) if name.lower().endswith(_SCRIPTS)][:_FILES]
         context.files.known[question] = [
             text for name in names if (text := _read(os.path.join(folder, name))) is not None
         ]

@@ -210,7 +210,7 @@ def report_typed_literal(chosen: Scalar, context: MappingContext) -> Problem | N
         example = value.text
     message = f"`{chosen.text}` is not a value of `type`"
     advice = f"write the value itself, `{context.name}: {shorten(example, 60)}`"
-    advice += ": a job gives values, a component types"
+    advice += "; only a component declares an input by its type"
     return Problem("aml-not-allowed", chosen.span, message, shorten(advice, 200))
 
 

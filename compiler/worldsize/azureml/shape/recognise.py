@@ -80,7 +80,8 @@ def check_schema_name(root: Node, kind: str) -> Iterator[Problem]:
         message = (
             f"`$schema` names {_with_article(declared)}, but the keys are those of {_with_article(kind)}"
         )
-        corrected = re.sub(wrong, right, node.text, flags=re.IGNORECASE)
+        at = node.text.lower().rfind(wrong.lower())
+        corrected = node.text[:at] + right + node.text[at + len(wrong) :]
         advice = f"write `{corrected}`; Azure ML does not read it, but editors do"
         yield Problem("aml-wrong-schema", node.span, message, advice, fix=Fix(node.span, corrected))
 

@@ -32,6 +32,8 @@ def _missing(search: ScriptSearch) -> Finding:
     better = f"{folder}/{near}" if folder else near
     message = f"`{name}` is not in the code folder `{search.shown}`"
     if near is None or better is None:
-        return Finding(search.script.span, message, "the path is relative to the root of the code folder")
+        return Finding(
+            search.script.span, message, f"add it there, or write its path relative to `{search.shown}`"
+        )
     fix = Fix(search.script.span, better)
     return Finding(search.script.span, message, f"did you mean `{better}`?", fix=fix)

@@ -49,7 +49,10 @@ def _name_other(context: Context, step: Step, name: str, field: Field[Any], faul
 
 def _as_warning(fault: Problem) -> Problem:
     """The same for a component of another's making: the service is known to run values that `enum` lacks."""
-    return replace(fault, slug="input-outside-enum") if fault.slug == "input-not-in-enum" else fault
+    if fault.slug != "input-not-in-enum":
+        return fault
+    message = f"{fault.message}: the `enum` of the component does not list it"
+    return replace(fault, slug="input-outside-enum", message=message.replace(" cannot be ", " is ", 1))
 
 
 def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Iterator[Problem]:

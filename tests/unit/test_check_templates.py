@@ -95,6 +95,12 @@ def test_a_pipeline_of_azure_devops_is_not_ours(tmp_path: Path) -> None:
     assert codes(tmp_path) == []
 
 
+@pytest.mark.parametrize("folder", [r"C:\data\rows", r"file:C:\data\rows", "D:/data/rows"])
+def test_nothing_is_known_of_a_path_on_a_windows_machine(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "job.yml").write_text(JOB.replace("./raw/rows", f"'{folder}'"))
+    assert codes(tmp_path / "job.yml") == []
+
+
 @pytest.mark.parametrize("instances", ["3", "1"])
 def test_the_count_of_the_2021_preview_counts(instances: str, tmp_path: Path) -> None:
     text = JOB.replace("./raw/rows", "azureml:rows:1").replace(

@@ -38,14 +38,15 @@ SPEC_CANNOT = {
     "parallel-without-input-data": "a step of a spec is a command",
     "search-space-empty": "a step of a spec is a command",
     "grid-needs-choice": "a step of a spec is a command",
-    "compute-name": "the schema of specs refuses such a `target`",
     "compute-without-prefix": "the schema of specs refuses such a `target`",
+    "compute-name": "the schema of specs refuses such a `target`",
 }
 
 # Rules whose fault a pipeline cannot have, each with the reason.
 PIPELINE_CANNOT = {
     "memory-exceeded": "the estimate needs the plan of a spec",
     "memory-nearly-full": "the estimate needs the plan of a spec",
+    "input-not-in-enum": "a pipeline has no built-in components",
 }
 
 EXTRA = ["WS225"]  # whether Azure still adds a VM size: a spec describes its clusters itself

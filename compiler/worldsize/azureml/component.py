@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from worldsize import yaml
 from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Field, Interface, Port
-from worldsize.azureml.references import is_file, list_names, local_path
+from worldsize.azureml.references import is_file, is_folder, list_names, local_path
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.base.suggest import closest
 from worldsize.base.wording import shorten
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 CODE_INPUT = "worldsize_code_input"  # the tag that names the input for `path/to/file.py:function`
 DEEPEST = 50  # pipeline components inside each other
+_NAME_AND_VERSION = re.compile(r"\w[\w.-]*(?::[\w.-]+|@\w+)")
 _FLOW = frozenset({"flow", "nodes"})  # what the file of a prompt flow has, which stands in for a component
 
 
@@ -168,9 +171,14 @@ def _report_missing(reference: Scalar, path: Path) -> Problem:
     """Report a reference to a missing file, with the component files that exist in its folder."""
     message = f"component file `{shorten(reference.text)}` does not exist"
     names = [name for name in list_names(path.parent) if name.endswith((".yml", ".yaml"))]
-    beside = ", ".join(f"`{name}`" for name in names[:6])
-    if ":" in reference.text:
+    near = closest(path.name, names)
+    if _NAME_AND_VERSION.fullmatch(reference.text):
         help_ = f"for a registered component write `azureml:{shorten(reference.text)}`"
+    elif near is not None:
+        help_ = f"did you mean `{near}`, in the same folder?"
+    elif not is_folder(path.parent):
+        help_ = f"there is no folder `{shorten(str(path.parent))}`; the path is relative to this file"
     else:
-        help_ = f"files in that folder: {beside}" if beside else "the path is relative to this file"
+        listed = ", ".join(f"`{name}`" for name in names[:6])
+        help_ = f"the folder has {listed}" if listed else "the folder has no YAML file; write the path of one"
     return Problem("component-missing", reference.span, message, help_)

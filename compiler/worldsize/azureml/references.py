@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME, _LONGEST_PATH = 255, 3000  # bytes; the operating system raises for longer ones
 Kind = Literal["local", "asset", "web", "git"]
 
+_OF_WINDOWS = re.compile(r"(?:file:)?[A-Za-z]:[\\/]")  # on another machine: nothing is known of it here
 _WEB = re.compile(r"(?:https?|wasbs?|abfss?|adl|s3|runs|models):", re.IGNORECASE)
 
 
@@ -30,7 +31,7 @@ def classify(text: str) -> Kind:
 
 def local_path(text: str, folder: Path) -> Path | None:
     """The path of a local reference, relative ones against ``folder``; None for anything else."""
-    if classify(text) != "local" or "${{" in text or "\0" in text:
+    if classify(text) != "local" or "${{" in text or "\0" in text or _OF_WINDOWS.match(text):
         return None
     name = text.removeprefix("file:")
     if len(name) > 60 and not _can_exist(name):

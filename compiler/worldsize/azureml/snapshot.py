@@ -333,5 +333,9 @@ def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
 
     message = f"{what} names `{shorten(text)}`, which does not exist"
     near = closest(path.name, list_names(path.parent))
-    help_ = f"did you mean `{near}`?" if near else "the path is relative to the file that names it"
+    help_ = f"did you mean `{near}`?"
+    if near is None:
+        help_ = (
+            f"there is no `{shorten(str(path))}`: correct the path, which is relative to this file, or add it"
+        )
     return Finding(span, message, help_)

@@ -18,7 +18,9 @@ from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.suggest import did_you_mean
 from worldsize.checking import boundary, discover, shorten
+from worldsize.checking.provided import leave_out_provided
 from worldsize.checking.stages import CheckRun
+from worldsize.checking.templates import leave_out_unfilled
 from worldsize.diagnostics.diagnostic import Diagnostic, Severity, sort_unique
 from worldsize.diagnostics.snippet import Sources
 from worldsize.rules import engine, registry
@@ -128,6 +130,9 @@ def check_files(
     for project in discover.group_projects(listed):
         run, wanted, severity = _check_project(project, files, requested, readable)
         problems = run.problems + list(engine.run(run.context, run.subjects))
+        if readable is None:  # what is compiled or run must be complete
+            read = run.context.sources()
+            problems = leave_out_provided(leave_out_unfilled(problems, read), read, run.context)
         levelled = [_apply_severity(each, severity) for each in sort_unique(engine.diagnose(problems))]
         kept = _apply_suppressions([each for each in levelled if wanted(each.code)], run, wanted)
         diagnostics += shorten.cap_repeats(kept, wanted)

@@ -174,6 +174,9 @@ _SURE = re.compile(
     r"azuremlschemas|spec\.schema\.json|azureml:|\$\{\{\s*(?:parent|plan|search_space)\.|\buri_(?:file|folder)\b"
 )
 
+_SCHEMA = re.compile(r"^\$schema:.*azureml", re.MULTILINE)
+_DEVOPS = re.compile(r"^(?:pr|pool|stages):|^[ \t]*-[ \t]+(?:script|task|stage|job|bash|pwsh):", re.MULTILINE)
+
 # Files of other tools contain these, too; those are recognised by their other keys.
 _STEP_OF_SPEC = re.compile(r"^[ \t]*(?:component|uses):", re.MULTILINE)
 _KIND = r"""["']?(?:pipeline|command|sweep|parallel|spark)\b"""
@@ -202,8 +205,8 @@ _STEPS = re.compile(r"^[ \t]*(?:-[ \t]+)?steps:", re.MULTILINE)
 
 def looks_like_azureml(path: str, text: str) -> bool:
     """Whether a file that is not valid YAML is ours, so that its faults are reported."""
-    if _SURE.search(text):
-        return True
+    if _SURE.search(text):  # a pipeline of Azure DevOps names assets of Azure ML in its scripts
+        return _SCHEMA.search(text) is not None or _DEVOPS.search(text) is None
     if _FOREIGN.search(text):
         return False
     if _STEP_OF_SPEC.search(text):

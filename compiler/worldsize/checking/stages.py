@@ -33,6 +33,7 @@ class CheckRun(Struct):
     subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     referred: list[tuple[str, str]] = field(default_factory=list)  # what else is in use: path and kind
+    in_use: set[Path] = field(default_factory=set)  # component files that a job names
     kinds: dict[str, str] = field(default_factory=dict)  # what each file was recognised as, by path
     resolved: list[ResolvedSpec] = field(default_factory=list)
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
@@ -60,6 +61,13 @@ class CheckRun(Struct):
             if real not in seen and self.context.inside(path):
                 seen.add(real)
                 self.check_file(discover.CheckedFile(os.path.normpath(path), named=False), kind)
+        if any(each.slug == "aml-component-name" for each in self.problems):
+            in_use = {os.path.realpath(path) for path in self.in_use}
+            self.problems = [  # a component that a job names by its path needs no name of its own
+                each
+                for each in self.problems
+                if each.slug != "aml-component-name" or os.path.realpath(each.span.path) not in in_use
+            ]
 
     def feed(self, subject: Any, span: Span) -> None:
         """Give something to the rules that are registered for its type."""
@@ -181,6 +189,7 @@ def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
     at_start = _start_of(document.path)
     if kind in shape.CHECKED:
         run.problems += shape.check_shape(document.root, kind)
+        run.problems += shape.check_schema_name(document.root, kind)
     if kind.endswith("-job"):
         graph, problems = job.read_job(document.path, run.context.files)
         run.problems += problems
@@ -231,6 +240,8 @@ def _feed_job(run: CheckRun, job: Job, place: Span) -> None:
         at_step = step.span or place
         run.feed(step, at_step)
         component = step.component
+        if component is not None and component.path is not None:
+            run.in_use.add(component.path)
         if component is not None and _is_checked(run, component.path):
             _feed_component(run, component, at_step)
 

@@ -174,7 +174,8 @@ def _read_launch(context: Context, job: Job, step: Step) -> Launch:
 
     def resource(name: str) -> Field[Any] | None:
         own = fields.read_member(step.resources, name)
-        return own or fields.read_member(component.resources if component else None, name)
+        own = own or fields.read_member(component.resources if component else None, name)
+        return own or fields.read_member(step.compute, name)  # where the preview of 2021 had it
 
     command = component.command.value if component and component.command else None
     commands = command_line.parse_commands(command) if isinstance(command, str) else ()

@@ -50,7 +50,7 @@ _ABOUT = words("""
     timeout vault scope scopes provider endpoint host hostname port version algorithm algo policy
     format mode method enabled disabled required optional pattern regex prefix suffix url uri urls
     user username usernames owner email account region manager rotation rotate reset strength hint
-    label labels title description class alias status store backend source domain level schema table
+    label labels title description class alias status store stores backend source domain level schema table
     separator mask masked home root bin ref reference
 """)
 # After a bare `key` or `token` these mean data: the text of a token, the value beside a key.
@@ -75,7 +75,8 @@ _OTHER_KEYS = words("""
     class category tag tree attribute param parameter argument kwarg kwargs model checkpoint ckpt
     weight weights dataset split train val validation eval test score best tokenizer vocabulary
     sentence question document doc page topic path title name value prompt completion response
-    chosen rejected audio video caption mask key nested parent child root top sub main common shared
+    chosen rejected summary abstract highlights article passage context contexts premise hypothesis
+    ner pos tags audio video caption mask key nested parent child root top sub main common shared
     same other extra special special match matching filter search grouping user customer s major
     minor step epoch rank layer block head module return
 """)

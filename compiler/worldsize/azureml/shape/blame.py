@@ -21,6 +21,15 @@ _EXAMPLES = {"string": "some text", "integer": "1", "number": "0.5", "boolean": 
 # Node types that need the SDK's private features; plain YAML cannot have them.
 _PRIVATE_TYPES = frozenset({"if_else", "do_while", "parallel_for"})
 
+# The types of the preview of 2021.
+_FORMER_TYPES = {
+    "component": "command",
+    "component_job": "command",
+    "command_job": "command",
+    "pipeline_job": "pipeline",
+    "sweep_job": "sweep",
+}
+
 _TIME_SPAN = re.compile(r"(\d{1,9})\s*([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -47,9 +56,29 @@ def report_wrong_value(node: Node, name: str, alternatives: list[Shape]) -> Prob
     """Report ``node``, the value of ``name``, which fits no alternative."""
     if isinstance(node, Scalar):
         return _scalar(node, name, alternatives)
+    if isinstance(node, Mapping) and (problem := _form_of_2021(node, name)) is not None:
+        return problem
     actual = "a mapping" if isinstance(node, Mapping) else "a list"
     message = f"`{name}` takes {_expected(alternatives)}, not {actual}"
     return Problem("aml-wrong-type", _start(node), message, _container_advice(node, name, alternatives))
+
+
+def _form_of_2021(node: Mapping, name: str) -> Problem | None:
+    """Report ``compute: {target: …}`` and ``code: {local_path: …}``, the forms of the preview of 2021."""
+    key = {"compute": "target", "code": "local_path"}.get(name)
+    value = node.get(key) if key is not None else None
+    if not isinstance(value, Scalar):
+        return None
+    advice = f"write `{name}: {shorten(value.text, 60)}`"
+    counts = [(word, each.text) for word in _RESOURCES if isinstance(each := node.get(word), Scalar)]
+    if name == "compute" and counts:
+        listed = ", ".join(f"{word}: {text}" for word, text in counts)
+        advice += f", and beside it `resources: {{{listed}}}`"
+    message = f"`{name}` is a mapping, the form of the 2021 preview; Azure ML takes one text now"
+    return Problem("aml-wrong-type", _start(node), message, shorten(advice, 200))
+
+
+_RESOURCES = ("instance_count", "instance_type")
 
 
 def _start(node: Mapping | Sequence) -> Span:
@@ -139,8 +168,12 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
             "aml-bad-form", node.span, message, f"write `{prefixed}`", fix=Fix(node.span, prefixed)
         )
     if node.text in _PRIVATE_TYPES:
-        advice = "it is a private preview; plain YAML has no control flow"
-        return Problem("aml-not-allowed", node.span, message, advice)
+        message = f"`{node.text}` is a private preview, so this step is not checked"
+        advice = "Azure ML takes it only with `AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED=True`"
+        return Problem("aml-private-preview", node.span, message, advice)
+    if (former := _FORMER_TYPES.get(node.text)) in words:
+        advice = f"write `{former}`, the word since the 2021 preview"
+        return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, former))
     same = next(
         (
             word
@@ -158,10 +191,8 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
     if suggestion is not None:
         fix = Fix(node.span, suggestion) if closest_unambiguous(node.text, words) == suggestion else None
         return Problem("aml-not-allowed", node.span, message, f"did you mean `{suggestion}`?", fix=fix)
-    listed = ", ".join(f"`{word}`" for word in words if word != "null")
-    return Problem(
-        "aml-not-allowed", node.span, message, f"write one of {listed}" if len(words) <= 20 else None
-    )
+    listed = join_words([f"`{word}`" for word in words if word != "null"])
+    return Problem("aml-not-allowed", node.span, message, f"write {listed}" if len(words) <= 20 else None)
 
 
 def report_typed_literal(chosen: Scalar, context: MappingContext) -> Problem | None:
@@ -174,7 +205,7 @@ def report_typed_literal(chosen: Scalar, context: MappingContext) -> Problem | N
         example = value.text
     message = f"`{chosen.text}` is not a value of `type`"
     advice = f"write the value itself, `{context.name}: {shorten(example, 60)}`"
-    advice += ": a job gives values, a component types"
+    advice += "; only a component declares an input by its type"
     return Problem("aml-not-allowed", chosen.span, message, shorten(advice, 200))
 
 

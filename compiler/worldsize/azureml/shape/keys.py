@@ -92,8 +92,7 @@ def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
     if problem:
         return problem
     if context.shape.get("additionalProperties") is True:
-        message = f"{context.title} has no key `{key.text}`; Azure ML ignores it"
-        return Problem("aml-ignored-key", key.span, message, "remove it")
+        return _outside(key, context, "remove it, unless you know that it has an effect")
     listing = _listing(known_keys(context.shape))
     return _unknown(key, context, listing or "check its spelling and its indentation, or remove it")
 
@@ -116,11 +115,16 @@ def _unknown(key: Scalar, context: MappingContext, help_text: str | None, fix: F
 
 def _kept(key: Scalar, context: MappingContext) -> Problem:
     """Azure ML sends these on as they are, so that a key may be newer than our knowledge of it."""
-    message = f"`{shorten(key.text, 60)}` is not a known key of {context.title}, so it probably has no effect"
     suggestion = closest(key.text, known_keys(context.shape))
-    return Problem(
-        "aml-ignored-key", key.span, message, f"did you mean `{suggestion}`?" if suggestion else "remove it"
-    )
+    advice = "remove it, unless you know that it has an effect"
+    return _outside(key, context, f"did you mean `{suggestion}`?" if suggestion else advice)
+
+
+def _outside(key: Scalar, context: MappingContext, advice: str) -> Problem:
+    """Azure ML takes the file with such a key; what the service does with it is not documented."""
+    where = context.title if context.parent is not None else "a component"
+    message = f"`{shorten(key.text, 60)}` is not in Azure ML's schema of {where}, so it may have no effect"
+    return Problem("aml-ignored-key", key.span, message, advice)
 
 
 def _takes_conda_file(context: MappingContext) -> bool:
@@ -206,10 +210,7 @@ def _higher(key: Scalar, context: MappingContext) -> Problem | None:
 def _on_the_step(key: Scalar, context: MappingContext) -> Problem | None:
     if key.text not in _STEP_KEYS or "is_deterministic" not in context.shape.get("properties", {}):
         return None
-    message = f"a component cannot carry `{key.text}`; Azure ML drops it"
-    return Problem(
-        "aml-misplaced-key", key.span, message, "set it on the step or job that uses the component"
-    )
+    return _outside(key, context, "set it on the step or job that uses the component")
 
 
 def _slip(key: Scalar, context: MappingContext) -> Problem | None:
@@ -249,6 +250,24 @@ def _listing(words: Iterable[str], last: str = "or") -> str | None:
         return quoted[0] if last == "and" else f"it takes only {quoted[0]}"
     return join_words(quoted, last) if last == "and" else f"it takes {join_words(quoted)}"
 
+
+# What to write for a key that is missing.
+_EXAMPLES = {
+    "command": "python train.py",
+    "environment": "azureml:NAME:VERSION",
+    "limits": "{max_total_trials: 20}",
+    "max_total_trials": "20",
+    "objective": "{goal: minimize, primary_metric: METRIC}",
+    "primary_metric": "METRIC",
+    "goal": "minimize",
+    "sampling_algorithm": "random",
+    "path": "PATH",
+    "component": "./component.yml",
+    "trigger": '{type: cron, expression: "0 3 * * 1"}',
+    "create_job": "./pipeline.yml",
+    "expression": '"0 3 * * 1"',
+    "entry_script": "score.py",
+}
 
 # What a step itself says of what it runs, where it names no component.
 _OR_COMPONENT = {
@@ -325,10 +344,8 @@ def _report_missing_key(context: MappingContext, name: str) -> Problem:
         word = properties["type"]["enum"][0]
         message = f"the file has no `type`, so Azure ML takes it for a command, not a {word}"
         return Problem("aml-missing-key", context.anchor, message, f"add `type: {word}`")
-    advice = f"add `{name}:`"
-    description = properties.get(name, {}).get("description")
-    if description and len(description) <= 120 and description.lower().rstrip(".") != name:
-        advice += f" ({description[0].lower()}{description[1:].rstrip('.')})"
+    example = _EXAMPLES.get(name, "")
+    advice = f"add `{name}: {example}`" if example else f"add `{name}:`"
     return Problem("aml-missing-key", context.anchor, f"{context.title} needs `{name}`", advice)
 
 
@@ -348,6 +365,8 @@ def _check_exclusive(context: MappingContext, *, blamed: bool) -> Iterator[Probl
             advice = "add `image:` with the base image into which the packages go"
             yield Problem("aml-missing-key", conda.span, message, advice)
             return
+        if context.parent is None:
+            return  # `az ml environment create` takes `--image` and `--build-context`
         message = f"{context.title} needs `{one_of[0]}` or `{one_of[1]}`"
         advice = "add `image:` with a base image, or `build:` with the path of a Docker context"
         yield Problem("aml-missing-key", context.anchor, message, advice)

@@ -26,6 +26,7 @@ class Script(NamedTuple):
     span: Span
 
 
+_SUFFIXES = (".py", ".sh", ".R", ".r")
 _COMMANDS = 200  # of one step that are looked at
 _INTERPRETER = re.compile(r"\(?(?:python3?(?:\.\d+)?|bash|sh|Rscript)")
 _OPTION = re.compile(r"-[uBOEsSIex]+")  # takes no value
@@ -72,10 +73,12 @@ def _missing(search: ScriptSearch) -> Problem:
             message = f"the command starts `{name}`, but `code` is the single file `{search.shown}`"
         return Problem("script-missing", span, message, "add `code:` with the folder that holds it")
     folder, _, last = name.rpartition("/")
-    near = closest(last, references.list_names(search.code / folder))
+    suffix = PurePosixPath(last).suffix
+    names = references.list_names(search.code / folder)
+    near = closest(last, [each for each in names if each != last and each.endswith(suffix)])
     message = f"`{name}` is not in the code folder `{search.shown}`"
     if near is None:
-        help_ = "the path is relative to the root of the code folder"
+        help_ = f"add it there, or write its path relative to `{search.shown}`"
         return Problem("script-missing", span, message, help_)
     better = f"{folder}/{near}" if folder else near
     return Problem("script-missing", span, message, f"did you mean `{better}`?", fix=Fix(span, better))
@@ -85,10 +88,18 @@ def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:
     """Whether a code folder has a script, and the ignore file that leaves it out; each asked once."""
     question = ("script", str(code), name)
     if question not in context.files.known:
-        has_script = is_file(code / name)
-        context.files.known[question] = (has_script, _ignore_file(code, name) if has_script else None)
+        file = next((path for path in _forms(name) if is_file(code / path)), None)
+        context.files.known[question] = (file is not None, _ignore_file(code, file) if file else None)
     answer: tuple[bool, str | None] = context.files.known[question]  # type: ignore[assignment]
     return answer
+
+
+def _forms(name: str) -> Iterator[str]:
+    """The files that a name can mean: an entry script may be the name of a module."""
+    yield name
+    if "/" not in name and not name.endswith(_SUFFIXES):
+        module = name.replace(".", "/")
+        yield from (f"{module}.py", f"{module}/__init__.py")
 
 
 def _ignore_file(code: Path, name: str) -> str | None:

@@ -18,7 +18,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
     for node in _find_computes(job):
         if node.text not in _WITHOUT_PREFIX and _NAME.fullmatch(node.text):
             written = f"azureml:{node.text}"
-            message = f"`{node.text}` without `azureml:` is the name of a virtual cluster"
+            message = f"`{node.text}` has no `azureml:`; Azure ML finds the same compute without it"
             fix = Fix(node.span, written)
             yield Problem("compute-without-prefix", node.span, message, f"write `{written}`", fix=fix)
         name = node.text.removeprefix("azureml:")

@@ -13,6 +13,9 @@ from worldsize.secrecy.assignments import Assignment
 from worldsize.yaml import Document
 
 _ELSEWHERE = re.compile(r"azureml|https?://(?![^\s]*[?&]sig=)|\.{0,2}/|\*+$|%\(|@")
+_IN_VAULT = re.compile(
+    r"\.vault\.azure\.net|^(?:enabled?|disabled?|true|false|yes|no|on|off)$", re.IGNORECASE
+)
 _PLACEHOLDER = re.compile(
     r"your|change|example|placeholder|dummy|replace|insert|redacted|todo|x{3}|\.{3}|not[ _-]?set"
     r"|(?:my|the|some|a)?[ _-]?(?:password|passphrase|secret|token|key|pass|none|default|test)\d?$",
@@ -46,7 +49,7 @@ def check_document(context: Context, document: Document) -> Iterator[Finding]:
 def _is_real(assignment: Assignment) -> bool:
     """Whether a value looks like one that works somewhere, and no reference or stand-in."""
     value = assignment.value.strip()
-    if _ELSEWHERE.match(value) or _PLACEHOLDER.match(value) or "\n" in value:
+    if _ELSEWHERE.match(value) or _PLACEHOLDER.match(value) or _IN_VAULT.search(value) or "\n" in value:
         return False
     if names.is_password(assignment.name):
         return len(value) >= _SHORTEST_PASSWORD and len(set(value)) > 1

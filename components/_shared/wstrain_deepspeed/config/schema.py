@@ -167,7 +167,9 @@ def _deprecated(key: str, place: Path, values: Mapping[str, Any], entry: Key) ->
         yield Finding("key-refused", place, message, f"remove `{key}`", on_key=True, related=related)
         return
     help_ = f"write `{entry.instead}`"
-    if entry.instead in ("offload_optimizer", "offload_param"):
+    if not values.get(key):
+        help_ = "remove it: without it the result is the same"
+    elif entry.instead in ("offload_optimizer", "offload_param"):
         help_ = f'write `"{entry.instead}": {{"device": "cpu"}}`'
     elif not entry.moved:
         help_ = "write `pin_memory` in `offload_optimizer` or `offload_param`"

@@ -7,7 +7,8 @@ from worldsize.rules.rule import Rule
 # One row a rule.
 # fmt: off
 RULES = (
-    Rule("WS501", "data-missing", "warning", "a local data path that does not exist", on=("Job",)),
+    Rule("WS501", "data-missing", "warning", "a local data path that does not exist", on=("Job",),
+         confidence="likely"),
     Rule("WS502", "code-missing", "error", "a code folder or file that does not exist"),
     Rule("WS503", "include-missing", "error", "an additional include that does not exist"),
     Rule("WS504", "include-clash", "error",
@@ -17,11 +18,12 @@ RULES = (
     Rule("WS507", "environment-missing", "error", "an environment file or folder that does not exist"),
     Rule("WS520", "data-without-version", "error", "a registered data asset without a version", on=("Job",)),
     Rule("WS521", "data-is-folder", "error", "a folder as an input of type `uri_file`", on=("Job",)),
-    Rule("WS522", "data-is-file", "warning", "a file as an input of type `uri_folder`", on=("Job",)),
+    Rule("WS522", "data-is-file", "warning", "a file as an input of type `uri_folder`", on=("Job",),
+         confidence="likely"),
     Rule("WS523", "mltable-missing", "error", "an input of type `mltable` without its file `MLTable`",
          on=("Job",)),
     Rule("WS524", "script-missing", "error", "a command that starts a script which is not in the code folder",
-         on=("Component",)),
+         on=("Component",), confidence="likely"),
     Rule("WS525", "script-ignored", "error", "a script that the ignore file excludes from the upload",
          on=("Component",)),
     Rule("WS526", "dockerfile-missing", "error", "a build folder without a Dockerfile", on=("Component",)),

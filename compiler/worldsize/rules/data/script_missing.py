@@ -30,5 +30,5 @@ def _missing(search: ScriptSearch) -> Finding:
     message = f"`{name}` is not in the code folder `{search.shown}`"
     if near is None or better is None:
         return Finding(search.script.span, message, "the path is relative to the root of the code folder")
-    fix = Fix(search.script.span, better)
+    fix = Fix(search.script.span, better, safe=False)
     return Finding(search.script.span, message, f"did you mean `{better}`?", fix=fix)

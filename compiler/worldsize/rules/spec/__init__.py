@@ -39,7 +39,7 @@ RULES = (
     Rule("WS146", "aml-exclusive-keys", "error", "two keys that exclude each other"),
     Rule("WS147", "aml-misplaced-key", "error", "a key in the wrong place"),
     Rule("WS148", "aml-field-of-other-type", "error", "a key that belongs to another `type`"),
-    Rule("WS149", "aml-ignored-key", "warning", "a key that Azure ML ignores"),
+    Rule("WS149", "aml-ignored-key", "warning", "a key that Azure ML ignores", confidence="likely"),
     Rule("WS150", "aml-binding-not-allowed", "error", "an expression where Azure ML requires a value"),
     Rule("WS151", "aml-fraction", "error", "a fraction where Azure ML requires a whole number"),
     Rule("WS152", "aml-unquoted-date", "error", "a date where Azure ML requires text"),
@@ -47,5 +47,6 @@ RULES = (
          "a version that changes when YAML reads it as a number"),
     Rule("WS154", "aml-bad-name", "error", "a step name that is not valid"),
     Rule("WS155", "aml-name-not-text", "error", "a name that YAML reads as something else"),
-    Rule("WS156", "aml-component-name", "warning", "a component whose name cannot be registered"),
+    Rule("WS156", "aml-component-name", "warning", "a component whose name cannot be registered",
+         confidence="likely"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -183,7 +183,7 @@ def _check_project(
         run.problems += chosen.problems
         for cluster in chosen.computes:
             context.describe(cluster)
-    left_out = discover.find_left_out(project, chosen.exclude if chosen else (), choice.exclude)
+    left_out = discover.find_left_out(project, _read_excluded(project, files), choice.exclude)
     for file in project.files:
         if not left_out(file.path):
             run.check_file(file)
@@ -209,6 +209,17 @@ def _read_settings(project: discover.Project, files: Files, budgets: Budgets) ->
     path = os.path.relpath(project.settings)
     with budgets.charge(path):
         return settings.read_settings(files.document(Path(path)))
+
+
+def _read_excluded(project: discover.Project, files: Files) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What the settings of a project exclude, and those of the folders above it."""
+    if project.settings is None:
+        return
+    from worldsize.checking import settings  # as above
+
+    for path in discover.list_settings_above(project.settings, project.tree):
+        document = files.document(Path(os.path.relpath(path)))
+        yield str(Path(path).parent), settings.read_excluded(document)
 
 
 def _apply_severity(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:

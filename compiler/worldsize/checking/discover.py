@@ -134,28 +134,33 @@ def group_projects(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[st
     return [Project(tree, settings, tuple(members)) for (tree, settings), members in grouped.items()]
 
 
-def find_left_out(project: Project, globs: Sequence[str], exclude: Sequence[str]) -> Callable[[str], bool]:
+def find_left_out(
+    project: Project, globs: Iterable[tuple[str, Sequence[str]]], exclude: Sequence[str]
+) -> Callable[[str], bool]:
     """Which files nothing is reported of, also where others refer to them.
 
-    ``exclude`` is from the command line and always counts. ``globs`` are those of the project's settings;
-    they do not count for a file that is named, or found below a folder that is itself excluded and named.
+    ``exclude`` is from the command line and always counts. ``globs`` are those of settings, by folder; they
+    do not count for a file that is named, or found below a folder that is itself excluded and named.
     """
     given = _compile_globs(".", exclude)
-    own = _compile_globs(os.path.dirname(project.settings), globs) if project.settings else None
-    if given is None and own is None:
+    own = [excluded for folder, each in globs if (excluded := _compile_globs(folder, each)) is not None]
+    if given is None and not own:
         return lambda _path: False
     named = {file.path for file in project.files if file.named}
     starts = {file.path: file.folder or os.path.dirname(file.path) for file in project.files}
+    all_starts = set(starts.values())
 
-    def is_own(path: str) -> bool:
-        if own is None or path in named or not own.covers(find_location(path)):
-            return False
-        meant = {starts[path]} if path in starts else set(starts.values())
-        return not any(own.covers(os.path.realpath(start), is_folder=True) for start in meant)
+    def is_excluded(excluded: Excluded, path: str) -> bool:
+        meant = {starts[path]} if path in starts else all_starts
+        return excluded.covers(find_location(path)) and not any(
+            excluded.covers(os.path.realpath(start), is_folder=True) for start in meant
+        )
 
     @cache
     def is_left_out(path: str) -> bool:
-        return (given is not None and given.covers(find_location(path))) or is_own(path)
+        if given is not None and given.covers(find_location(path)):
+            return True
+        return path not in named and any(is_excluded(excluded, path) for excluded in own)
 
     return is_left_out
 
@@ -185,6 +190,16 @@ def find_project(path: str | os.PathLike[str]) -> str | None:
 def find_settings(folder: str, tree: str) -> str | None:
     """The nearest ``worldsize.yml`` at or above a folder of the tree."""
     return _settings_above(folder, tree, {})
+
+
+def list_settings_above(settings: str, tree: str) -> Iterator[str]:
+    """A ``worldsize.yml`` of a tree and those in the folders above it, the nearest first."""
+    for folder in _above(os.path.dirname(settings)):
+        found = _settings_in(folder)
+        if found is not None:
+            yield found
+        if folder == tree:
+            return
 
 
 def _folder_of(path: str | os.PathLike[str]) -> str:

@@ -45,7 +45,6 @@ class Settings(Struct):
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
     severity: dict[str, str] = field(default_factory=dict)  # by code or its beginning
     allow: tuple[Path, ...] = ()
     assets: tuple[Asset, ...] = ()
@@ -68,7 +67,7 @@ def read_settings(document: Document) -> Settings:
     folder = Path(document.path).parent
     settings.select = tuple(_read_codes(settings, root, "select"))
     settings.ignore = tuple(_read_codes(settings, root, "ignore"))
-    settings.exclude = tuple(_read_globs(settings, root.get("exclude")))
+    list(_read_globs(settings, root.get("exclude")))  # `read_excluded` reads those of the folders above too
     settings.severity = dict(_read_severities(settings, root.get("severity")))
     settings.allow = tuple(_read_folders(settings, root.get("allow"), folder))
     settings.assets = tuple(_read_assets(settings, root.get("assets"), folder))
@@ -81,6 +80,13 @@ def read_allowed(document: Document) -> tuple[Path, ...]:
     root = document.root
     node = root.get("allow") if isinstance(root, Mapping) else None
     return tuple(_read_folders(Settings(), node, Path(document.path).parent))
+
+
+def read_excluded(document: Document) -> tuple[str, ...]:
+    """Only the patterns under ``exclude``."""
+    root = document.root
+    node = root.get("exclude") if isinstance(root, Mapping) else None
+    return tuple(_read_globs(Settings(), node))
 
 
 def _report_unknown_keys(node: Mapping, known: tuple[str, ...], where: str) -> Iterator[Problem]:

@@ -175,6 +175,7 @@ def _is_sound(document: Document, edits: Sequence[Edit], changed: str) -> bool:
 
 _ROUNDS = 50  # a fix can reveal another fault, and a rule can report only the first place of several
 _MARK = "\ufeff".encode()
+_PARTS = (".py", ".json")  # scripts and configurations, which only jobs name
 
 
 class Change(Struct):
@@ -204,8 +205,8 @@ def fix(
     """Apply the fixes of all diagnostics of the files.
 
     Args:
-        paths: As for :func:`worldsize.check`. Scripts are changed if they are below one of these folders, or
-            if one of these files has the command that starts them.
+        paths: As for :func:`worldsize.check`. Scripts and configurations are changed if they are below one of
+            these folders, or if one of these files has the command that starts them.
         choice: Only what it admits is reported and fixed.
         unsafe: Whether fixes are applied that may change what the user means.
         write: Whether to change the files, each in one step; its mode stays.
@@ -238,7 +239,7 @@ def fix(
 
 
 class _Targets(NamedTuple):
-    """What may be changed: YAML files that are named or below a named folder, and their scripts."""
+    """What may be changed: YAML files that are named or below a named folder, and what belongs to them."""
 
     files: frozenset[str]
     folders: tuple[str, ...]
@@ -246,7 +247,7 @@ class _Targets(NamedTuple):
     def include(self, diagnostic: Diagnostic, path: str) -> bool:
         """Whether a file may be changed for a finding."""
         real = os.path.realpath(path)
-        if real in self.files or not real.endswith(".py"):
+        if real in self.files or not real.endswith(_PARTS):
             return real in self.files
         return any(real.startswith(folder.rstrip(os.sep) + os.sep) for folder in self.folders) or any(
             os.path.realpath(related.span.path) in self.files for related in diagnostic.related

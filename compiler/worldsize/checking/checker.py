@@ -124,19 +124,18 @@ def check_files(
     texts: Mapping[str, bytes] | None = None,
     document: Document | None = None,
     readable: Callable[[Path], bool] | None = None,
-    listed: bool = True,
 ) -> tuple[Report, list[CheckRun]]:
     """As :func:`check`, with what was read and resolved meanwhile.
 
     ``document`` is a file that is parsed already. ``readable`` says which component files and data may be
-    read; by default those in the tree. Without ``listed``, no finding is left out of a long report.
+    read; by default those in the tree.
     """
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     requested = Wanted(resolve_prefixes(choice.select), resolve_prefixes(choice.ignore))
     parsed = {} if document is None else {Path(os.path.realpath(document.path)): document}
     content = {Path(os.path.realpath(path)): text for path, text in (texts or {}).items()}
     files = Files(documents=parsed, texts=content)
-    select_new = None if choice.baseline is None else choice.baseline.start_check()
+    baseline = None if choice.baseline is None else choice.baseline.start_check()
     diagnostics: list[Diagnostic] = []
     sources: dict[str, Source] = {}
     runs: list[CheckRun] = []
@@ -150,13 +149,12 @@ def check_files(
         kept = [each for each in kept if choice.admits(each) and not left_out(each.span.path)]
         run.files = [path for path in run.files if not left_out(path)]
         sources |= run.context.sources()
-        kept = kept if select_new is None else select_new(kept, sources)
-        diagnostics += shorten.cap_repeats(kept, wanted) if listed else kept
+        kept = kept if baseline is None else baseline.select_new(kept, sources)
+        diagnostics += shorten.cap_repeats(kept, wanted)
         runs.append(run)
     roots = {document.path: document.root for document in files.documents.values()}
-    ordered = sort_unique(diagnostics)
     masked, shown_sources = reports.mask_findings(
-        shorten.cap_report(ordered, requested) if listed else ordered, sources, roots
+        shorten.cap_report(sort_unique(diagnostics), requested), sources, roots
     )
     checked = sorted(path for run in runs for path in run.files)
     notes = choice.min_severity is not None

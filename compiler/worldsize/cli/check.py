@@ -83,7 +83,12 @@ class _Output(NamedTuple):
 @click.option("--diff", is_flag=True, help="Show what would be fixed, and change nothing.")
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of listing them.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something is found.")
-@click.option("--stdin-filename", metavar="PATH", help="The file that standard input (-) stands for.")
+@click.option(
+    "--stdin-filename",
+    type=click.Path(dir_okay=False),
+    metavar="PATH",
+    help="The file that standard input (-) stands for.",
+)
 def command(paths: tuple[str, ...], **options: Any) -> None:
     """Check specs and Azure ML YAML: files, folders, or `-` for standard input. The default is `.`."""
     output = _Output(options["format_"], options["statistics"], options["exit_zero"])
@@ -136,10 +141,10 @@ def _read_choice(options: dict[str, Any]) -> Choice:
     from worldsize.checking.choice import Choice
 
     baseline = None
-    if options["baseline"] is not None and not options["write_baseline"]:
-        from worldsize.checking.baseline import read_baseline  # few checks have one
+    if options["baseline"] is not None:
+        from worldsize.checking.baseline import read_baseline, start_record  # few checks have one
 
-        baseline = read_baseline(options["baseline"])
+        baseline = (start_record if options["write_baseline"] else read_baseline)(options["baseline"])
     wrong = [glob for glob in options["exclude"] if not exclusion.is_glob(glob)]
     if wrong:
         raise ValueError(f"`{wrong[0]}` is not a pattern that `--exclude` can match with a path")
@@ -167,8 +172,9 @@ def _write_baseline(
     from worldsize.checking import checker
     from worldsize.checking.baseline import write_baseline
 
-    report = checker.check_files(paths, choice, texts=texts, listed=False)[0]
-    count = write_baseline(baseline, report.diagnostics, report.sources)
+    report = checker.check_files(paths, choice, texts=texts)[0]
+    assert choice.baseline is not None
+    count = write_baseline(baseline, choice.baseline)
     click.echo(f"recorded {plural(count, 'finding')} in {baseline}", err=True)
     return 3 if report.exit_code == 3 else 0
 

@@ -115,6 +115,22 @@ def divide_rows(module: Module, loader: ast.Call) -> Fix | None:
     return Fix(module.full_span(shuffle), f"sampler={maker}({text})", safe=False)
 
 
+def add_argument(module: Module, call: ast.Call, argument: str) -> Fix | None:
+    """Add an argument to a call behind the others."""
+    last = max((*call.args, *(each.value for each in call.keywords)), key=module.full_span)
+    source, end = module.source, module.full_span(last)
+    rest = source.text[source.offset(end.end_line, end.end_column) : source.offset(*_end_of(module, call))]
+    if rest.strip(" ,\n") != ")":
+        return None
+    place = Span(end.path, end.end_line, end.end_column, end.end_line, end.end_column)
+    return Fix(place, f", {argument}", safe=False)
+
+
+def _end_of(module: Module, node: ast.AST) -> tuple[int, int]:
+    span = module.full_span(node)
+    return span.end_line, span.end_column
+
+
 def _first_rank(program: Program, module: Module, statement: ast.stmt) -> str | None:
     """An expression that is true on the first process only."""
     scope = _scope(module, statement)

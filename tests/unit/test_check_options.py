@@ -9,7 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import worldsize
+from worldsize.base.problem import Finding, Problem
+from worldsize.base.span import Span
 from worldsize.cli import main
+from worldsize.rules import engine
 
 # An error and, in a component, a note.
 JOB = "type: Command\ncommand: echo\nenvironment: azureml:e:1\ncompute: azureml:c\n"
@@ -71,6 +74,12 @@ def test_less_certain_findings_are_left_out(tree: Path) -> None:
         "WS202"
     ] == "high"
     assert log["results"][0]["properties"] == {"confidence": "likely", "fix": "none"}
+
+
+def test_a_finding_may_be_less_certain_than_its_rule() -> None:
+    at = Span("a.yml", 1, 1, 1, 2)
+    problems = [Problem("yaml-empty", at, "a"), Finding(at, "b", confidence="possible").under("yaml-empty")]
+    assert [each.confidence for each in engine.diagnose(problems)] == ["certain", "possible"]
 
 
 def test_a_suppression_of_what_is_left_out_is_still_used(tree: Path) -> None:

@@ -44,6 +44,7 @@ def test_notes_are_counted_and_shown_on_request(tree: Path) -> None:
     assert result.exit_code == 0
     assert result.stdout == "1 note not shown: `--min-severity info` shows it\n1 note in 1 file\n"
     assert "info[WS811]" in check("--min-severity", "info").stdout
+    assert "info[WS811]" in check("--select", "WS811").stdout
     assert check("--format", "github").stdout == ""
     assert codes(check("--format", "json")) == ["WS811"]
     assert '"level": "note"' in check("--format", "sarif").stdout
@@ -60,6 +61,8 @@ def test_less_severe_findings_are_left_out(tree: Path) -> None:
     result = check("--min-severity", "error", "--format", "json")
     assert (result.exit_code, codes(result)) == (0, [])
     assert check("--min-severity", "fatal").exit_code == 2
+    with pytest.raises(ValueError, match="`fatal` is not one of `error`, `warning`, `info`"):
+        worldsize.check(".", min_severity="fatal")  # type: ignore[arg-type]
 
 
 def test_less_certain_findings_are_left_out(tree: Path) -> None:
@@ -110,7 +113,7 @@ def test_concise_is_one_line_for_each_finding(tree: Path) -> None:
     assert check("--format", "concise").stdout.splitlines() == [
         "job.yml:1:7: error[WS143] [*] `Command` is not a value of `type`",
         "job.yml:5:1: error[WS140] the file has no key `enviroment`",
-        "`--fix` fixes 1",
+        "1 safe fix (`--fix`)",
         "2 errors in 1 file",
     ]
 

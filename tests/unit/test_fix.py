@@ -178,7 +178,7 @@ def test_the_command_counts_what_it_fixed(tree: Path) -> None:
     status, output = invoke("job.yml", "--fix")
     assert (status, output.splitlines()[-2:]) == (
         1,
-        ["`--unsafe-fixes` fixes 3", "3 errors in 1 file, fixed 3"],
+        ["3 unsafe fixes (`--unsafe-fixes`)", "3 errors in 1 file, fixed 3"],
     )
     status, output = invoke("job.yml", "--unsafe-fixes")
     assert (status, output) == (0, "nothing found in 1 file, fixed 3\n")

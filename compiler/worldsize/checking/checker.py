@@ -37,7 +37,7 @@ class Report(Struct, frozen=True):
     sources: Sources  # texts by path, for showing excerpts
     files: tuple[str, ...]  # the recognised files that were checked
     fixed: int = 0  # problems that were fixed before this report
-    notes: bool = False  # whether formats for people show findings of severity `info`
+    notes: bool = False  # whether formats for people show findings of severity `info`: they were asked for
 
     @property
     def exit_code(self) -> int:
@@ -157,7 +157,7 @@ def check_files(
         shorten.cap_report(sort_unique(diagnostics), requested), sources, roots
     )
     checked = sorted(path for run in runs for path in run.files)
-    notes = choice.min_severity is not None
+    notes = choice.min_severity is not None or bool(choice.select)
     return Report(tuple(masked), shown_sources, tuple(checked), notes=notes), runs
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from worldsize.base.problem import CONFIDENCES, Confidence
 from worldsize.base.suggest import did_you_mean
+from worldsize.base.wording import quoted_list
 from worldsize.diagnostics.diagnostic import INTERNAL, SEVERITIES, Diagnostic, Severity
 from worldsize.rules import registry
 
@@ -22,8 +23,8 @@ class Choice(Struct, frozen=True):
     Args:
         select: Codes (``WS203``), beginnings of codes (``WS2``) or slugs; only these are reported.
         ignore: The same; these are not reported. Faults of worldsize itself always are.
-        min_severity: Less severe findings are not reported. By default all are, but formats for people only
-            count those of severity ``info``.
+        min_severity: Less severe findings are not reported. By default all are, but unless ``select`` names
+            rules, formats for people only count those of severity ``info``.
         min_confidence: Less certain findings are not reported.
         exclude: Patterns as in ``.gitignore``, relative to the working folder; nothing is reported of what
             they match.
@@ -36,6 +37,13 @@ class Choice(Struct, frozen=True):
     min_confidence: Confidence = "possible"
     exclude: Sequence[str] = ()
     baseline: Baseline | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse words that are not levels."""
+        levels = ((self.min_severity or "info", SEVERITIES), (self.min_confidence, CONFIDENCES))
+        for word, known in levels:
+            if word not in known:
+                raise ValueError(f"`{word}` is not one of {quoted_list(known)}")
 
     def admits(self, diagnostic: Diagnostic) -> bool:
         """Whether a finding is severe and certain enough; faults of worldsize itself always are."""

@@ -95,7 +95,7 @@ class GitIgnored(Struct):
         """Learn what a folder says of its content."""
         while self._files and not _parts_below(self._files[-1][0], folder):
             self._files.pop()
-        if any(folder == each for each in self._repositories) or (is_repository and self._ask_git(folder)):
+        if folder in self._repositories or (is_repository and self._ask_git(folder)):
             return
         if not any(_parts_below(each, folder) for each in self._repositories):
             self._read(folder)

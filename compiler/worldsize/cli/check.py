@@ -64,7 +64,7 @@ class _Output(NamedTuple):
 @click.option(
     "--min-severity",
     type=click.Choice(("info", "warning", "error")),
-    help="Report nothing less severe. By default, text only counts notes (info).",
+    help="Report nothing less severe. By default, notes (info) are only counted in text.",
 )
 @click.option(
     "--min-confidence",

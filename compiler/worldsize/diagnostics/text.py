@@ -87,7 +87,7 @@ def render_short(
 def render_concise(
     diagnostics: Sequence[Diagnostic], *, files: int, notes: bool, colour: bool = False, fixed: int = 0
 ) -> str:
-    """Render one line for each finding; ``[*]`` marks those that ``--fix`` mends."""
+    """Render one line for each finding; ``[*]`` marks those with a safe fix."""
     style = _Style(colour, 0)
     shown = [each for each in diagnostics if notes or each.is_shown_by_default]
     lines = [_render_headline(each, style, mark=" [*]" * (each.fix_safety == "safe")) for each in shown]
@@ -120,11 +120,14 @@ def _hints(diagnostics: Sequence[Diagnostic], shown: int, *, capped: bool) -> It
         more = len(diagnostics) - shown
         yield f"{plural(more, 'note')} not shown: `--min-severity info` shows {'it' if more == 1 else 'them'}"
     safety = Counter(each.fix_safety for each in diagnostics)
-    parts = [f"`--fix` fixes {safety['safe']}"] if safety["safe"] else []
-    if safety["unsafe"]:
-        parts.append(f"`--unsafe-fixes` {'fixes' if not parts else 'also'} {safety['unsafe']}")
-    if parts:
-        yield ", ".join(parts)
+    options = {"safe": "--fix", "unsafe": "--unsafe-fixes"}
+    fixes = [
+        f"{safety[kind]} {kind} fix{'es' * (safety[kind] != 1)} (`{option}`)"
+        for kind, option in options.items()
+        if safety[kind]
+    ]
+    if fixes:
+        yield ", ".join(fixes)
 
 
 def render_diagnostic(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False) -> str:

@@ -8,7 +8,7 @@ from worldsize.rules.rule import Rule
 # fmt: off
 RULES = (
     Rule("WS201", "vm-size-unknown", "warning", "a VM size that is not in the catalogue",
-         on=("Compute", "Job"), checked_in="_vm_sizes", confidence="possible"),
+         on=("Compute", "Job"), checked_in="_vm_sizes", confidence="likely"),
     Rule("WS202", "vm-size-retired", "error", "a VM size that Azure has retired",
          on=("Compute", "Job"), checked_in="_vm_sizes", confidence="likely"),
     Rule("WS203", "processes-exceed-gpus", "error", "more processes per instance than GPUs",

@@ -105,7 +105,7 @@ def test_a_spec_is_mended_as_a_pipeline_is(
     shutil.copytree(HERE / case / "pair", tmp_path / "pair")
     monkeypatch.chdir(tmp_path / "pair")
     for path in ("pipeline.yml", "spec.yml"):
-        result = fixing.fix([path])
+        result = fixing.fix([path], unsafe=True)
         assert result.report.fixed == 1
         assert not result.report.diagnostics
 

@@ -1,4 +1,4 @@
-"""Runs rules over what was read, and gives problems their code and severity."""
+"""Runs rules over what was read, and gives problems their code, severity and confidence."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _bounded(text: str, width: int = 200) -> str:
 
 
 def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
-    """Problems with the code and severity of their rule."""
+    """Problems with the code, severity and confidence of their rule."""
     for problem in problems:
         rule = registry.find(problem.slug)
         if rule is None:
@@ -111,4 +111,5 @@ def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
             problem.related,
             problem.fix,
             rule.docs,
+            problem.confidence or rule.confidence,
         )

@@ -10,7 +10,7 @@ from worldsize.azureml.shape.catalog import MappingContext, Shape
 from worldsize.azureml.shape.values import fits_shape, fold_case, takes_text
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import closest, closest_unambiguous
+from worldsize.base.suggest import closest, closest_unambiguous, fix_word
 from worldsize.base.wording import join_words, shorten
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
@@ -189,7 +189,8 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, same))
     suggestion = closest(node.text, words)
     if suggestion is not None:
-        fix = Fix(node.span, suggestion) if closest_unambiguous(node.text, words) == suggestion else None
+        is_sure = closest_unambiguous(node.text, words) == suggestion
+        fix = fix_word(node.span, node.text, suggestion) if is_sure else None
         return Problem("aml-not-allowed", node.span, message, f"did you mean `{suggestion}`?", fix=fix)
     listed = join_words([f"`{word}`" for word in words if word != "null"])
     return Problem("aml-not-allowed", node.span, message, f"write {listed}" if len(words) <= 20 else None)

@@ -8,7 +8,7 @@ from worldsize.azureml.shape.catalog import Catalog, MappingContext, Shape
 from worldsize.azureml.shape.values import fits_shape
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
-from worldsize.base.suggest import closest, closest_unambiguous, edit_distance
+from worldsize.base.suggest import closest, closest_unambiguous, edit_distance, fix_word
 from worldsize.base.wording import join_words, shorten
 from worldsize.yaml.nodes import Scalar
 
@@ -150,7 +150,7 @@ def _alias(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | 
     if meant is None or meant in context.node:
         return None
     if meant in context.shape.get("properties", {}):
-        return _unknown(key, context, f"write `{meant}`", Fix(key.span, meant))
+        return _unknown(key, context, f"write `{meant}`", Fix(key.span, meant, safe=False))
     container = _container_of(meant, context, catalog)
     if container is None:
         return None
@@ -238,7 +238,8 @@ def _typo(key: Scalar, context: MappingContext) -> Problem | None:
 
 def _sure(key: Scalar, suggestion: str, candidates: list[str]) -> Fix | None:
     """The fix that writes ``suggestion``, if no other key of the mapping is as similar."""
-    return Fix(key.span, suggestion) if closest_unambiguous(key.text, candidates) == suggestion else None
+    is_sure = closest_unambiguous(key.text, candidates) == suggestion
+    return fix_word(key.span, key.text, suggestion) if is_sure else None
 
 
 def _listing(words: Iterable[str], last: str = "or") -> str | None:
@@ -283,7 +284,7 @@ def report_selector(context: MappingContext, discriminator: Shape) -> Problem:
     typo = next((word for word in context.node if closest(word, [wanted]) is not None), None)
     key = context.node.key(typo) if typo is not None else None
     if key is not None:
-        fix = Fix(key.span, wanted) if closest_unambiguous(key.text, [wanted]) else None
+        fix = fix_word(key.span, key.text, wanted) if closest_unambiguous(key.text, [wanted]) else None
         message = f"{context.title} has no key `{key.text}`"
         return Problem("aml-unknown-key", key.span, message, f"did you mean `{wanted}`?", fix=fix)
     advice = f"write `{wanted}:` with one of {words}"

@@ -250,7 +250,7 @@ def _locate(use: ConfigUse, root: Mapping, fault: config.Finding) -> Finding:
     if fault.kind == "batch" and use.launch.processes.span is not None:
         related.append(Related(use.launch.processes.span, "processes of an instance"))
     near = fault.help.removeprefix("did you mean `").removesuffix("`?") if fault.on_key else fault.help
-    fix = Fix(span, f'"{near}"') if near != fault.help else None
+    fix = Fix(span, f'"{near}"', safe=False) if near != fault.help else None
     return Finding(span, fault.message, fault.help, related=tuple(related), fix=fix)
 
 

@@ -11,7 +11,8 @@ _argument_rule = partial(Rule, on=("Job",), checked_in="_arguments")
 # One row a rule.
 # fmt: off
 RULES = (
-    _argument_rule("WS501", "data-missing", "warning", "a local data path that does not exist"),
+    _argument_rule("WS501", "data-missing", "warning", "a local data path that does not exist",
+                   confidence="likely"),
     Rule("WS502", "code-missing", "error", "a code folder or file that does not exist"),
     Rule("WS503", "include-missing", "error", "an additional include that does not exist"),
     Rule("WS504", "include-clash", "error",
@@ -21,11 +22,12 @@ RULES = (
     Rule("WS507", "environment-missing", "error", "an environment file or folder that does not exist"),
     _argument_rule("WS520", "data-without-version", "error", "a registered data asset without a version"),
     _argument_rule("WS521", "data-is-folder", "error", "a folder as an input of type `uri_file`"),
-    _argument_rule("WS522", "data-is-file", "warning", "a file as an input of type `uri_folder`"),
+    _argument_rule("WS522", "data-is-file", "warning", "a file as an input of type `uri_folder`",
+                   confidence="likely"),
     _argument_rule("WS523", "mltable-missing", "error",
                    "an input of type `mltable` without its file `MLTable`"),
     Rule("WS524", "script-missing", "error", "a command that starts a script which is not in the code folder",
-         on=("Component",), checked_in="_scripts"),
+         on=("Component",), checked_in="_scripts", confidence="likely"),
     Rule("WS525", "script-ignored", "error", "a script that the ignore file excludes from the upload",
          on=("Component",), checked_in="_scripts"),
     Rule("WS526", "dockerfile-missing", "error", "a build folder without a Dockerfile", on=("Component",)),

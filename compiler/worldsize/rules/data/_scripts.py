@@ -81,7 +81,9 @@ def _missing(search: ScriptSearch) -> Problem:
         help_ = f"add it there, or write its path relative to `{search.shown}`"
         return Problem("script-missing", span, message, help_)
     better = f"{folder}/{near}" if folder else near
-    return Problem("script-missing", span, message, f"did you mean `{better}`?", fix=Fix(span, better))
+    return Problem(
+        "script-missing", span, message, f"did you mean `{better}`?", fix=Fix(span, better, safe=False)
+    )
 
 
 def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:

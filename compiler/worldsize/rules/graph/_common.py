@@ -170,7 +170,7 @@ def find_unknown_names(
 def suggest_fix(span: Span, word: str, names: Collection[str], *, but: str | None = None) -> Fix | None:
     """The replacement of a mistyped name by the one it was probably meant to be."""
     near = closest(word, names, but=but)
-    return None if near is None else Fix(span, near)
+    return None if near is None else Fix(span, near, safe=False)
 
 
 def find_unbound_texts(job: Job) -> Iterator[Scalar]:

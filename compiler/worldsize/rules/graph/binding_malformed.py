@@ -33,7 +33,8 @@ def _plain(node: Scalar) -> Iterator[Finding]:
         written = f"${{{{{braces.group().lstrip('$').strip('{} ')}}}}}"
         span = node.subspan(braces.start(), braces.end())
         message = f"`{braces.group()}` is plain text: an expression has two braces on each side"
-        yield Finding(span, message, f"write `{written}`", fix=Fix(span, written))
+        fix = Fix(span, written, safe=braces.group().startswith("$"))
+        yield Finding(span, message, f"write `{written}`", fix=fix)
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:

@@ -48,6 +48,12 @@ class Module(Struct, eq=False):
             self.source.path, line, start, line, self._column(line, getattr(node, "end_col_offset", 0))
         )
 
+    def full_span(self, node: ast.AST) -> Span:
+        """The place of a node on all its lines, for an edit."""
+        line, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", 1)
+        start, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
+        return Span(self.source.path, line, self._column(line, start), last, self._column(last, end))
+
     def _column(self, line: int, offset: int) -> int:
         """Python counts bytes, we count characters."""
         text = self.source.line(line)

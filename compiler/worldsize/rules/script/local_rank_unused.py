@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._module import constant_value
+from worldsize.rules.script import _edits
+from worldsize.rules.script._module import Module, constant_value
 from worldsize.rules.script._program import Program
 
 
@@ -18,15 +19,20 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     if not program.says("init_process_group"):
         return
-    for module in program.modules:
-        for node in module.nodes:
-            is_call = (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "cuda"
-            )
-            if is_call or constant_value(node) in ("cuda", "cuda:0"):
-                message = "all processes of an instance use this GPU: no `LOCAL_RANK` is read"
-                help_ = 'write `torch.device("cuda", int(os.environ["LOCAL_RANK"]))`'
-                yield Finding(module.span(node), message, help_, related=program.related)
-                return
+    uses = [(module, node) for module in program.modules for node in module.once(_choose_gpu)]
+    for module, node in uses[:1]:
+        message = "all processes of an instance use this GPU: no `LOCAL_RANK` is read"
+        help_ = 'write `torch.device("cuda", int(os.environ["LOCAL_RANK"]))`'
+        # One place of several would put the parts of a model on different GPUs.
+        fix = _edits.choose_own_gpu(module, node) if len(uses) == 1 else None
+        yield Finding(module.span(node), message, help_, related=program.related, fix=fix)
+
+
+def _choose_gpu(module: Module) -> list[ast.AST]:
+    """The places that name CUDA's device or the first of them."""
+    return [
+        node
+        for node in module.nodes
+        if constant_value(node) in ("cuda", "cuda:0")
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda")
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
+from worldsize.rules.script import _edits
 from worldsize.rules.script._module import constant_value, keyword_argument
 from worldsize.rules.script._program import Program
 
@@ -25,5 +26,6 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
             ):
                 message = "every rank reads all rows: nothing divides them among the ranks"
                 help_ = "write `sampler=DistributedSampler(rows)` in place of `shuffle=True`"
-                yield Finding(module.span(call), message, help_, related=program.related)
+                fix = _edits.divide_rows(module, call)
+                yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
                 return

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _ranks
+from worldsize.rules.script import _edits, _ranks
 from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program
 
@@ -24,7 +24,9 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
             module, call = saves[0]
             more = f" (and {len(saves) - 1} more such calls)" if len(saves) > 1 else ""
             message = f"every rank {what}{more}"
-            yield Finding(module.span(call), message, "put it under `if rank == 0:`", related=program.related)
+            help_ = "put it under `if rank == 0:`"
+            fix = _edits.guard_by_rank(program, module, call)
+            yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
 
 
 def _unguarded(

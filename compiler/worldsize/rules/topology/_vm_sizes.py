@@ -60,7 +60,8 @@ def _unknown(name: str, span: Span) -> Problem:
     near = vm_sizes.suggest(name)
     message = f"`{name}` is not in the catalogue of VM sizes, so its GPUs are unknown"
     help_ = f"did you mean `{near}`?" if near else "check the name with `az ml compute list-sizes`"
-    return Problem("vm-size-unknown", span, message, help_)
+    # A name that is like no other may be a size that is newer than the catalogue.
+    return Problem("vm-size-unknown", span, message, help_, confidence=None if near else "possible")
 
 
 def _find_size_names(subject: Job | Compute) -> Iterator[SizeName]:

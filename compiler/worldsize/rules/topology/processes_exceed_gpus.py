@@ -20,7 +20,8 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     message = f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}"
     related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
     nodes = _nodes_wanted(launch, processes.value, size.devices)
-    fix = None if nodes else Fix(processes.span, str(size.devices))
+    keeps_world = launch.instances.value and processes.value == launch.instances.value * size.devices
+    fix = None if nodes else Fix(processes.span, str(size.devices), safe=bool(keeps_world))
     help_ = _help(launch, processes.value, size.devices, nodes)
     yield Finding(
         processes.span, message + _world(launch, processes.value, size.devices), help_, related, fix

@@ -41,4 +41,10 @@ RULES = (
          on=("Program",), when="script"),
     Rule("WS933", "boolean-by-bool", "warning", "`type=bool`, which reads `False` as true",
          on=("Program",), when="script"),
+    Rule("WS940", "argument-unknown", "error", "an argument that the script does not declare",
+         on=("Program",), when="script", checked_in="_arguments", since="0.2.0"),
+    Rule("WS941", "argument-missing", "error", "a required argument that the command does not give",
+         on=("Program",), when="script", checked_in="_arguments", since="0.2.0"),
+    Rule("WS942", "argument-invalid", "error", "a value that an argument of the script does not accept",
+         on=("Program",), when="script", checked_in="_arguments", since="0.2.0"),
 )

@@ -12,7 +12,7 @@ from itertools import product
 
 from msgspec import Struct, field
 
-from worldsize.rules.script._interface import Interface, Option, number_kind, try_evaluate
+from worldsize.rules.script._interface import Interface, Option, try_evaluate
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._reached import Reached, find_scope
 
@@ -303,6 +303,9 @@ def _add_argument(interface: Interface, module: Module, call: ast.Call, *, sure:
             interface.closed = False
         else:
             option = _option(module, call, tuple(map(str, words)), names)
+            if option.most is None and not option.flags and keyword_argument(call, "nargs") is not None:
+                nargs = try_evaluate(module, keyword_argument(call, "nargs"), names)
+                interface.closed &= isinstance(nargs, int | str) and nargs != "..."  # not all that is left
             option.required &= sure
             option.optional_words |= not sure
             flags = option.flags
@@ -330,21 +333,20 @@ def _option(module: Module, call: ast.Call, words: tuple[str, ...], names: Mappi
     elif nargs is not None:
         most = {"?": 1, "*": None, "+": None}.get(str(nargs), nargs if isinstance(nargs, int) else None)
         option.least, option.most = (nargs if isinstance(nargs, int) else int(nargs == "+")), most
-    option.kind = number_kind(given.get("type"))
+    kind = try_evaluate(module, given.get("type"), names)
+    option.kind = kind if kind in (int, float) else None
     choices = try_evaluate(module, given.get("choices"), names)
     if isinstance(choices, str):
         choices = tuple(choices)
-    plain = "type" not in given or option.kind is not None or number_name(given["type"]) == "str"
-    if isinstance(choices, tuple) and None not in given and plain:
+    if (
+        isinstance(choices, tuple)
+        and None not in given
+        and ("type" not in given or kind in (int, float, str))
+    ):
         option.choices = choices
     option.required = constant_value(given.get("required")) is True and None not in given
     option.optional_words = not flags and (option.least == 0 or None in given)
     return option
-
-
-def number_name(node: ast.AST) -> str:
-    """The name that a type is written as."""
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _loop_values(module: Module, call: ast.Call) -> list[dict[str, object]]:

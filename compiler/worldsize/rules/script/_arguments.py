@@ -54,7 +54,11 @@ def _report(
         return None
     if fault.what == "unknown":
         flag = fault.argument.written.partition("=")[0]
-        if fault.argument.is_flag:
+        if span == launch.span(program.command.arguments[0]):
+            launcher = program.command.arguments[0].bare
+            message = f"`{launcher}` gives `{script}` the argument `{flag}`, which it does not declare"
+            help_: str | None = f'add `parser.add_argument("{flag}", type=int)` to the script'
+        elif fault.argument.is_flag:
             message, help_ = f"`{script}` has no argument `{flag}`", did_you_mean(flag, labels)
         else:
             message, help_ = f"`{script}` takes no further argument, but the command gives `{flag}`", None

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from worldsize.base.problem import Related
-from worldsize.rules.script._module import Module, constant_value
+from worldsize.rules.script._module import Module
 
 _UNKNOWN = object()
+_TYPES: dict[str, object] = {"int": int, "float": float, "str": str}
 
 
 class Option(Struct, eq=False):
@@ -23,7 +24,7 @@ class Option(Struct, eq=False):
     node: ast.AST
     least: int = 1  # words that follow the flag
     most: int | None = 1  # None where there is no limit
-    kind: str | None = None  # "int" or "float", where the words must be such numbers
+    kind: type[int | float] | None = None  # where the words must be such numbers
     choices: tuple[object, ...] | None = None
     required: bool = False
     optional_words: bool = False  # a positional argument that may be left out
@@ -71,12 +72,11 @@ def evaluate(module: Module, node: ast.AST | None, names: Mapping[str, object] |
     value: object = _UNKNOWN
     if isinstance(node, ast.Constant):
         value = node.value
+    elif isinstance(node, ast.Name) and node.id in known:
+        value = known[node.id]
     elif isinstance(node, ast.Name):
-        value = (
-            known[node.id]
-            if node.id in known
-            else evaluate(module, module.once(_list_constants).get(node.id))
-        )
+        constant = module.once(_list_constants).get(node.id)
+        value = _TYPES.get(node.id, _UNKNOWN) if constant is None else evaluate(module, constant)
     elif isinstance(node, ast.FormattedValue):
         value = evaluate(module, node.value, known)
     elif isinstance(node, ast.JoinedStr):
@@ -130,9 +130,3 @@ def _list_constants(module: Module) -> dict[str, ast.expr]:
                 if isinstance(target, ast.Name) and counts[target.id] == 1:
                     values[target.id] = statement.value
     return values
-
-
-def number_kind(node: ast.AST | None) -> str | None:
-    """``int`` or ``float``, where an annotation or a `type=` is that."""
-    name = node.id if isinstance(node, ast.Name) else constant_value(node)
-    return name if name in ("int", "float") else None

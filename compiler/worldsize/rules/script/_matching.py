@@ -18,6 +18,7 @@ from worldsize.rules.script._program import Program
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a negative number
 _SHELL = re.compile(r"[$`*?\\~]|\{[^{}]*(?:,|\.\.)[^{}]*\}")
 _ENDS = frozenset({")", "}", "fi", "done", "esac", ";;"})
+LOCAL_RANK = "--local_rank"
 _LEFT_OUT = object()
 
 
@@ -59,7 +60,7 @@ def read_arguments(program: Program, launch: Launch) -> list[Argument]:
         if any(_value(launch, str(each)) is _LEFT_OUT for each in section.expressions)
     ]
     words = [word for word in program.command.arguments if word.start > program.word.start]
-    arguments: list[Argument] = []
+    arguments = _words_of_launcher(program, launch)
     depth = 0  # of `$( … )`
     for word in words:
         text = word.text
@@ -74,6 +75,16 @@ def read_arguments(program: Program, launch: Launch) -> list[Argument]:
         else:
             arguments.append(_argument(launch, word.bare, launch.span(word), quoted=word.bare != text))
     return arguments
+
+
+def _words_of_launcher(program: Program, launch: Launch) -> list[Argument]:
+    """What a launcher itself gives to each process: in torch 2 it is spelt with a hyphen."""
+    words = [word.bare for word in program.command.arguments if word.start < program.word.start]
+    adds = (words[0] == "deepspeed" and "--no_local_rank" not in words) or (
+        "torch.distributed.launch" in words and not {"--use_env", "--use-env"} & {*words}
+    )
+    span = launch.span(program.command.arguments[0])
+    return [Argument(LOCAL_RANK + "=0", LOCAL_RANK + "=0", span, span)] if adds else []
 
 
 def _argument(launch: Launch, bare: str, span: Span | None, *, quoted: bool) -> Argument:
@@ -189,6 +200,7 @@ class _Match:
         option = self.interface.find(name)
         if option is None:
             may_be = "$" in name or self.interface.may_know(name)
+            may_be = may_be or (name == LOCAL_RANK and self.interface.find("--local-rank") is not None)
             if not may_be and self.strict:
                 self.faults.append(Fault("unknown", argument))
             self.sure = self.sure and not may_be
@@ -278,7 +290,7 @@ def _judge_value(option: Option, value: Argument) -> Iterator[Fault]:
     if option.kind is not None:
         given = _convert(option.kind, value.text)
         if (value.text is not None and given is None) or not value.numeric:
-            noun = "a whole number" if option.kind == "int" else "a number"
+            noun = "a whole number" if option.kind is int else "a number"
             yield Fault("value", value, option, f"`{option.label}` takes {noun}, but it is given `{shown}`")
             return
     if option.choices is None or value.text is None or given in option.choices:
@@ -292,8 +304,8 @@ def _judge_value(option: Option, value: Argument) -> Iterator[Fault]:
     yield Fault("value", value, option, message)
 
 
-def _convert(kind: str, text: str | None) -> float | int | None:
+def _convert(kind: type[int | float], text: str | None) -> float | int | None:
     try:
-        return None if text is None else int(text) if kind == "int" else float(text)
+        return None if text is None else kind(text)
     except (ValueError, OverflowError):
         return None

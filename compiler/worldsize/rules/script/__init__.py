@@ -21,6 +21,11 @@ RULES = (
          "an address or a number of processes hard-coded in the script", on=("Program",), when="script"),
     Rule("WS907", "node-rank-from-process-rank", "error",
          "the rank of a process used as the rank of its node", on=("Program",), when="script"),
+    Rule("WS908", "global-rank-as-device", "error", "the rank in the whole job used as a GPU number",
+         on=("Program",), when="script", since="0.2.0"),
+    Rule("WS909", "script-needs-other-distribution", "error",
+         "a script that reads what another type of `distribution` sets",
+         on=("Program",), when="script", since="0.2.0"),
     Rule("WS910", "horovod-without-init", "error", "a Horovod call without `hvd.init()`",
          on=("Program",), when="script"),
     Rule("WS911", "horovod-without-broadcast", "warning", "ranks that start with different weights",
@@ -47,4 +52,6 @@ RULES = (
          on=("Program",), when="script", checked_in="_arguments", since="0.2.0"),
     Rule("WS942", "argument-invalid", "error", "a value that an argument of the script does not accept",
          on=("Program",), when="script", checked_in="_arguments", since="0.2.0"),
+    Rule("WS943", "output-never-written", "warning", "an output that the script is given but never uses",
+         on=("Program",), when="script", since="0.2.0"),
 )

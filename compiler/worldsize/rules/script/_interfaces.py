@@ -8,7 +8,7 @@ from worldsize.rules.script._argparse import read_argparse
 from worldsize.rules.script._interface import Interface
 from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program
-from worldsize.rules.script._reached import follow
+from worldsize.rules.script._reached import Reached, follow
 
 # They read arguments, or files of arguments, in ways that are not followed here.
 _OTHERS = (
@@ -29,6 +29,11 @@ _CHANGES = ("append", "extend", "insert", "pop", "remove", "clear")
 def read_interface(program: Program) -> Interface | None:
     """The arguments that the script takes; None where its text does not tell."""
     return program.entry.once(_read, program.modules)
+
+
+def read_reached(program: Program) -> Reached:
+    """Which code of the script runs."""
+    return program.entry.once(follow, program.modules)
 
 
 def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:

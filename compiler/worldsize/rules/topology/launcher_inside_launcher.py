@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
+from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, read_launches
 from worldsize.rules.topology import _launchers
@@ -20,8 +21,8 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             span = launch.span(inner.word)
             if span is None or (launch.kind == "mpi" and inner.name in _launchers.MPI):
                 continue
-            each = f"{inner.starts} processes" if inner.starts else "processes"
-            total = f": {outer * inner.starts} per instance" if inner.starts else ""
+            each = plural(inner.starts, "process") if inner.starts else "processes"
+            total = f": {outer * inner.starts} per instance" if inner.starts and inner.starts > 1 else ""
             message = f"`{inner.name}` starts {each} in each of the {outer} that Azure ML starts{total}"
             related = (
                 (Related(launch.processes.span, "started by Azure ML"),) if launch.processes.span else ()

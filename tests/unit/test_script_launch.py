@@ -72,6 +72,15 @@ FAULTS = {
     "tensorflow under pytorch": (TF, "python train.py", more("pytorch", 4), "WS909"),
     "tf_config under mpi": ("import os\nprint(os.environ['TF_CONFIG'])\n", "python train.py", more("mpi", 4), "WS909"),
     "nothing set": (INIT + "dist.init_process_group('nccl')\n", "python train.py", more(), "WS909"),
+    # what is the same in every process
+    "address": (ENV + "os.environ['MASTER_ADDR'] = '10.0.0.4'\n", "python train.py", more("pytorch", 4, 2), "WS906"),
+    "address under update": (ENV + "os.environ.update({'MASTER_ADDR': 'localhost'})\n", "python train.py", more("pytorch", 4, 2), "WS906"),
+    "method": (INIT + "dist.init_process_group('nccl', init_method='tcp://10.0.0.4:23456', rank=r, world_size=8)\n", "python train.py", more("pytorch", 4, 2), "WS906"),
+    "default of a method": (INIT + "import argparse\np = argparse.ArgumentParser()\np.add_argument('--dist-url', default='tcp://127.0.0.1:2')\nargs = p.parse_args()\ndist.init_process_group('nccl', init_method=args.dist_url)\n", "python train.py", more("pytorch", 4, 2), "WS906"),
+    "rank": (ENV + "os.environ['RANK'] = '0'\n", "python train.py", more("pytorch", 4), "WS906"),
+    "rank of a call": (INIT + "dist.init_process_group('nccl', rank=0, world_size=4)\n", "python train.py", more("pytorch", 4), "WS906"),
+    "variable of the job": (ENV, "python train.py", more("pytorch", 4, 1, "environment_variables: {WORLD_SIZE: '8'}\n"), "WS906"),
+    "variable of the command": (ENV, "export MASTER_ADDR=localhost && python train.py", more("pytorch", 4, 2), "WS906"),
     # global rank
     "set_device": (RANK + "torch.cuda.set_device(rank)\n", "python train.py", more("pytorch", 4, 2), "WS908"),
     "name of a device": (RANK + "x = torch.ones(1).to(f'cuda:{rank}')\n", "python train.py", more("pytorch", 4, 2), "WS908"),
@@ -113,16 +122,30 @@ FINE = {
     "one instance": (RANK + "torch.cuda.set_device(rank)\n", "python train.py", more("pytorch", 4)),
     "local rank set later": (RANK + "rank = 0\ntorch.cuda.set_device(rank)\n", "python train.py", more("pytorch", 4, 2)),
     "spawned": (INIT + "def run(rank):\n    torch.cuda.set_device(rank)\ntorch.multiprocessing.spawn(run)\n", "python train.py", more("pytorch", 4, 2)),
+    "right number": (ENV, "python train.py", more("pytorch", 4, 1, "environment_variables: {WORLD_SIZE: '4'}\n")),
+    "address of a variable": (ENV, "MASTER_ADDR=$AZ_BATCH_MASTER_NODE python train.py", more("pytorch", 4, 2)),
+    "address on one instance": (ENV + "os.environ['MASTER_ADDR'] = 'localhost'\n", "python train.py", more("pytorch", 4)),
+    "given method": (INIT + "dist.init_process_group('nccl', init_method=args.dist_url)\n", "python train.py --dist_url $URL", more("pytorch", 4, 2)),
     "print": (RANK + "print(f'rank {rank}')\n", "python train.py", more("pytorch", 4, 2)),
 }  # fmt: skip
-CODES = ("WS000", "WS203", "WS204", "WS217", "WS243", "WS908", "WS909")
+CODES = ("WS000", "WS203", "WS204", "WS217", "WS222", "WS243", "WS906", "WS908", "WS909")
 
 
-def check(folder: Path, script: str, command: str, more: str) -> list[str]:
+ON_CPU = {
+    "call": ("dist.init_process_group('nccl')\n", ["WS222"]),
+    "keyword": ("dist.init_process_group(backend='NCCL')\n", ["WS222"]),
+    "constant": ("BACKEND = 'nccl'\ndist.init_process_group(BACKEND)\n", ["WS222"]),
+    "default": ("import argparse\np = argparse.ArgumentParser()\np.add_argument('--backend', default='nccl')\na = p.parse_args()\ndist.init_process_group(a.backend)\n", ["WS222"]),
+    "gloo": ("dist.init_process_group('gloo')\n", []),
+    "asks": ("dist.init_process_group('nccl' if torch.cuda.is_available() else 'gloo')\n", []),
+}  # fmt: skip
+
+
+def check(folder: Path, script: str, command: str, more: str, size: str = FOUR) -> list[str]:
     (folder / "src").mkdir()
     (folder / "src" / "train.py").write_text(script)
     (folder / "job.yml").write_text(JOB.format(command=command, more=more))
-    (folder / "worldsize.yml").write_text(f"compute:\n  gpu-cluster: {{instance_type: {FOUR}}}\n")
+    (folder / "worldsize.yml").write_text(f"compute:\n  gpu-cluster: {{instance_type: {size}}}\n")
     return [one.code for one in worldsize.check(folder).diagnostics if one.code in CODES]
 
 
@@ -135,3 +158,11 @@ def test_a_fault_of_the_launch_is_found(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FINE)
 def test_a_launch_that_is_right_is_not_reported(name: str, tmp_path: Path) -> None:
     assert check(tmp_path, *FINE[name]) == []
+
+
+@pytest.mark.parametrize("name", ON_CPU)
+def test_nccl_on_cpus_is_found_through_names_and_defaults(name: str, tmp_path: Path) -> None:
+    script, expected = ON_CPU[name]
+    assert (
+        check(tmp_path, INIT + script, "python train.py", more("pytorch", 4), "Standard_D16s_v5") == expected
+    )

@@ -50,17 +50,6 @@ class Interface(Struct, eq=False):
     abbreviates: bool = True  # `--learn` may mean `--learning-rate`
     commands: Mapping[str, Interface] | None = None  # by the word that chooses one; follow the positionals
 
-    def find(self, flag: str) -> Option | None:
-        """The option of a flag as written."""
-        return next((option for option in self.options if flag in option.flags), None)
-
-    def may_know(self, flag: str) -> bool:
-        """Whether the flag may be a short form of a declared one, or several in one word."""
-        known = [name for option in self.options for name in option.flags]
-        if any(name.startswith(flag) for name in known) and self.abbreviates:
-            return True
-        return not flag.startswith("--") and flag[:2] in known
-
 
 def evaluate(module: Module, node: ast.AST | None, names: Mapping[str, object] | None = None) -> object:
     """The value of an expression of literals, of ``names`` and of constants of the module.

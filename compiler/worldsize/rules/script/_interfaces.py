@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from worldsize.rules.script._argparse import read_argparse
-from worldsize.rules.script._interface import Interface
-from worldsize.rules.script._module import Module
+from worldsize.rules.script._interface import Interface, try_evaluate
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._reached import Reached, follow
 
@@ -34,6 +34,21 @@ def read_interface(program: Program) -> Interface | None:
 def read_reached(program: Program) -> Reached:
     """Which code of the script runs."""
     return program.entry.once(follow, program.modules)
+
+
+def read_setting(program: Program, module: Module, node: ast.AST | None) -> object:
+    """What an expression is, also by a constant, or the default of an argument that is not given."""
+    if not isinstance(node, ast.Attribute):
+        return try_evaluate(module, node)
+    declared = [
+        call
+        for each in program.modules
+        for call in each.called("add_argument")
+        if node.attr in {str(constant_value(name)).lstrip("-").replace("-", "_") for name in call.args}
+    ]
+    if len(declared) != 1 or any(flag.name == node.attr for flag in program.command.flags()):
+        return None
+    return constant_value(keyword_argument(declared[0], "default"))
 
 
 def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -157,6 +158,8 @@ class _Match:
 
     def __init__(self, interface: Interface, arguments: list[Argument]) -> None:
         self.interface = interface
+        self.by_flag = {flag: option for option in interface.options for flag in option.flags}
+        self.flags = sorted(self.by_flag)
         self.arguments = arguments
         self.position = 0
         self.given: set[Option] = set()
@@ -187,7 +190,7 @@ class _Match:
                 f"`{before.written}` takes no value, but `{argument.text or argument.written}` follows it"
             )
             at_word = argument._replace(span=argument.place)
-            self.faults.append(Fault("value", at_word, interface.find(before.written), message))
+            self.faults.append(Fault("value", at_word, self.by_flag.get(before.written), message))
         else:
             self.free.append(argument)
 
@@ -197,10 +200,9 @@ class _Match:
 
     def _take_flag(self, argument: Argument) -> None:
         name, equals, text = argument.written.partition("=")
-        option = self.interface.find(name)
+        option = self.by_flag.get(name)
         if option is None:
-            may_be = "$" in name or self.interface.may_know(name)
-            may_be = may_be or (name == LOCAL_RANK and self.interface.find("--local-rank") is not None)
+            may_be = "$" in name or self._may_know(name)
             if not may_be and self.strict:
                 self.faults.append(Fault("unknown", argument))
             self.sure = self.sure and not may_be
@@ -219,6 +221,17 @@ class _Match:
             values = self._take_values(option)
             self.bare_flag = argument if option.most == 0 else None
         self.faults += _judge_values(option, argument, values, explicit=bool(equals))
+
+    def _may_know(self, flag: str) -> bool:
+        """Whether the flag may be a short form of a declared one, or several in one word."""
+        after = bisect_left(self.flags, flag)
+        begins = after < len(self.flags) and self.flags[after].startswith(flag)
+        joined = not flag.startswith("--") and flag[:2] in self.by_flag
+        return (
+            (begins and self.interface.abbreviates)
+            or joined
+            or flag.replace("_", "-") == "--local-rank" in self.by_flag
+        )
 
     def _take_values(self, option: Option) -> list[Argument]:
         values: list[Argument] = []

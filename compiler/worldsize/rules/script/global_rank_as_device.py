@@ -76,24 +76,30 @@ def _list_devices(module: Module) -> list[ast.expr]:
 
 def _is_global_rank(reached: Reached, module: Module, node: ast.AST, depth: int = 5) -> bool:
     """Whether an expression is surely the rank in the whole job."""
-    values: list[tuple[Module, ast.AST]] = []
-    if isinstance(node, ast.Name):
-        values = _find_values(reached, module, node)
-    elif isinstance(node, ast.Attribute):
-        values = [(module, each) for each in module.once(_list_values).get(node.attr, [])]
-    elif isinstance(node, ast.Call):
+    if isinstance(node, ast.Name | ast.Attribute):
+        place = find_scope(module, node), node.id if isinstance(node, ast.Name) else f".{node.attr}"
+        known: dict[object, bool] = module.memo.setdefault(_is_global_rank, {})
+        if place not in known:
+            known[place] = False  # where it is set to itself
+            values = _find_values(reached, module, node)
+            known[place] = bool(values and depth) and all(
+                _is_global_rank(reached, *each, depth - 1) for each in values
+            )
+        return known[place]
+    if isinstance(node, ast.Call):
         name = module.name_of(node.func)
-        if name in ("int", "str") and len(node.args) == 1:
-            values = [(module, node.args[0])]
-        elif name in _RANK_CALLS:
-            return True
-    if variable_read(node) in _RANKS:
-        return True
-    return bool(values) and depth > 0 and all(_is_global_rank(reached, *each, depth - 1) for each in values)
+        if name in ("int", "str") and len(node.args) == 1 and depth:
+            return _is_global_rank(reached, module, node.args[0], depth - 1)
+        return name in _RANK_CALLS or variable_read(node) in _RANKS
+    return variable_read(node) in _RANKS
 
 
-def _find_values(reached: Reached, module: Module, name: ast.Name) -> list[tuple[Module, ast.AST]]:
+def _find_values(
+    reached: Reached, module: Module, name: ast.Name | ast.Attribute
+) -> list[tuple[Module, ast.AST]]:
     """What a name is set to: by assignments, or by the calls of the function that has it as a parameter."""
+    if isinstance(name, ast.Attribute):
+        return [(module, each) for each in module.once(_list_values).get(name.attr, [])]
     scope = find_scope(module, name)
     arguments = getattr(scope, "args", None)
     names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []

@@ -69,11 +69,14 @@ def _only_shows(module: Module, node: ast.AST, depth: int) -> bool:
         elif isinstance(above, ast.Attribute) and above.attr in _SHOWS:
             return True
         elif isinstance(above, ast.Assign):
-            names = {target.id for target in above.targets if isinstance(target, ast.Name)}
-            loads = [each for each in module.kinds.get(ast.Name, ()) if each.id in names]
-            loads = [each for each in loads if isinstance(each.ctx, ast.Load)]
+            names = tuple(target.id for target in above.targets if isinstance(target, ast.Name))
             plain = len(names) == len(above.targets) and depth > 0
-            return plain and all(_only_shows(module, each, depth - 1) for each in loads)
+            return plain and all(module.once(_only_shows_name, name, depth - 1) for name in names)
         elif not isinstance(above, _PASSES):
             return isinstance(above, ast.Expr)
     return False
+
+
+def _only_shows_name(module: Module, name: str, depth: int) -> bool:
+    loads = [each for each in module.kinds.get(ast.Name, ()) if each.id == name]
+    return all(_only_shows(module, each, depth) for each in loads if isinstance(each.ctx, ast.Load))

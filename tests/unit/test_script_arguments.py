@@ -206,3 +206,30 @@ def test_what_may_be_right_is_not_reported(name: str, tmp_path: Path) -> None:
 )
 def test_the_words_behind_the_script_are_found(command: str, tmp_path: Path) -> None:
     assert check(tmp_path, HEAD + "p.add_argument('--lr')\np.parse_args()\n", (command, "")) == ["WS940"]
+
+
+OUTPUT = (
+    HEAD + "from pathlib import Path\nimport os\np.add_argument('--model', type=Path)\na = p.parse_args()\n"
+)
+UNUSED = [
+    "",
+    "print('to', a.model)\n",
+    "m = a.model\nos.makedirs(m)\n",
+    "a.model.mkdir()\nprint(f'{a.model}')\n",
+]
+USED = [
+    "a.model.write_text('x')\n",
+    "open(a.model / 'm', 'w')\n",
+    "m = Path(a.model)\n(m / 'x').touch()\n",
+    "def save(args):\n    args.model.joinpath('x').write_text('y')\nsave(a)\n",
+    "print(a.model)\nother = vars(a)\n",
+    "import mystery\nmystery.run(a)\n",
+    "m = str(a.model)\nos.system('cp x ' + m)\n",
+    "with open(os.path.join(a.model, 'x'), 'w') as f:\n    f.write('y')\n",
+]
+
+
+@pytest.mark.parametrize("lines", [*UNUSED, *USED])
+def test_an_output_that_the_script_never_writes_is_found(lines: str, tmp_path: Path) -> None:
+    found = check(tmp_path, OUTPUT + lines, "--model ${{outputs.model}}")
+    assert found == (["WS943"] if lines in UNUSED else [])

@@ -63,15 +63,15 @@ FAULTS = {
     "no node rank": (ONE, "torchrun --nnodes 2 --nproc_per_node 4 train.py", more("pytorch", 1, 2), "WS243"),
     "squared": (ONE, "torchrun --nproc_per_node 4 train.py", more("pytorch", 4), "WS217"),
     # distribution
-    "env under mpi": (INIT + "dist.init_process_group('nccl')\n", "python train.py", more("mpi", 4), "WS909"),
-    "rank under mpi": (ENV + "print(os.environ['RANK'])\n", "python train.py", more("mpi", 4), "WS909"),
-    "getenv under mpi": (ENV + "r = int(os.getenv('LOCAL_RANK', 0))\n", "python train.py", more("mpi", 4), "WS909"),
-    "ompi under pytorch": (MPI_RANK, "python train.py", more("pytorch", 4), "WS909"),
-    "horovod under pytorch": (HVD, "python train.py", more("pytorch", 4), "WS909"),
-    "mpi4py under pytorch": ("from mpi4py import MPI\nMPI.COMM_WORLD\n", "python train.py", more("pytorch", 4), "WS909"),
-    "tensorflow under pytorch": (TF, "python train.py", more("pytorch", 4), "WS909"),
-    "tf_config under mpi": ("import os\nprint(os.environ['TF_CONFIG'])\n", "python train.py", more("mpi", 4), "WS909"),
-    "nothing set": (INIT + "dist.init_process_group('nccl')\n", "python train.py", more(), "WS909"),
+    "env under mpi": (INIT + "dist.init_process_group('nccl')\n", "python train.py", more("mpi", 4), "WS914"),
+    "rank under mpi": (ENV + "print(os.environ['RANK'])\n", "python train.py", more("mpi", 4), "WS914"),
+    "getenv under mpi": (ENV + "r = int(os.getenv('LOCAL_RANK', 0))\n", "python train.py", more("mpi", 4), "WS914"),
+    "ompi under pytorch": (MPI_RANK, "python train.py", more("pytorch", 4), "WS914"),
+    "horovod under pytorch": (HVD, "python train.py", more("pytorch", 4), "WS914"),
+    "mpi4py under pytorch": ("from mpi4py import MPI\nMPI.COMM_WORLD\n", "python train.py", more("pytorch", 4), "WS914"),
+    "tensorflow under pytorch": (TF, "python train.py", more("pytorch", 4), "WS914"),
+    "tf_config under mpi": ("import os\nprint(os.environ['TF_CONFIG'])\n", "python train.py", more("mpi", 4), "WS914"),
+    "nothing set": (INIT + "dist.init_process_group('nccl')\n", "python train.py", more(), "WS914"),
     # what is the same in every process
     "address": (ENV + "os.environ['MASTER_ADDR'] = '10.0.0.4'\n", "python train.py", more("pytorch", 4, 2), "WS906"),
     "address under update": (ENV + "os.environ.update({'MASTER_ADDR': 'localhost'})\n", "python train.py", more("pytorch", 4, 2), "WS906"),
@@ -128,7 +128,7 @@ FINE = {
     "given method": (INIT + "dist.init_process_group('nccl', init_method=args.dist_url)\n", "python train.py --dist_url $URL", more("pytorch", 4, 2)),
     "print": (RANK + "print(f'rank {rank}')\n", "python train.py", more("pytorch", 4, 2)),
 }  # fmt: skip
-CODES = ("WS000", "WS203", "WS204", "WS217", "WS222", "WS243", "WS906", "WS908", "WS909")
+CODES = ("WS000", "WS203", "WS204", "WS217", "WS222", "WS243", "WS906", "WS908", "WS914")
 
 
 ON_CPU = {

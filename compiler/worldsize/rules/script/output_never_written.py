@@ -18,7 +18,7 @@ _WHOLE = ("vars", "__dict__", "asdict", "_get_kwargs", "AZURE_ML_OUTPUT", "getat
 _SHOWS = ("print", "makedirs", "mkdir", "info", "debug", "warning", "exists", "isdir")
 
 _WRAPS = ("Path", "str", "format", "join", "abspath")
-_PASSES = (ast.JoinedStr, ast.FormattedValue, ast.keyword, ast.Attribute, ast.BinOp, ast.Call, ast.Tuple)
+_PASSES = (ast.JoinedStr, ast.FormattedValue, ast.keyword, ast.Attribute, ast.BinOp, ast.Tuple)
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
@@ -66,8 +66,10 @@ def _only_shows(module: Module, node: ast.AST, depth: int) -> bool:
             name = module.name_of(above.func).rpartition(".")[2]
             if name not in _WRAPS:
                 return name in _SHOWS
-        elif isinstance(above, ast.Attribute) and above.attr in _SHOWS:
-            return True
+        elif isinstance(above, ast.Call):  # of a method of it
+            name = child.attr if isinstance(child, ast.Attribute) else ""
+            if name not in _WRAPS:
+                return name in _SHOWS
         elif isinstance(above, ast.Assign):
             names = tuple(target.id for target in above.targets if isinstance(target, ast.Name))
             plain = len(names) == len(above.targets) and depth > 0

@@ -11,6 +11,7 @@ from worldsize.azureml import fields
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
 from worldsize.rules.script._interfaces import read_setting
 from worldsize.rules.script._module import (
     Module,
@@ -43,7 +44,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         for node, name, value in _find_in_script(program, module):
             if name in _NAMES and isinstance(value, str | int) and not is_conditional(module, node):
                 yield from _judge(program, _Fixed(module.span(node), name, str(value)))
-    for fixed in _find_in_job(program):
+    for fixed in context.all_of(_find_in_job, program.launch):
         yield from _judge(program, fixed)
 
 
@@ -84,9 +85,8 @@ def _find_in_script(program: Program, module: Module) -> Iterator[tuple[ast.AST,
         yield call, "nprocs", constant_value(keyword_argument(call, "nprocs"))
 
 
-def _find_in_job(program: Program) -> Iterator[_Fixed]:
+def _find_in_job(_context: Context, launch: Launch) -> Iterator[_Fixed]:
     """The variables that the job or the command sets for all processes alike."""
-    launch = program.launch
     entries = fields.read_entries(launch.step.environment_variables)
     values = [(name, str(each.value), each.span) for name, each in entries.items()]
     for command in launch.commands:

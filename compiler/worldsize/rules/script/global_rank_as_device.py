@@ -11,7 +11,7 @@ from worldsize.rules.script._interfaces import read_reached
 from worldsize.rules.script._module import Module, constant_value, variable_read
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._reached import Reached, find_scope
-from worldsize.rules.topology._launchers import MPI, find_inner_launchers
+from worldsize.rules.topology._launchers import MPI, read_inner_launchers
 
 _CALLS = ("cuda.set_device", "cuda.device", "torch.device", ".cuda", ".to", "cuda.get_device_name")
 _KEYWORDS = ("device_ids", "output_device", "device", "device_id")
@@ -30,7 +30,7 @@ _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     launch = program.launch
-    inner = next((each for each in find_inner_launchers(launch) if each.name not in MPI), None)
+    inner = next((each for each in read_inner_launchers(context, launch) if each.name not in MPI), None)
     per_instance = program.per_instance if inner is None else inner.starts or 0
     if (launch.instances.value or 1) < 2 or launch.kind not in ("pytorch", "mpi") or per_instance < 2:
         return

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
 from worldsize.rules.script._interfaces import read_reached
 from worldsize.rules.script._module import (
     Module,
@@ -17,10 +18,18 @@ from worldsize.rules.script._module import (
     variable_writes,
 )
 from worldsize.rules.script._program import Program
-from worldsize.rules.topology._launchers import MPI, find_inner_launchers
+from worldsize.rules.topology._launchers import MPI, read_inner_launchers
 
 _PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
 _TENSORFLOW = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TFConfigClusterResolver")
+_HOROVOD = (
+    "hvd.init",
+    "horovod.torch.init",
+    "horovod.keras.init",
+    "horovod.tensorflow.init",
+    "tensorflow.keras.init",
+)
+_SET_BY_HAND = {"mpi": "HOROVOD_RANK", "tensorflow": "TF_CONFIG"}
 _OTHER_WAYS = ("MASTER_ADDR", "file://", "tcp://", "TCPStore", "FileStore", "HashStore")
 _SETS_ALL = ("update", "setdefault", "putenv", "load_dotenv")
 
@@ -40,11 +49,11 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     kind = launch.kind
     if kind not in ("pytorch", "mpi", "tensorflow", None) or (kind is None and not launch.step.name):
         return
-    inner = {inner.name in MPI for inner in find_inner_launchers(launch)}
+    inner = {inner.name in MPI for inner in read_inner_launchers(context, launch)}
     given = {kind, *(("mpi" if mpi else "pytorch") for mpi in inner)}
     runs = read_reached(program).surely_runs
     said: set[str] = set()
-    for need in _find_needs(program):
+    for need in _find_needs(context, program):
         if need.kind in given or need.kind in said or (need.alone and program.processes < 2):
             continue
         if not runs(need.module, need.node):
@@ -61,8 +70,8 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         yield Finding(need.module.span(need.node), message, help_, related=related)
 
 
-def _find_needs(program: Program) -> Iterator[_Need]:
-    written = _find_written(program)
+def _find_needs(context: Context, program: Program) -> Iterator[_Need]:
+    written = _find_written(context, program)
     if written is None:
         return
     starts = program.complete and not program.says(*_OTHER_WAYS) and not {"RANK", "WORLD_SIZE"} & written
@@ -73,7 +82,9 @@ def _find_needs(program: Program) -> Iterator[_Need]:
                 what = "`init_process_group` reads `RANK`, `WORLD_SIZE` and `MASTER_ADDR`"
                 yield _Need(module, call, what, "pytorch")
         if program.launch.kind is not None:
-            yield from _find_libraries(module, written)
+            yield from (
+                need for need in module.once(_list_libraries) if _SET_BY_HAND[need.kind] not in written
+            )
 
 
 def _find_reads(program: Program, module: Module, written: set[str]) -> Iterator[_Need]:
@@ -88,23 +99,26 @@ def _find_reads(program: Program, module: Module, written: set[str]) -> Iterator
             yield _Need(module, node, f"the script reads `{name}`", of_kind, alone=not fails)
 
 
-def _find_libraries(module: Module, written: set[str]) -> Iterator[_Need]:
-    for call in module.called(
-        "hvd.init",
-        "horovod.torch.init",
-        "horovod.tensorflow.init",
-        "horovod.tensorflow.keras.init",
-        "horovod.keras.init",
-    ):
-        if "HOROVOD_RANK" not in written:
-            yield _Need(module, call, "`hvd.init()` reads the ranks of MPI", "mpi", alone=True)
-    for node in module.kinds.get(ast.Attribute, ()):
-        if module.name_of(node) == "mpi4py.MPI.COMM_WORLD":
-            yield _Need(module, node, "`MPI.COMM_WORLD` needs the ranks of MPI", "mpi", alone=True)
-    if "TF_CONFIG" not in written:
-        for call in module.called(*_TENSORFLOW):
-            name = module.name_of(call.func).rpartition(".")[2]
-            yield _Need(module, call, f"`{name}` reads `TF_CONFIG`", "tensorflow", alone=True)
+def _list_libraries(module: Module) -> list[_Need]:
+    """Libraries that find the other processes in one way only."""
+    needs = [
+        _Need(module, call, "`hvd.init()` reads the ranks of MPI", "mpi", alone=True)
+        for call in module.called(*_HOROVOD)
+    ]
+    needs += [
+        _Need(module, node, "`MPI.COMM_WORLD` needs the ranks of MPI", "mpi", alone=True)
+        for node in module.kinds.get(ast.Attribute, ())
+        if node.attr == "COMM_WORLD" and module.name_of(node) == "mpi4py.MPI.COMM_WORLD"
+    ]
+    return needs + [
+        _Need(module, call, f"`{call_name(call)}` reads `TF_CONFIG`", "tensorflow", alone=True)
+        for call in module.called(*_TENSORFLOW)
+    ]
+
+
+def call_name(call: ast.Call) -> str:
+    """The last part of the name that is called."""
+    return ast.unparse(call.func).rpartition(".")[2]
 
 
 def _uses_environment(call: ast.Call) -> bool:
@@ -120,23 +134,37 @@ def _uses_environment(call: ast.Call) -> bool:
     )
 
 
-def _find_written(program: Program) -> set[str] | None:
+def _find_written(context: Context, program: Program) -> set[str] | None:
     """The variables that the job, the command or the script sets; None where they are not all known."""
-    launch = program.launch
+    written = set(context.once(_find_set_by_job, program.launch))
+    for module in program.modules:
+        names = module.once(_list_writes)
+        if names is None:
+            return None
+        written |= names
+    return written
+
+
+def _find_set_by_job(_context: Context, launch: Launch) -> set[str]:
     variables = launch.step.environment_variables
     written = set(variables.value) if variables is not None and isinstance(variables.value, dict) else set()
-    written |= {name for command in launch.commands for name, _, _ in command.assignments}
-    for module in program.modules:
-        written |= {name for name, _, _ in variable_writes(module)}
-        for name, call in module.calls:
-            if name.startswith(("os.environ.", "os.putenv")) and name.rpartition(".")[2] in _SETS_ALL:
-                value = constant_value(call.args[0] if call.args else None)
-                if not isinstance(value, str):
-                    return None
-                written.add(value)
-            elif name.endswith("load_dotenv"):
+    return {
+        *map(str, written),
+        *(name for command in launch.commands for name, _, _ in command.assignments),
+    }
+
+
+def _list_writes(module: Module) -> set[str] | None:
+    written = {name for name, _, _ in variable_writes(module)}
+    for name, call in module.calls:
+        if name.startswith(("os.environ.", "os.putenv")) and name.rpartition(".")[2] in _SETS_ALL:
+            value = constant_value(call.args[0] if call.args else None)
+            if not isinstance(value, str):
                 return None
-    return {str(name) for name in written}
+            written.add(value)
+        elif name.endswith("load_dotenv"):
+            return None
+    return written
 
 
 def _kind_of(name: str) -> str | None:

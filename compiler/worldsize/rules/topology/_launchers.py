@@ -8,6 +8,7 @@ from itertools import zip_longest
 from msgspec import Struct
 
 from worldsize.rules.command_line import Command, Word
+from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 
 MPI = frozenset({"mpirun", "mpiexec", "horovodrun", "orterun"})
@@ -37,8 +38,17 @@ class Launcher(Struct):
     clear: bool = True  # no other options come from a variable
 
 
+def read_inner_launchers(context: Context, launch: Launch) -> list[Launcher]:
+    """The launchers that a step's command starts; once a step."""
+    return context.all_of(_read_inner, launch)
+
+
+def _read_inner(_context: Context, launch: Launch) -> Iterator[Launcher]:
+    return find_inner_launchers(launch)
+
+
 def find_inner_launchers(launch: Launch) -> Iterator[Launcher]:
-    """The launchers that a step's command starts."""
+    """The same for who asks once."""
     for command in launch.commands:
         found = _launcher(command)
         if found is not None:

@@ -20,6 +20,8 @@ _TOKEN = re.compile(
     rf"|(?P<word>{_PIECE.pattern})"
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_SHELLS = ("sh", "bash", "dash", "zsh")
+_RUNS_TEXT = ("-c", "-lc", "-ec", "-ic", "-xc", "-euc", "-exc", "-euxc")
 _WRAPPERS = frozenset(
     {"exec", "time", "nohup", "sudo", "env", "command", "if", "then", "do", "else", "!", "("}
 )
@@ -95,7 +97,24 @@ class Command(Struct, frozen=True):
 
 @lru_cache(maxsize=16)  # several rules ask for the same command in a row
 def parse_commands(text: str) -> tuple[Command, ...]:
-    """The commands of a command line, in order."""
+    """The commands of a command line, in order; in place of `sh -c "…"` those that the shell is given."""
+    return tuple(inner for command in _split(text) for inner in _unwrap(command))
+
+
+def _unwrap(command: Command) -> Iterator[Command]:
+    words = command.arguments
+    given = words[2] if len(words) == 3 and words[1].text in _RUNS_TEXT else None
+    if given is None or words[0].text.rpartition("/")[2] not in _SHELLS or given.bare == given.text:
+        yield command
+        return
+    for inner in _split(given.bare):
+        moved = [
+            Word(word.text, word.start + given.start + 1, word.end + given.start + 1) for word in inner.words
+        ]
+        yield Command(tuple(moved), inner.targets, inner.piped)
+
+
+def _split(text: str) -> tuple[Command, ...]:
     commands: list[Command] = []
     words: list[Word] = []
     targets: list[tuple[Word, Word | None]] = []
@@ -105,14 +124,12 @@ def parse_commands(text: str) -> tuple[Command, ...]:
         if kind == "word":
             trimmed = _outside_brackets(word) if word.text[0] == "$" or word.text[-1] == "]" else word
             if redirect is not None:
-                targets.append((redirect, trimmed))
+                targets += [(redirect, trimmed)] if ">" in redirect.text else []
             elif trimmed.text:
                 words.append(trimmed)
             redirect = None
         elif kind == "redirect":
-            redirect = word if ">" in word.text and "&" not in word.text[1:] else None
-            if "<" in word.text:
-                redirect = None
+            redirect = word if "&" not in word.text[1:] else None
         elif kind == "operator":
             if words or targets:
                 commands.append(Command(tuple(words), tuple(targets), piped))

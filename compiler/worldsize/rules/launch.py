@@ -125,7 +125,10 @@ class Launch(Struct, frozen=True):
     def number(self, flag: Flag) -> float | None:
         """The value of a flag: written there, or through ``${{inputs.x}}`` in the step."""
         assert flag.value is not None
-        text: Any = flag.value.bare
+        return self.read_number(flag.value.bare)
+
+    def read_number(self, text: Any) -> float | None:
+        """The number that a word of the command is, or that the step gives for it."""
         expression = binding.parse_expression(text)
         if expression is not None:
             text = read_input(self, expression.port) if expression.scope == "inputs" else None

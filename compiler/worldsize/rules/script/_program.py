@@ -39,6 +39,7 @@ class Program(Struct, eq=False):
     """A script as one step starts it. ``modules`` begins with the script itself."""
 
     launch: Launch
+    launches: list[Launch]  # of all steps that start it so; their inputs may differ
     command: Command
     word: Word  # what names the script in the command
     place: Span | None  # of that word
@@ -115,11 +116,18 @@ def _find_programs(context: Context, job: Job) -> list[Program]:
     repeated = 0
     for launch in read_launches(context, job):
         key = _way(launch)
-        commands = itertools.islice(launch.commands, _COMMANDS)
-        for position, command in enumerate(itertools.takewhile(_stays, commands)):
+        folder = ""  # of the code, in which a command runs
+        for position, command in enumerate(itertools.islice(launch.commands, _COMMANDS)):
+            changed = _change_folder(command, folder)
+            if changed is None:
+                break
+            folder = changed
+            known = by_start.get((key, position))
+            if known is not None:
+                known.launches.append(launch)
             if (key, position) in by_start or repeated > _REPEATED:
                 continue
-            program = by_start[key, position] = _program(context, launch, command)
+            program = by_start[key, position] = _program(context, launch, command, folder)
             if program is not None:
                 repeated += sum(len(module.text) for module in program.modules) * (program.path in met)
                 met.add(program.path)
@@ -134,12 +142,18 @@ def _way(launch: Launch) -> object:
     return path or id(step.component), launch.kind, tuple(count.value for count in counts), variables
 
 
-def _stays(command: Command) -> bool:
-    """Whether what follows still runs in the code folder."""
-    return command.program is None or command.program.bare not in ("cd", "pushd")
+def _change_folder(command: Command, folder: str) -> str | None:
+    """The folder of the code that the next command runs in, after this one; None where it is not known."""
+    words = command.arguments
+    if not words or words[0].bare not in ("cd", "pushd"):
+        return folder
+    to = PurePosixPath(words[1].bare) if len(words) == 2 else None
+    if to is None or to.is_absolute() or ".." in to.parts or str(to)[0] in "-~" or "$" in str(to):
+        return None
+    return str(PurePosixPath(folder, to))
 
 
-def _program(context: Context, launch: Launch, command: Command) -> Program | None:
+def _program(context: Context, launch: Launch, command: Command, folder: str) -> Program | None:
     first = command.program
     component = launch.step.component
     if component is None or first is None or not _PYTHON.match(first.bare):
@@ -149,19 +163,18 @@ def _program(context: Context, launch: Launch, command: Command) -> Program | No
     if named is None or not roots:
         return None
     word, names = named
+    names = [str(PurePosixPath(folder, name)) for name in names]
     path = next((at for name in names if (at := _locate(context, roots, name)) is not None), None)
     if path is None:
         return None
-    folders = (path.parent, *(root for root, _ in roots))
+    folders = (path.parent, *(root / folder for root, _ in roots))
     known = context.once(_read_before, context.root)
     if (path, folders) not in known:
         known[path, folders] = _closure(context, path, folders)
     modules, complete = known[path, folders]
-    return (
-        Program(launch, command, word, _place(component, word), path, modules, folders, complete)
-        if modules
-        else None
-    )
+    place = _place(component, word)
+    program = Program(launch, [launch], command, word, place, path, modules, folders, complete)
+    return program if modules else None
 
 
 def _place(component: Component, word: Word) -> Span | None:
@@ -179,8 +192,13 @@ def _read_before(context: Context, root: object) -> dict[object, _Closure]:
 def _named(command: Command) -> tuple[Word, list[str]] | None:
     """The word that names the script, and the paths that it can mean."""
     words = command.arguments
+    launches = not words[0].bare.rpartition("/")[2].startswith("python") or "-m" in [
+        word.text for word in words[1:3]
+    ]
     for position, word in enumerate(words[1:], 1):
         text = word.bare
+        if "$" in text and launches and (text.startswith("-") or words[position - 1].text.startswith("-")):
+            continue  # an option of the launcher
         if "$" in text:
             return None
         if words[position - 1].bare == "-m" and text.split(".")[0] not in (

@@ -84,6 +84,8 @@ RULES = (
     Rule("WS241", "heads-do-not-divide-width", "error",
          "attention heads that do not divide the width evenly"),
     Rule("WS242", "option-without-effect", "warning", "an option that has no effect with the strategy"),
+    Rule("WS243", "launcher-nodes-disagree", "error",
+         "a launcher that counts on other nodes than the job has", on=("Job",), since="0.2.0"),
     Rule("WS250", "distribution-field-of-other-type", "error", "a distribution with a field of another type"),
     Rule("WS270", "gpu-without-kernels", "error",
          "a torch or TensorFlow build without code for the GPUs of the VM size",

@@ -8,9 +8,11 @@ from worldsize.base.problem import Finding, Fix, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, Launch
+from worldsize.rules.topology import _launchers
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    yield from _check_launchers(launch)
     processes, size = launch.processes, launch.size
     if launch.kind not in STARTS_PROCESSES or size is None or not size.devices:
         return
@@ -26,6 +28,26 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     yield Finding(
         processes.span, message + _world(launch, processes.value, size.devices), help_, related, fix
     )
+
+
+def _check_launchers(launch: Launch) -> Iterator[Finding]:
+    """A launcher that starts too many; those inside of several processes are reported as such."""
+    size, outer = launch.size, launch.processes.value if launch.kind in STARTS_PROCESSES else 1
+    if size is None or not size.devices or outer != 1:
+        return
+    for inner in _launchers.find_inner_launchers(launch):
+        span = launch.span(inner.starts_word)
+        if (
+            inner.name in _launchers.MPI
+            or inner.starts is None
+            or inner.starts <= size.devices
+            or span is None
+        ):
+            continue
+        gpus = plural(size.devices, "GPU")
+        message = f"`{inner.name}` starts {inner.starts} processes per instance but `{size.name}` has {gpus}"
+        related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
+        yield Finding(span, message, f"start {size.devices}, one process per GPU", related=related)
 
 
 def _world(launch: Launch, count: int, devices: int) -> str:

@@ -1,0 +1,381 @@
+"""The interface that a script builds with `argparse`, also in helper functions, classes and other modules.
+
+Each `ArgumentParser(...)` is followed through names, attributes, parameters and return values. What does
+anything with it that is not known here leaves the interface open, and the rules silent.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from msgspec import Struct, field
+
+from worldsize.rules.script._interface import Interface, Option, try_evaluate
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._reached import Reached, find_scope
+
+_WORDS = ("ArgumentParser", "add_argument", "parse_args", "parse_known_args")
+_GROUPS = ("add_argument_group", "add_mutually_exclusive_group")
+_PARSES = ("parse_args", "parse_intermixed_args")
+_PARSES_KNOWN = ("parse_known_args", "parse_known_intermixed_args")
+_HARMLESS = frozenset(
+    {
+        "set_defaults",
+        "get_default",
+        "print_help",
+        "print_usage",
+        "format_help",
+        "format_usage",
+        "error",
+        "exit",
+    }
+    | {"_action_groups", "usage", "description", "epilog", "prog", "formatter_class"}
+)
+_NO_WORDS = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version")
+_ROUNDS = 6  # calls through which a parser is passed on
+_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi")
+
+
+class _Parser(Struct, eq=False):
+    """One `ArgumentParser(...)`, `add_parser(...)`, or the collection that `add_subparsers()` makes."""
+
+    module: Module
+    node: ast.Call
+    interface: Interface = field(default_factory=Interface)
+    of: _Parser | None = None  # of `add_subparsers()`: the parser; of `add_parser()`: the collection
+    inherits: list[_Parser] = field(default_factory=list)
+    parses: list[bool] = field(default_factory=list)  # of each call, whether all arguments must be known
+    known: bool = True  # False where something is done with it that cannot be followed
+
+
+class _Reader:
+    """Finds the parsers of the modules and what each of their uses means."""
+
+    def __init__(self, reached: Reached) -> None:
+        self.reached = reached
+        self.modules = [module for module in reached.modules if any(word in module.text for word in _WORDS)]
+        self.parsers: dict[ast.Call, _Parser] = {}
+        self.held: dict[object, set[_Parser]] = {}  # by the variable, attribute or function that holds them
+        for module in self.modules:
+            for name, call in module.calls:
+                if name == "argparse.ArgumentParser" and reached.runs(module, call):
+                    self.parsers[call] = _Parser(module, call)
+
+    def resolve(self, module: Module, node: ast.AST | None, depth: int = 8) -> set[_Parser]:
+        """The parsers that an expression may be."""
+        if isinstance(node, ast.Name):
+            return self._read_name(module, node)
+        if isinstance(node, ast.Attribute):
+            return self.held.get(("attribute", node.attr), set())
+        if isinstance(node, ast.BoolOp | ast.IfExp) and depth:
+            parts = node.values if isinstance(node, ast.BoolOp) else [node.body, node.orelse]
+            return set().union(*(self.resolve(module, part, depth - 1) for part in parts))
+        return self._read_call(module, node, depth) if isinstance(node, ast.Call) and depth else set()
+
+    def _read_name(self, module: Module, name: ast.Name) -> set[_Parser]:
+        scope: ast.AST = name
+        while scope is not module.tree:
+            scope = find_scope(module, scope)
+            if (scope, name.id) in self.held:
+                return self.held[scope, name.id]
+        imported = module.names.get(name.id)
+        return self.held.get(("attribute", imported.rpartition(".")[2]), set()) if imported else set()
+
+    def _read_call(self, module: Module, call: ast.Call, depth: int) -> set[_Parser]:
+        if call in self.parsers:
+            return {self.parsers[call]}
+        if isinstance(call.func, ast.Attribute):
+            base = self.resolve(module, call.func.value, depth - 1)
+            if base and call.func.attr in _GROUPS:
+                return base
+            if len(base) == 1 and call.func.attr in ("add_subparsers", "add_parser"):
+                made = self.parsers[call] = _Parser(module, call, of=next(iter(base)))
+                return {made}
+        found = (self.held.get(function, set()) for _, function in self.reached.find(module, call.func))
+        return set().union(*found)
+
+    def follow(self) -> None:
+        """Pass the parsers on to whatever holds them, until nothing more is found."""
+        for _ in range(_ROUNDS):
+            before = (len(self.parsers), sum(map(len, self.held.values())))
+            for module in self.modules:
+                for node in (*module.kinds.get(ast.Assign, ()), *module.kinds.get(ast.AnnAssign, ())):
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    for parsers in filter(None, [self.resolve(module, node.value)]):
+                        for target in targets:
+                            self._hold(module, target, parsers)
+                for node in module.kinds.get(ast.Return, ()):
+                    parsers = self.resolve(module, node.value)
+                    if parsers:
+                        self._return(find_scope(module, node), parsers)
+                for _, call in module.calls:
+                    self._pass(module, call)
+            if before == (len(self.parsers), sum(map(len, self.held.values()))):
+                return
+
+    def _hold(self, module: Module, target: ast.AST, parsers: set[_Parser]) -> None:
+        if isinstance(target, ast.Name):
+            scope = find_scope(module, target)
+            self.held.setdefault((scope, target.id), set()).update(parsers)
+            if scope is module.tree:  # another module may read it, or a method where it stands in a class
+                self.held.setdefault(("attribute", target.id), set()).update(parsers)
+        elif isinstance(target, ast.Attribute):
+            self.held.setdefault(("attribute", target.attr), set()).update(parsers)
+
+    def _return(self, function: ast.AST, parsers: set[_Parser]) -> None:
+        self.held.setdefault(function, set()).update(parsers)
+        decorators = getattr(function, "decorator_list", ())
+        if any(getattr(each, "id", "") in ("property", "cached_property") for each in decorators):
+            self.held.setdefault(("attribute", getattr(function, "name", "")), set()).update(parsers)
+
+    def _pass(self, module: Module, call: ast.Call) -> None:
+        """The parameters of a function that is called with a parser."""
+        self.resolve(module, call)
+        named = [(position, None, value) for position, value in enumerate(call.args)]
+        for position, name, value in (*named, *((-1, one.arg, one.value) for one in call.keywords)):
+            parsers = self.resolve(module, value)
+            for parameter in self._parameters(module, call, position, name) if parsers else ():
+                self.held.setdefault(parameter, set()).update(parsers)
+
+    def _parameters(
+        self, module: Module, call: ast.Call, position: int, name: str | None
+    ) -> Iterator[tuple[ast.AST, str]]:
+        for _, function in self.reached.find(module, call.func):
+            names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+            if names[:1] in (["self"], ["cls"]):
+                names = names[1:]
+            if name is not None and name in (*names, *(each.arg for each in function.args.kwonlyargs)):
+                yield function, name
+            elif 0 <= position < len(names):
+                yield function, names[position]
+
+    def use(self) -> None:
+        """Give each parser what its uses say."""
+        for module in self.modules:
+            for kind in (ast.Name, ast.Attribute, ast.Call):
+                for node in module.kinds.get(kind, ()):
+                    if isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
+                        continue
+                    parsers = self.resolve(module, node)
+                    if parsers and self.reached.runs(module, node):
+                        self._use(module, node, parsers)
+
+    def _use(self, module: Module, node: ast.expr, parsers: set[_Parser]) -> None:
+        above = module.parents.get(node)
+        if isinstance(above, ast.keyword):
+            name, above = above.arg, module.parents.get(above)
+        else:
+            name = ""
+        if isinstance(above, ast.Attribute):
+            call = module.parents.get(above)
+            method = above.attr
+            if isinstance(call, ast.Call) and call.func is above:
+                self._call(module, method, call, parsers)
+                return
+            fine = method in _HARMLESS
+        elif isinstance(above, ast.List | ast.Tuple):
+            keyword = module.parents.get(above)
+            fine = isinstance(keyword, ast.keyword) and keyword.arg == "parents"
+        elif isinstance(above, ast.Call) and name != "parents":
+            fine = self._takes(module, above, node, name, parsers)
+        elif isinstance(above, ast.Assign | ast.AnnAssign):
+            targets = above.targets if isinstance(above, ast.Assign) else [above.target]
+            fine = all(isinstance(target, ast.Name | ast.Attribute) for target in targets)
+        else:
+            fine = isinstance(
+                above, ast.Return | ast.Expr | ast.Compare | ast.BoolOp | ast.IfExp | ast.UnaryOp | ast.If
+            )
+        if not fine:
+            for parser in parsers:
+                parser.known = False
+
+    def _takes(
+        self, module: Module, call: ast.Call, node: ast.expr, name: str | None, parsers: set[_Parser]
+    ) -> bool:
+        """Whether what a function does with a parser that it is given is known."""
+        full = module.name_of(call.func)
+        if full == "deepspeed.add_config_arguments":
+            for parser in parsers:
+                for flag in _DEEPSPEED:
+                    parser.interface.options.append(Option((flag,), flag[2:], module, call, 0, None))
+            return True
+        position = call.args.index(node) if node in call.args else -1
+        return full in ("print", "type", "isinstance", "id") or any(
+            True for _ in self._parameters(module, call, position, name or None)
+        )
+
+    def _call(self, module: Module, method: str, call: ast.Call, parsers: set[_Parser]) -> None:
+        sure = len(parsers) == 1 and self.reached.surely_runs(module, call)
+        for parser in parsers:
+            if method == "add_argument":
+                _add_argument(parser.interface, module, call, sure=sure)
+            elif method in (*_PARSES, *_PARSES_KNOWN):
+                if sure and _reads_command(module, call):
+                    parser.parses.append(method in _PARSES)
+                else:
+                    parser.known = False
+            elif method in _GROUPS:
+                pass
+            elif method not in (*_HARMLESS, "add_subparsers", "add_parser"):
+                parser.known = False
+
+
+def read_argparse(reached: Reached) -> Interface | None:
+    """The interface of the one parser that reads the command; None where there is none or several."""
+    reader = _Reader(reached)
+    if not reader.parsers:
+        return None
+    reader.follow()
+    reader.use()
+    for parser in reader.parsers.values():
+        _read_settings(reader, parser)
+    parsing = [parser for parser in reader.parsers.values() if parser.parses or not parser.known]
+    if len(parsing) != 1 or not parsing[0].known or parsing[0].of is not None:
+        return None
+    return _finish(reader, parsing[0])
+
+
+def _read_settings(reader: _Reader, parser: _Parser) -> None:
+    """What the call that makes a parser says."""
+    for one in parser.node.keywords:
+        if one.arg in ("prefix_chars", "fromfile_prefix_chars", "conflict_handler", None):
+            parser.known = False
+        elif one.arg == "allow_abbrev":
+            parser.interface.abbreviates = constant_value(one.value) is not False
+        elif one.arg == "parents":
+            values = one.value.elts if isinstance(one.value, ast.List | ast.Tuple) else [one.value]
+            for value in values:
+                found = reader.resolve(parser.module, value)
+                parser.inherits += found
+                parser.interface.closed &= len(found) == 1
+
+
+def _finish(reader: _Reader, parser: _Parser, depth: int = 4) -> Interface:
+    """The interface of a parser, with those it inherits and those of its commands."""
+    interface = parser.interface
+    interface.ignores_others = not any(parser.parses) and bool(parser.parses)
+    if constant_value(keyword_argument(parser.node, "add_help")) is not False:
+        interface.options.append(Option(("-h", "--help"), "help", parser.module, parser.node, 0, 0))
+    waiting = list(parser.inherits)
+    for base in waiting[:20]:
+        waiting += base.inherits
+        interface.options += base.interface.options
+        interface.positionals = base.interface.positionals + interface.positionals
+        interface.closed &= base.known and base.interface.closed
+    for collection in [each for each in reader.parsers.values() if each.of is parser]:
+        commands: dict[str, Interface] = {}
+        interface.commands = commands if collection.known else {}
+        for each in [each for each in reader.parsers.values() if each.of is collection]:
+            name = try_evaluate(each.module, each.node.args[0] if each.node.args else None)
+            if (
+                not isinstance(name, str)
+                or not each.known
+                or keyword_argument(each.node, "aliases")
+                or depth == 0
+            ):
+                interface.commands = {}
+                break
+            commands[name] = _finish(reader, each, depth - 1)
+            commands[name].ignores_others = interface.ignores_others
+    return interface
+
+
+def _reads_command(module: Module, call: ast.Call) -> bool:
+    """Whether it parses the arguments of the script, and not a list of its own."""
+    given = call.args[0] if call.args else keyword_argument(call, "args")
+    if given is None or (isinstance(given, ast.Constant) and given.value is None):
+        return True
+    if isinstance(given, ast.Name):
+        scope = find_scope(module, call)
+        names = getattr(scope, "args", None)
+        return names is not None and any(given.id == each.arg for each in (*names.args, *names.kwonlyargs))
+    return ast.unparse(given) in ("sys.argv[1:]", "argv[1:]")
+
+
+def _add_argument(interface: Interface, module: Module, call: ast.Call, *, sure: bool) -> None:
+    """Read one `add_argument`, or several where it stands in a loop over literals."""
+    for names in _loop_values(module, call):
+        words = [try_evaluate(module, each, names) for each in call.args]
+        unnamed = not words and keyword_argument(call, "dest") is None
+        if unnamed or not all(isinstance(word, str) and word for word in words):
+            interface.closed = False
+        else:
+            option = _option(module, call, tuple(map(str, words)), names)
+            if option.most is None and not option.flags and keyword_argument(call, "nargs") is not None:
+                nargs = try_evaluate(module, keyword_argument(call, "nargs"), names)
+                interface.closed &= isinstance(nargs, int | str) and nargs != "..."  # not all that is left
+            option.required &= sure
+            option.optional_words |= not sure
+            flags = option.flags
+            (interface.options if flags else interface.positionals).append(option)
+
+
+def _option(module: Module, call: ast.Call, words: tuple[str, ...], names: Mapping[str, object]) -> Option:
+    given = {one.arg: one.value for one in call.keywords}
+    flags = tuple(word for word in words if word.startswith("-"))
+    first = next((flag for flag in flags if flag.startswith("--")), words[0] if words else "")
+    dest = constant_value(given.get("dest"))
+    option = Option(flags, str(dest or first.lstrip("-").replace("-", "_")), module, call)
+    action, nargs = (
+        try_evaluate(module, given.get("action"), names),
+        try_evaluate(module, given.get("nargs"), names),
+    )
+    custom = "action" in given and not isinstance(action, str)
+    if custom and module.name_of(given["action"]).endswith("BooleanOptionalAction"):
+        option.flags += tuple("--no-" + flag[2:] for flag in flags if flag.startswith("--"))
+        option.least = option.most = 0
+    elif action in _NO_WORDS:
+        option.least = option.most = 0
+    elif None in given or custom or ("nargs" in given and nargs is None):  # not known
+        option.least, option.most = 0, None
+    elif nargs is not None:
+        most = {"?": 1, "*": None, "+": None}.get(str(nargs), nargs if isinstance(nargs, int) else None)
+        option.least, option.most = (nargs if isinstance(nargs, int) else int(nargs == "+")), most
+    kind = try_evaluate(module, given.get("type"), names)
+    option.kind = kind if kind in (int, float) else None
+    choices = try_evaluate(module, given.get("choices"), names)
+    if isinstance(choices, str):
+        choices = tuple(choices)
+    if (
+        isinstance(choices, tuple)
+        and None not in given
+        and ("type" not in given or kind in (int, float, str))
+    ):
+        option.choices = choices
+    option.required = constant_value(given.get("required")) is True and None not in given
+    option.optional_words = not flags and (option.least == 0 or None in given)
+    return option
+
+
+def _loop_values(module: Module, call: ast.Call) -> list[dict[str, object]]:
+    """What the variables of the loops around a call are, each time that it is made; none if unknown."""
+    loops: list[list[dict[str, object]]] = []
+    for above, child in module.ancestors(call):
+        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+        if isinstance(above, ast.For) and child is not above.iter:
+            values = try_evaluate(module, above.iter)
+            rounds = [_bind(above.target, value) for value in values] if isinstance(values, tuple) else []
+            loops.append(rounds or [{}])
+    return [
+        {name: value for each in rounds for name, value in each.items()}
+        for rounds in list(product(*loops))[:200]
+    ]
+
+
+def _bind(target: ast.expr, value: object) -> dict[str, object]:
+    if isinstance(target, ast.Name):
+        return {target.id: value}
+    if (
+        isinstance(target, ast.Tuple | ast.List)
+        and isinstance(value, tuple)
+        and len(target.elts) == len(value)
+    ):
+        return {
+            name: each
+            for part, item in zip(target.elts, value, strict=True)
+            for name, each in _bind(part, item).items()
+        }
+    return {}

@@ -1,0 +1,73 @@
+"""What the command gives to a script and what the script declares contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
+from worldsize.base.suggest import closest, did_you_mean
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+from worldsize.rules.script._interface import Interface
+from worldsize.rules.script._interfaces import read_interface
+from worldsize.rules.script._matching import Fault, match_arguments, read_arguments
+from worldsize.rules.script._program import Program
+
+_STEPS = 200  # that start the same script, whose inputs are looked at
+
+
+def check_program(context: Context, program: Program) -> Iterator[Problem]:
+    interface = read_interface(program)
+    if interface is None:
+        return
+    said: set[tuple[str, Span]] = set()
+    for launch in program.launches[:_STEPS]:
+        faults = match_arguments(interface, read_arguments(program, launch))
+        for fault in faults:
+            problem = _report(program, launch, interface, fault, faults)
+            if problem is not None and (problem.message, problem.span) not in said:
+                said.add((problem.message, problem.span))
+                yield problem
+
+
+def _report(
+    program: Program, launch: Launch, interface: Interface, fault: Fault, faults: list[Fault]
+) -> Problem | None:
+    script, span = program.path.name, launch.span(program.word)
+    labels = [option.label for option in interface.options]
+    if fault.argument is None:
+        misspelt = {
+            closest(each.argument.written.partition("=")[0], labels) for each in faults if each.argument
+        }
+        names = [name for name in fault.names if name not in misspelt]
+        if not names or span is None:
+            return None
+        quoted = ", ".join(f"`{name}`" for name in names)
+        message = f"`{script}` needs {quoted}, which the command does not give"
+        related = next((each.related for each in interface.options if each.label == names[0]), ())
+        return Problem(
+            "argument-missing", span, message, f"add {quoted} with a value behind `{script}`", related
+        )
+    span = fault.argument.span or span
+    if span is None:
+        return None
+    if fault.what == "unknown":
+        flag = fault.argument.written.partition("=")[0]
+        if span == launch.span(program.command.arguments[0]):
+            launcher = program.command.arguments[0].bare
+            message = f"`{launcher}` gives `{script}` the argument `{flag}`, which it does not declare"
+            help_: str | None = f'add `parser.add_argument("{flag}", type=int)` to the script'
+        elif fault.argument.is_flag:
+            message, help_ = f"`{script}` has no argument `{flag}`", did_you_mean(flag, labels)
+        else:
+            message, help_ = f"`{script}` takes no further argument, but the command gives `{flag}`", None
+        help_ = help_ or f"remove `{flag}`, or declare it in the script"
+        return Problem("argument-unknown", span, message, help_)
+    related = fault.option.related if fault.option is not None else ()
+    word = launch.span(program.word)
+    if fault.argument.span is not None and word is not None and fault.argument.span.path != word.path:
+        related = (*related, Related(word, "the command that gives it"))
+    return Problem(
+        "argument-invalid", span, fault.message, "change the value, or the declaration in the script", related
+    )

@@ -1,0 +1,88 @@
+"""The interface of a program's script, with whatever library it is built."""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.rules.script._argparse import read_argparse
+from worldsize.rules.script._interface import Interface, try_evaluate
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._program import Program
+from worldsize.rules.script._reached import Reached, follow
+
+# They read arguments, or files of arguments, in ways that are not followed here.
+_OTHERS = (
+    "configargparse",
+    "jsonargparse",
+    "hydra",
+    "simple_parsing",
+    "tyro",
+    "absl",
+    "tap",
+    "docopt",
+    "docopt_ng",
+)
+_BUILDS = ("ArgumentParser",)
+_CHANGES = ("append", "extend", "insert", "pop", "remove", "clear")
+
+
+def read_interface(program: Program) -> Interface | None:
+    """The arguments that the script takes; None where its text does not tell."""
+    return program.entry.once(_read, program.modules)
+
+
+def read_reached(program: Program) -> Reached:
+    """Which code of the script runs."""
+    return program.entry.once(follow, program.modules)
+
+
+def read_setting(program: Program, module: Module, node: ast.AST | None) -> object:
+    """What an expression is, also by a constant, or the default of an argument that is not given."""
+    if not isinstance(node, ast.Attribute):
+        return try_evaluate(module, node)
+    declared = [
+        call
+        for each in program.modules
+        for call in each.called("add_argument")
+        if node.attr in {str(constant_value(name)).lstrip("-").replace("-", "_") for name in call.args}
+    ]
+    if len(declared) != 1 or any(flag.name == node.attr for flag in program.command.flags()):
+        return None
+    return constant_value(keyword_argument(declared[0], "default"))
+
+
+def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
+    if not any(word in module.text for module in modules for word in _BUILDS):
+        return None
+    tops = {name.partition(".")[0] for module in modules for name, _, _ in module.imports}
+    if not tops.isdisjoint(_OTHERS) or any(_changes_arguments(module) for module in modules):
+        return None
+    return read_argparse(entry.once(follow, modules))
+
+
+def _changes_arguments(module: Module) -> bool:
+    """Whether something is done with `sys.argv`, also under another name, but reading it."""
+    if "argv" not in module.text:
+        return False
+    lists = [node for node in module.kinds.get(ast.Attribute, ()) if module.name_of(node) == "sys.argv"]
+    lists += [node for node in module.kinds.get(ast.Name, ()) if module.names.get(node.id) == "sys.argv"]
+    above = [module.parents.get(node) for node in lists]
+    names = {
+        target.id
+        for node in above
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    lists += [
+        node for node in module.kinds.get(ast.Name, ()) if node.id in names and isinstance(node.ctx, ast.Load)
+    ]
+    return any(_changes(module, node) for node in lists)
+
+
+def _changes(module: Module, node: ast.Attribute | ast.Name) -> bool:
+    above = module.parents.get(node)
+    if isinstance(above, ast.Subscript):
+        return not isinstance(above.ctx, ast.Load)
+    called = isinstance(above, ast.Attribute) and above.attr in _CHANGES
+    return called or not isinstance(node.ctx, ast.Load) or isinstance(above, ast.AugAssign | ast.Delete)

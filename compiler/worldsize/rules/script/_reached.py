@@ -1,0 +1,203 @@
+"""Which code of a script runs when it is started, and which surely does.
+
+The text is read, not run: functions and classes are followed by the names that stand in code which runs.
+Reading too much only makes a rule silent, so whatever a name can mean is followed.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import PurePath
+from typing import TypeAlias
+
+from msgspec import Struct, field
+
+from worldsize.rules.script._module import Module
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Place: TypeAlias = tuple[Module, ast.AST]  # a function, or the tree of a module for what is outside of all
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MOST = 30  # functions of one name that are followed
+_ENDS_PROGRAM = {"SystemExit", "BaseException"}
+
+
+class Reached(Struct, eq=False):
+    """The functions of the modules, by name, and the places that are reached from the script."""
+
+    modules: tuple[Module, ...]
+    functions: dict[str, list[tuple[Module, Function]]] = field(default_factory=dict)
+    classes: dict[str, list[tuple[Module, ast.ClassDef]]] = field(default_factory=dict)
+    maybe: set[ast.AST] = field(default_factory=set)
+    surely: set[ast.AST] = field(default_factory=set)
+    known: dict[object, list[tuple[Module, Function]]] = field(default_factory=dict)
+
+    def runs(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node may run."""
+        return find_scope(module, node) in self.maybe and not self.is_other_main(module, node)
+
+    def surely_runs(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node runs each time that the script is started."""
+        sure = find_scope(module, node) in self.surely and not self.is_other_main(module, node)
+        return sure and node not in module.once(_list_conditional)
+
+    def find(self, module: Module, name: ast.AST) -> list[tuple[Module, Function]]:
+        """The functions that a name or attribute may mean; of a class those that make an object of it."""
+        if isinstance(name, ast.Name):
+            key: object = (module, name.id)
+        elif isinstance(name, ast.Attribute):
+            owner = module.names.get(name.value.id) if isinstance(name.value, ast.Name) else None
+            key = (owner, name.attr, None)
+        else:
+            return []
+        if key not in self.known:
+            found = (
+                self._named(module, name.id) if isinstance(name, ast.Name) else self._method(owner, name.attr)
+            )
+            self.known[key] = found[:_MOST]
+        return self.known[key]
+
+    def _method(self, owner: str | None, name: str) -> list[tuple[Module, Function]]:
+        methods = self.functions.get(name, [])
+        if owner is None:
+            return [each for each in methods if _class_of(*each) is not None]
+        last = owner.rpartition(".")[2]
+        if last in self.classes:
+            return [each for each in methods if getattr(_class_of(*each), "name", None) == last]
+        return [each for each in methods if _class_of(*each) is None and _stem(each[0]) == last]
+
+    def _named(self, module: Module, name: str) -> list[tuple[Module, Function]]:
+        imported = module.names.get(name)
+        real = name if imported is None else imported.rpartition(".")[2]
+        functions = [
+            each
+            for each in self.functions.get(real, ())
+            if (each[0] is module) == (imported is None) and _class_of(*each) is None
+        ]
+        makers = [
+            (other, method)
+            for other, each in self.classes.get(real, ())
+            for method in each.body
+            if isinstance(method, _FUNCTIONS) and method.name in ("__init__", "__post_init__", "__new__")
+        ]
+        return functions + makers
+
+    def is_other_main(self, module: Module, node: ast.AST) -> bool:
+        """Whether it stands under ``if __name__ == "__main__":`` of a module that is imported."""
+        return module is not self.modules[0] and node in module.once(_list_main_nodes)
+
+
+def find_scope(module: Module, node: ast.AST) -> ast.AST:
+    """The function around a node, or the tree of its module."""
+    return module.once(_list_scopes).get(node, module.tree)
+
+
+def follow(entry: Module, modules: tuple[Module, ...]) -> Reached:
+    """What is reached from a script; ``modules`` begins with it."""
+    reached = Reached(modules)
+    for module in modules:
+        for kind in _FUNCTIONS:
+            for each in module.kinds.get(kind, ()):
+                reached.functions.setdefault(each.name, []).append((module, each))
+        for each in module.kinds.get(ast.ClassDef, ()):
+            reached.classes.setdefault(each.name, []).append((module, each))
+    edges: dict[ast.AST, list[tuple[Place, ast.AST, bool]]] = {}
+    for module in modules:
+        scopes = module.once(_list_scopes)
+        for name in (*module.kinds.get(ast.Name, ()), *module.kinds.get(ast.Attribute, ())):
+            word = name.id if isinstance(name, ast.Name) else name.attr
+            if word in reached.functions or word in reached.classes or word in module.names:
+                above = module.parents.get(name)
+                called = isinstance(above, ast.Call) and above.func is name
+                for place in reached.find(module, name):
+                    edges.setdefault(scopes.get(name, module.tree), []).append(
+                        ((module, name), place[1], called)
+                    )
+    _spread(reached, edges, reached.maybe, sure=False)
+    _spread(reached, edges, reached.surely, sure=True)
+    return reached
+
+
+def _spread(
+    reached: Reached,
+    edges: dict[ast.AST, list[tuple[Place, ast.AST, bool]]],
+    into: set[ast.AST],
+    *,
+    sure: bool,
+) -> None:
+    waiting: list[ast.AST] = [module.tree for module in reached.modules]
+    while waiting:
+        scope = waiting.pop()
+        if scope in into:
+            continue
+        into.add(scope)
+        for (module, name), function, called in edges.get(scope, ()):
+            if sure and not (called and name not in module.once(_list_conditional)):
+                continue
+            if not reached.is_other_main(module, name):
+                waiting.append(function)
+
+
+def _stem(module: Module) -> str:
+    path = PurePath(module.source.path)
+    return path.parent.name if path.stem == "__init__" else path.stem
+
+
+def _class_of(module: Module, function: Function) -> ast.ClassDef | None:
+    above = module.parents.get(function)
+    return above if isinstance(above, ast.ClassDef) else None
+
+
+def _list_scopes(module: Module) -> dict[ast.AST, ast.AST]:
+    """The function around each node; parents come before their children."""
+    scopes: dict[ast.AST, ast.AST] = {}
+    for node, above in module.parents.items():
+        scope = above if isinstance(above, _FUNCTIONS) else scopes.get(above)
+        if scope is not None:
+            scopes[node] = scope
+    return scopes
+
+
+def _list_conditional(module: Module) -> set[ast.AST]:
+    """The nodes that do not run each time that their function does."""
+    conditional: set[ast.AST] = set()
+    skipped = {
+        later
+        for node in module.kinds.get(ast.If, ())
+        if isinstance(node.body[-1], ast.Return)
+        for block in [getattr(module.parents[node], "body", None)]
+        if isinstance(block, list) and node in block
+        for later in block[block.index(node) + 1 :]
+    }
+    for node, above in module.parents.items():
+        if (
+            (above in conditional and not isinstance(above, _FUNCTIONS))
+            or node in skipped
+            or _is_branch(above, node)
+        ):
+            conditional.add(node)
+    return conditional
+
+
+def _is_branch(above: ast.AST, node: ast.AST) -> bool:
+    if isinstance(above, ast.If | ast.IfExp | ast.While):
+        return node is not above.test and not _asks_for_main(above)
+    if isinstance(above, ast.Try):
+        caught = {getattr(part, "id", "") for each in above.handlers for part in ast.walk(each.type or each)}
+        stops = bool(caught & _ENDS_PROGRAM) or any(each.type is None for each in above.handlers)
+        return stops or node in above.orelse
+    if isinstance(above, ast.BoolOp):
+        return node is not above.values[0]
+    return isinstance(above, ast.ExceptHandler | ast.Lambda | ast.match_case)
+
+
+def _asks_for_main(node: ast.If | ast.IfExp | ast.While) -> bool:
+    return any(getattr(part, "value", None) == "__main__" for part in ast.walk(node.test))
+
+
+def _list_main_nodes(module: Module) -> set[ast.AST]:
+    nodes: set[ast.AST] = set()
+    tests = {node for node in module.kinds.get(ast.If, ()) if _asks_for_main(node)}
+    for node, above in module.parents.items() if tests else ():
+        if above in nodes or (above in tests and isinstance(above, ast.If) and node is not above.test):
+            nodes.add(node)
+    return nodes

@@ -53,7 +53,7 @@ class CopyAccess(Struct, eq=False):
     _folders: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
 
     def entries(self, real: str) -> tuple[Entry, ...]:
-        """The entries of a folder, whose links are resolved, sorted by name."""
+        """The entries of a folder, sorted by name, with links resolved; raises OSError if unreadable."""
         cached = self._folders.get(real)
         if cached is None:
             entries_found = []
@@ -115,13 +115,13 @@ def _is_still(path: Path, number: int) -> bool:
 
 
 def read_listed(path: Path, limit: int = -1) -> bytes:
-    """The bytes of a file that was listed, or its first ``limit``."""
+    """The bytes of a file that was listed, or its first ``limit``; raises as :func:`open_listed` does."""
     with open_listed(path) as file:
         return file.read(limit)
 
 
 def are_equal(one: Path, other: Path) -> bool:
-    """Whether two files that were listed have the same bytes."""
+    """Whether two files that were listed have the same bytes; raises as :func:`open_listed` does."""
     with open_listed(one) as first, open_listed(other) as second:
         while (chunk := first.read(CHUNK)) == second.read(CHUNK):
             if not chunk:
@@ -130,7 +130,7 @@ def are_equal(one: Path, other: Path) -> bool:
 
 
 def copy_listed(path: Path, target: Path) -> int:
-    """Copy a file that was listed, and return its mode."""
+    """Copy a file that was listed, and return its mode; raises OSError if either file fails."""
     with open_listed(path) as source, target.open("wb") as file:
         while chunk := source.read(CHUNK):
             file.write(chunk)

@@ -86,15 +86,17 @@ def _added(spec: Spec) -> Iterator[Component]:
 
 
 def check_upload(context: Context, upload: Upload) -> Iterator[Problem]:
-    yield from _check_secrets(upload)
-    yield from _check_folders(upload)
-    yield from _check_size(upload)
+    repositories, environments = _find_repositories(upload.part), _find_environments(upload.part)
+    apart = {item.place for item in (*repositories, *environments)}
+    yield from _check_secrets(upload, apart)
+    yield from _check_folders(upload, repositories, environments)
+    yield from _check_size(upload, apart)
     yield from _check_entries(upload)
 
 
-def _check_secrets(upload: Upload) -> Iterator[Problem]:
+def _check_secrets(upload: Upload, apart: set[str]) -> Iterator[Problem]:
     part, span, folder = upload
-    places = _find_secrets(part)
+    places = _find_secrets(part, apart)
     if places:
         size = _format_size(sum(part.listing.sizes[place] for place in places))
         listed = ", ".join(f"`{place}`" for place in places[:_SHOWN])
@@ -105,11 +107,13 @@ def _check_secrets(upload: Upload) -> Iterator[Problem]:
         yield Problem("secret-in-snapshot", span, f"{listed}{more} ({size}), {what}", help_)
 
 
-def _check_folders(upload: Upload) -> Iterator[Problem]:
+def _check_folders(
+    upload: Upload, repositories: list[UploadedItem], environments: list[UploadedItem]
+) -> Iterator[Problem]:
     part, span, folder = upload
     for slug, what, items in (
-        ("repository-in-snapshot", "a repository", _find_repositories(part)),
-        ("environment-in-snapshot", "installed packages", _find_environments(part)),
+        ("repository-in-snapshot", "a repository", repositories),
+        ("environment-in-snapshot", "installed packages", environments),
     ):
         for item in items:
             size = _format_size(item.size)
@@ -117,9 +121,9 @@ def _check_folders(upload: Upload) -> Iterator[Problem]:
             yield Problem(slug, span, message, _suggest_exclusion(folder, item.place))
 
 
-def _check_size(upload: Upload) -> Iterator[Problem]:
+def _check_size(upload: Upload, apart: set[str]) -> Iterator[Problem]:
     part, span, folder = upload
-    sizes = _list_remaining_sizes(part)
+    sizes = _list_remaining_sizes(part, apart)
     total = sum(sizes.values())
     if total > _LARGE:
         heads = Counter[str]()
@@ -159,9 +163,8 @@ def _find_environments(part: Part) -> list[UploadedItem]:
     return _sizes(part, places)
 
 
-def _find_secrets(part: Part) -> list[str]:
-    """The files of an upload that usually hold secrets, outside of repositories and environments."""
-    apart = _beside(part)
+def _find_secrets(part: Part, apart: set[str]) -> list[str]:
+    """The files of an upload that usually hold secrets, outside of the folders ``apart``."""
     return [
         place
         for place, path in part.listing.files.items()
@@ -169,9 +172,8 @@ def _find_secrets(part: Part) -> list[str]:
     ]
 
 
-def _list_remaining_sizes(part: Part) -> dict[str, int]:
-    """Bytes of the files of an upload outside of repositories and environments."""
-    apart = _beside(part)
+def _list_remaining_sizes(part: Part, apart: set[str]) -> dict[str, int]:
+    """Bytes of the files of an upload outside of the folders ``apart``."""
     return {place: size for place, size in part.listing.sizes.items() if not _is_below(place, apart)}
 
 
@@ -210,10 +212,6 @@ def _sizes(part: Part, places: set[str]) -> list[UploadedItem]:
         if (above := _above(place, outer)) is not None:
             total[above] += size
     return [UploadedItem(place, size) for place, size in total.items()]
-
-
-def _beside(part: Part) -> set[str]:
-    return {item.place for item in (*_find_repositories(part), *_find_environments(part))}
 
 
 def _above(place: str, places: set[str]) -> str | None:

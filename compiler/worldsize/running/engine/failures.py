@@ -54,7 +54,7 @@ _TENSORFLOW = re.compile(r"\[\[Nccl\w+\]\]|Op 'Nccl\w+'")
 _CUDA = re.compile(
     r"Torch not compiled with CUDA enabled|Found no NVIDIA driver on your system|No CUDA GPUs are available"
     r"|has no attribute '_cuda_\w+'|no CUDA-capable device is detected|CUDA driver version is insufficient"
-    r"|torch\.cuda\.is_available\(\) is False|CUDAAccelerator.* can ?not run on your system"
+    r"|torch\.cuda\.is_available\(\) is False|CUDAAccelerator.{0,80} can ?not run on your system"
     r"|No supported gpu backend found|Could not satisfy device specification '[^']*GPU"
     r"|unknown device\.? /\S*GPU:\d",
     re.IGNORECASE,

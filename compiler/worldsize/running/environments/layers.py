@@ -189,7 +189,8 @@ def borrow_scripts(folder: Path) -> None:
             program=shlex.quote(program), read_only='|*" pip "*:'.join(_read_only_patterns())
         )
         _write_program(bin_folder / name, stand_in.encode())
-    (folder / START).mkdir()
+    # A step's Python would make the cache readable for all, as far as the user's umask lets it.
+    (folder / START / "__pycache__").mkdir(parents=True)
     shutil.copyfile(SITECUSTOMIZE, folder / START / "sitecustomize.py")
 
 

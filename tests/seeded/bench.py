@@ -11,8 +11,9 @@ A case is a ``## name`` in a Markdown file, the reason, and fenced files whose f
     ```
 
 An arrow at the end of a line marks where the fault may be reported: one of the marked lines is enough. Files
-before the first ``##`` belong to every case of that Markdown file. ``«base64:64»`` and ``«hex:32»`` stand for so
-many random bytes, so that nothing here looks like a key to a scanner. A picture's content is its size: ``8x6``.
+before the first ``##`` belong to every case of that Markdown file. ``«base64:64»`` stands for so many random bytes
+(also ``url``, ``hex`` and ``letters``), so that nothing here looks like a key to a scanner. The content of a picture
+is its size: ``8x6``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import base64
 import random
 import re
+import string
 import struct
 import sys
 import tempfile
@@ -28,13 +30,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import worldsize
 
 HERE = Path(__file__).parent
 ARROW = "⟵"
 _FENCE = re.compile(r"^```(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_RANDOM = re.compile(r"«(base64|hex):(\d+)»")
+_RANDOM = re.compile(r"«(base64|url|hex|letters):(\d+)»")
 
 
 class Case(NamedTuple):
@@ -48,10 +51,10 @@ class Case(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What the checker says of a case: errors and warnings that are not the fault are `others`."""
+    """What the checker says of a case: on its lines, and the errors and warnings elsewhere."""
 
     case: Case
-    found: bool
+    found: list[str]
     others: list[str]
 
 
@@ -77,7 +80,12 @@ def _read_file(path: Path) -> Iterator[Case]:
 
 def _random_text(kind: str, length: int, seed: str) -> str:
     content = random.Random(seed).randbytes(length)
-    return content.hex() if kind == "hex" else base64.b64encode(content).decode()
+    if kind == "hex":
+        return content.hex()
+    if kind == "letters":
+        return "".join(string.ascii_letters[byte % 52] for byte in content)
+    text = base64.b64encode(content).decode()
+    return quote(text, safe="") if kind == "url" else text
 
 
 def write_project(case: Case, folder: Path) -> None:
@@ -104,14 +112,16 @@ def _make_png(width: int, height: int) -> bytes:
 def judge(case: Case, folder: Path) -> Judged:
     """Check the project of a case in an empty folder."""
     write_project(case, folder)
-    found, others = False, []
+    found, others = [], []
     for diagnostic in worldsize.check([str(folder)]).diagnostics:
         path = Path(diagnostic.span.path).resolve().relative_to(folder.resolve()).as_posix()
+        if diagnostic.severity == "info":
+            continue
+        said = f"{path}:{diagnostic.span.line} {diagnostic.severity} {diagnostic.code} {diagnostic.message}"
         if (path, diagnostic.span.line) in case.places:
-            found = True
-        elif diagnostic.severity != "info":
-            place = f"{path}:{diagnostic.span.line}"
-            others.append(f"{place} {diagnostic.severity} {diagnostic.code} {diagnostic.message}")
+            found.append(said)
+        else:
+            others.append(said)
     return Judged(case, found, others)
 
 
@@ -128,7 +138,7 @@ def count_found(judged: list[Judged]) -> dict[str, int]:
     """How many faults of each class are found on their line."""
     counts: dict[str, int] = defaultdict(int)
     for one in judged:
-        counts[one.case.group] += one.found
+        counts[one.case.group] += bool(one.found)
     return dict(counts)
 
 
@@ -138,7 +148,8 @@ def _print_table(faults: list[Judged], controls: list[Judged]) -> None:
     for one in faults:
         for group in (one.case.group, "all faults"):
             elsewhere = bool(one.others) and not one.found
-            counts = (1, one.found, elsewhere, not (one.found or elsewhere), len(one.others) * one.found)
+            found = bool(one.found)
+            counts = (1, found, elsewhere, not (found or elsewhere), len(one.others) * found)
             rows[group] = [total + count for total, count in zip(rows[group], counts, strict=True)]
     print(f"{'':16}" + "".join(f"{column:>16}" for column in columns))
     for group, totals in sorted(rows.items(), key=lambda row: row[0] == "all faults"):
@@ -149,10 +160,10 @@ def _print_table(faults: list[Judged], controls: list[Judged]) -> None:
 
 def _print_cases(judged: list[Judged]) -> None:
     for one in judged:
-        if one.others or (one.case.places and not one.found):
-            state = "found" if one.found else "elsewhere" if one.others else "missed"
-            print(f"\n{'alarm' if not one.case.places else state}: {one.case.name}: {one.case.reason}")
-            print("".join(f"    {other}\n" for other in one.others), end="")
+        state = "alarm" if not one.case.places else "elsewhere" if one.others else "missed"
+        if one.others or one.case.places:
+            print(f"\n{'found' if one.found else state}: {one.case.name}: {one.case.reason}")
+            print("".join(f"    {line}\n" for line in [*one.found, *one.others]), end="")
 
 
 if __name__ == "__main__":

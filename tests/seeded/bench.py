@@ -11,9 +11,9 @@ A case is a ``## name`` in a Markdown file, the reason, and fenced files whose f
     ```
 
 An arrow at the end of a line marks where the fault may be reported: one of the marked lines is enough. Files
-before the first ``##`` belong to every case of that Markdown file. ``«base64:64»`` stands for so many random bytes
-(also ``url``, ``hex`` and ``letters``), so that nothing here looks like a key to a scanner. The content of a picture
-is its size: ``8x6``.
+before the first ``##`` belong to every case of that Markdown file. ``«base64:64»`` stands for so many random
+bytes (also ``url``, ``hex`` and ``letters``), so that nothing here looks like a key to a scanner. The content
+of a picture is its size: ``8x6``.
 """
 
 from __future__ import annotations
@@ -68,24 +68,29 @@ def _read_file(path: Path) -> Iterator[Case]:
     for section in sections:
         head, _, body = section.partition("\n")
         name = f"{path.stem}/{head.strip()}"
-        marked = {**dict(_FENCE.findall(common)), **dict(_FENCE.findall(body))}
         places, files = set(), {}
-        for file, text in marked.items():
+        for file, text in {**dict(_FENCE.findall(common)), **dict(_FENCE.findall(body))}.items():
             lines = text.splitlines()
             places |= {(file, number) for number, line in enumerate(lines, 1) if line.endswith(ARROW)}
             plain = "".join(line.removesuffix(ARROW).rstrip() + "\n" for line in lines)
-            files[file] = _RANDOM.sub(lambda match: _random_text(match[1], int(match[2]), name), plain)
+            files[file] = _fill_in(plain, name)
         yield Case(path.stem.split("-")[0], name, body.partition("```")[0].strip(), files, frozenset(places))
 
 
-def _random_text(kind: str, length: int, seed: str) -> str:
-    content = random.Random(seed).randbytes(length)
-    if kind == "hex":
-        return content.hex()
-    if kind == "letters":
-        return "".join(string.ascii_letters[byte % 52] for byte in content)
-    text = base64.b64encode(content).decode()
-    return quote(text, safe="") if kind == "url" else text
+def _fill_in(text: str, seed: str) -> str:
+    """Put random text in the place of each ``«kind:length»``; the same at every call."""
+
+    def make(match: re.Match[str]) -> str:
+        content = random.Random(seed).randbytes(int(match[2]))
+        encoded = base64.b64encode(content).decode()
+        return {
+            "base64": encoded,
+            "url": quote(encoded, safe=""),
+            "hex": content.hex(),
+            "letters": "".join(string.ascii_letters[byte % 52] for byte in content),
+        }[match[1]]
+
+    return _RANDOM.sub(make, text)
 
 
 def write_project(case: Case, folder: Path) -> None:
@@ -102,7 +107,9 @@ def write_project(case: Case, folder: Path) -> None:
 
 def _make_png(width: int, height: int) -> bytes:
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     rows = zlib.compress((b"\0" + b"\x7f" * 3 * width) * height)

@@ -29,8 +29,8 @@ class DataArgument(NamedTuple):
 
 
 def check_job(context: Context, job: Job) -> Iterator[Problem]:
-    for data in _find_arguments(job):
-        yield from _check_argument(context, data)
+    found = [problem for data in _find_arguments(job) for problem in _check_argument(context, data)]
+    yield from found
     for step in job.steps.values():
         if "source" in step.inputs or "data" in step.inputs:
             from worldsize.planning.memory.workload import is_sharding  # most steps read no tables
@@ -38,7 +38,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
             if is_sharding(step.component):
                 from worldsize.rules.data import _sharded  # only local data pays for its readers
 
-                yield from _sharded.check_source(context, job, step)
+                yield from _sharded.check_source(context, job, step, {problem.span for problem in found})
 
 
 def check_data(context: Context, asset: Data) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ _OTHERS = (b"II", b"MM", b"RIFF", b"P")  # TIFF, WebP and PPM, which are not rea
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 4, 6: 4}  # by colour type: with a palette RGB, grey with alpha RGBA
 _SEGMENTS = 200  # of a JPEG before its size; a picture of a camera has about ten
 _CHUNKS = 2_000  # of a PNG
-_CUT = 64  # bytes that are missing for certain, not only a checksum
+_CHECKSUMS = 8  # bytes behind the last pixel, which readers do without
 
 
 def read_shape(path: Path) -> Shape | None:
@@ -49,14 +49,17 @@ def _read_png(file: IO[bytes], head: bytes) -> Shape:
     if len(head) < 33 or head[12:16] != b"IHDR":
         raise ValueError("it ends before the picture begins")
     width, height, bits, colours = struct.unpack_from(">IIBB", head, 16)
-    size, at = file.seek(0, 2), 8
+    size, at, pixels = file.seek(0, 2), 8, False
     for _ in range(_CHUNKS):
         file.seek(at)
         start = file.read(8)
+        if not pixels and (len(start) < 8 or start[4:] == b"IEND"):
+            raise ValueError("it ends before the picture begins")
         if len(start) < 8 or start[4:] == b"IEND":
             break
+        pixels = pixels or start[4:] == b"IDAT"
         at += 12 + int.from_bytes(start[:4], "big")
-        if start[4:] == b"IDAT" and at > size + _CUT:
+        if start[4:] == b"IDAT" and at > size + _CHECKSUMS:
             raise ValueError(f"it has {size:,} bytes, and its pixels end at byte {at:,}")
     if bits == 16 and colours == 0:
         raise ValueError("it has 16 bits a channel, and pictures are read with 8")

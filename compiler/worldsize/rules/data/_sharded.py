@@ -48,10 +48,10 @@ class _Source(Struct):
         return self.span
 
 
-def check_source(context: Context, job: Job, step: Step) -> Iterator[Problem]:
-    """The first thing that the step would refuse of the local data that it is given."""
+def check_source(context: Context, job: Job, step: Step, reported: set[Span]) -> Iterator[Problem]:
+    """The first thing that the step would refuse of local data, unless its path is reported already."""
     source = _find_source(context, job, step)
-    if source is None:
+    if source is None or source.span in reported:
         return
     slug, first_input = "data-source-missing", "source"
     try:

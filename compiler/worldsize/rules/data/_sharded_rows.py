@@ -23,7 +23,7 @@ from wssources.array_names import find_features, find_label
 from wssources.columns import choose_columns, same_columns
 from wssources.formats import MAX_CLASSES
 from wssources.parquet import check_footer
-from wssources.request import Request, check_row, is_packed, suggest, unreadable
+from wssources.request import Request, check_row, is_packed, open_data, suggest, unreadable
 from wssources.unpack_limits import open_archive, read_npy_header
 
 MAX_ROWS = 10_000
@@ -124,7 +124,8 @@ def _read_csv(request: Request, sample: Sample) -> None:
 
 def _read_jsonl(request: Request, sample: Sample) -> None:
     first = request.files[0]
-    sample.slug = "data-too-few-rows" if check_regular(first) == 0 else "data-row-invalid"
+    with open_data(first) as stream:
+        sample.slug = "data-row-invalid" if stream.read(1 << 16).strip() else "data-too-few-rows"
     example = row_faults.first_object(request, first)
     columns = _choose_columns(request, sample, list(example))
     sample.slug = "data-row-invalid"
@@ -135,11 +136,21 @@ def _read_jsonl(request: Request, sample: Sample) -> None:
             limits.check_time()
             for row in row_faults.read_json_rows(request, file, block, kinds, start):
                 start += 1
+                _check_width(request, file, start, row[columns[0]], example[columns[0]])
                 sample.add(request, row[request.label])
             read += len(block)
             if sample.full or read > MAX_BYTES:
                 sample.complete = False
                 return
+
+
+def _check_width(request: Request, file: Path, row: int, value: Any, first: Any) -> None:
+    """Refuse a list of features that is longer or shorter than the first; raises UserError."""
+    if isinstance(first, list) and len(value) != len(first):
+        raise UserError(
+            f"row {row} of `{request.show(file)}` has {len(value)} values, the first row {len(first)}",
+            "all rows must have the same number of features",
+        )
 
 
 def _read_pictures(request: Request, sample: Sample) -> None:
@@ -219,7 +230,8 @@ def _check_parquet_column(request: Request, sample: Sample, file: Path, metadata
                 if not value.is_integer():
                     sample.add(request, value)
     if missing:
-        message = f"`{request.show(file)}` has {missing:,} rows without a value in column `{clip_text(name)}`"
+        where = f"in {missing:,} of {metadata.num_rows:,} rows"
+        message = f"`{request.show(file)}` has no value in column `{clip_text(name)}` {where}"
         raise UserError(message, row_faults.FILL)
 
 
@@ -228,7 +240,8 @@ def _read_npz(request: Request, sample: Sample) -> None:
     for file in _list_tables(request, sample):
         sample.slug = "data-format-wrong"
         try:
-            shapes = _read_shapes(file)
+            heads = _read_heads(file)
+            shapes = {name: tuple(head["shape"]) for name, head in heads.items()}
         except _DAMAGED as error:
             raise unreadable(request.show(file), error) from None
         sample.slug, sample.blamed = "data-column-missing", "label"
@@ -236,8 +249,11 @@ def _read_npz(request: Request, sample: Sample) -> None:
         if label not in shapes:
             raise UserError(f"`{request.show(file)}` has no array `{label}`", suggest(label, shapes))
         sample.blamed = "features"
-        find_features(request, file, shapes, label)
+        features = find_features(request, file, shapes, label)
         sample.slug, sample.blamed = "data-row-invalid", ""
+        if str(heads[features]["descr"])[1:2] in "USO":
+            message = f"array `{features}` of `{request.show(file)}` holds text or objects, not numbers"
+            raise UserError(message, "save it as numbers")
         _add_labels(request, sample, file, label)
 
 
@@ -249,11 +265,11 @@ def _read_header(archive: zipfile.ZipFile, name: str) -> tuple[dict[str, Any], b
         return ast.literal_eval(text), member.read(MAX_ROWS * 8)
 
 
-def _read_shapes(file: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every array in an archive."""
+def _read_heads(file: Path) -> dict[str, dict[str, Any]]:
+    """What the headers of the arrays in an archive say, by the name of the array."""
     with open_regular(file) as stream, open_archive(stream) as archive:
         names = [name for name in archive.namelist() if name.endswith(".npy")][:MAX_OPENED]
-        return {name.removesuffix(".npy"): tuple(_read_header(archive, name)[0]["shape"]) for name in names}
+        return {name.removesuffix(".npy"): _read_header(archive, name)[0] for name in names}
 
 
 def _add_labels(request: Request, sample: Sample, file: Path, label: str) -> None:

@@ -53,4 +53,6 @@ RULES = (
                    confidence="likely", since="0.2.0"),
     _argument_rule("WS539", "mltable-path-missing", "error",
                    "a file `MLTable` that names what is not in its folder", since="0.2.0"),
+    Rule("WS540", "column-not-in-table", "error", "a column that a script reads and its table lacks",
+         on=("Program",), when="script", confidence="likely", since="0.2.0"),
 )

@@ -165,7 +165,7 @@ CASES: dict[str, tuple[Make, str, str]] = {
     "json list": (_jsonl(OBJECT + "[1]\n"), "row 2 of `d.jsonl` is not a JSON object", "object a line"),
     "json of another type": (
         _jsonl(OBJECT * 3 + '{"x": "red", "label": "a"}\n'),
-        'row 4 of `d.jsonl` has `"red"` in `x`, and the first row float',
+        'row 4 of `d.jsonl` has `"red"` in `x`, and the first row a number',
         "one kind",
     ),
     "json text feature": (

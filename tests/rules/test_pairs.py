@@ -47,6 +47,14 @@ PIPELINE_CANNOT = {
     "memory-exceeded": "the estimate needs the plan of a spec",
     "memory-nearly-full": "the estimate needs the plan of a spec",
     "input-not-in-enum": "a pipeline has no built-in components",
+    "data-source-missing": "a pipeline has no built-in components",
+    "data-format-wrong": "a pipeline has no built-in components",
+    "data-column-missing": "a pipeline has no built-in components",
+    "data-row-invalid": "a pipeline has no built-in components",
+    "label-not-a-class": "a pipeline has no built-in components",
+    "label-not-categorical": "a pipeline has no built-in components",
+    "picture-invalid": "a pipeline has no built-in components",
+    "data-too-few-rows": "a pipeline has no built-in components",
 }
 
 EXTRA = ["WS225"]  # whether Azure still adds a VM size: a spec describes its clusters itself

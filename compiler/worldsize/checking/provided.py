@@ -22,6 +22,7 @@ from worldsize.rules.context import Context
 _MISSING = frozenset(
     {
         "data-missing",
+        "data-source-missing",
         "code-missing",
         "script-missing",
         "environment-missing",

@@ -183,6 +183,8 @@ def _compute_of_profile(spec: Spec, profile: ComputeProfile) -> Compute:
 
 def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
     from worldsize.azureml import component, job, shape  # only Azure ML's files need it
+    from worldsize.azureml.graph import read_argument
+    from worldsize.azureml.model import Data
 
     if document.root is None:
         return
@@ -200,6 +202,10 @@ def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
         run.problems += problems
         if interface is not None:
             _feed_component(run, interface, at_start)
+    elif kind == "data" and isinstance(document.root, yaml.Mapping):
+        asset = read_argument(document.root)
+        if isinstance(asset, Data):
+            run.feed(asset, at_start)
     elif kind in ("compute", "schedule") and isinstance(document.root, yaml.Mapping):
         (_compute if kind == "compute" else _schedule)(run, document.root, Path(document.path))
 

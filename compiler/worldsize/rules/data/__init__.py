@@ -6,7 +6,7 @@ from functools import partial
 
 from worldsize.rules.rule import Rule
 
-_argument_rule = partial(Rule, on=("Job",), checked_in="_arguments")
+_argument_rule = partial(Rule, on=("Job", "Data"), checked_in="_arguments")
 
 # One row a rule.
 # fmt: off
@@ -33,4 +33,26 @@ RULES = (
     Rule("WS526", "dockerfile-missing", "error", "a build folder without a Dockerfile", on=("Component",)),
     Rule("WS527", "conda-file-invalid", "error", "a conda file that is not valid", on=("Component",)),
     Rule("WS528", "code-from-git", "error", "the URL of a Git repository as `code`", on=("Component",)),
+    _argument_rule("WS530", "data-source-missing", "error", "a `source` that names nothing in the data",
+                   since="0.2.0"),
+    _argument_rule("WS531", "data-format-wrong", "error", "data that is not in the format it is read in",
+                   since="0.2.0"),
+    _argument_rule("WS532", "data-column-missing", "error", "a label or feature that is no column",
+                   since="0.2.0"),
+    _argument_rule("WS533", "data-row-invalid", "error", "a row of local data that cannot be read",
+                   since="0.2.0"),
+    _argument_rule("WS534", "label-not-a-class", "error", "a label that is not a class, or a single class",
+                   since="0.2.0"),
+    _argument_rule("WS535", "label-not-categorical", "warning", "a label that differs in nearly every row",
+                   confidence="likely", since="0.2.0"),
+    _argument_rule("WS536", "picture-invalid", "error",
+                   "local pictures of several sizes, outside class folders or damaged", since="0.2.0"),
+    _argument_rule("WS537", "data-too-few-rows", "error", "local data with no rows, or fewer than shards",
+                   since="0.2.0"),
+    _argument_rule("WS538", "data-empty", "warning", "local data that is empty or not fetched",
+                   confidence="likely", since="0.2.0"),
+    _argument_rule("WS539", "mltable-path-missing", "error",
+                   "a file `MLTable` that names what is not in its folder", since="0.2.0"),
+    Rule("WS540", "column-not-in-table", "error", "a column that a script reads and its table lacks",
+         on=("Program",), when="script", confidence="likely", since="0.2.0"),
 )

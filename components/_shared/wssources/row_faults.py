@@ -1,4 +1,4 @@
-"""Finds the exact line of a fault. It is slow and runs only after a fast reader has failed."""
+"""Finds the exact row of a fault: for the checker, and for the step after its fast reader has failed."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from sources.common import BLOCK_BYTES, FAULTS, Request, first_line, open_data, unreadable
 from wsshards.errors import UserError, clip_text
+from wssources.request import BLOCK_BYTES, Request, first_line, open_data, unreadable
 
 FILL = "fill or drop missing values before sharding"
+# The kinds of value that a field of JSON Lines may have.
+NUMBER, NUMBERS, WHOLE, BOOLEAN, TEXT = "a number", "a list of numbers", "a whole number", "a boolean", "text"
+_FAULTS = (OSError, ValueError, EOFError, csv.Error, zlib.error)  # of damaged files
+_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
 class _Lines:
@@ -27,11 +30,12 @@ class _Lines:
     def __init__(self, stream: io.TextIOWrapper) -> None:
         self._stream = stream
         self._row = 0  # characters of the row so far
-        self.number, self.first = 0, 1
+        self.number, self.first, self.total = 0, 1, 0
 
     def __iter__(self) -> Iterator[str]:
         while line := self._stream.readline(BLOCK_BYTES + 1):
             self._row += len(line)
+            self.total += len(line)
             if self._row > BLOCK_BYTES:
                 raise csv.Error(f"it is longer than {BLOCK_BYTES:,} characters")
             self.number += 1
@@ -72,11 +76,16 @@ def csv_header(request: Request, file: Path) -> list[str]:
         with _open_text(file) as stream:
             lines = _Lines(stream)
             header = next(lines.rows(), [])
-    except (*FAULTS, csv.Error) as error:
+    except _FAULTS as error:
         raise _explain_line(request, file, lines, error) from None
     if not header:
         raise UserError(
             f"`{request.show(file)}` is empty", "give it a row of column names and at least one row"
+        )
+    if len(header) == 1 and (other := next((sign for sign in _DELIMITERS if sign in header[0]), None)):
+        raise UserError(
+            f"the columns of `{request.show(file)}` are separated by {_DELIMITERS[other]}, and CSV by commas",
+            "write it with commas",
         )
     if all(_number(cell) is not None for cell in header):
         raise UserError(
@@ -85,12 +94,27 @@ def csv_header(request: Request, file: Path) -> list[str]:
     return header
 
 
-def explain_csv(request: Request, file: Path, columns: list[str], error: object) -> UserError:
+def explain_csv(request: Request, file: Path, columns: Sequence[str], error: object) -> UserError:
     """Find the first line that a CSV reader cannot read and report what is wrong with it."""
-    name = request.show(file)
+    try:
+        for _ in read_csv_labels(request, file, columns):
+            pass
+    except UserError as fault:
+        return fault
+    return unreadable(request.show(file), error)
+
+
+def read_csv_labels(
+    request: Request, file: Path, columns: Sequence[str], most: float = math.inf
+) -> Iterator[str]:
+    """Yield the label of each row of a CSV file, up to the row that ends after `most` characters.
+
+    Raises:
+        UserError: for the first line that is not a row of numbers in `columns`, and a label.
+    """
     lines = None
     try:
-        with _open_text(file) as stream:
+        with _open_text(file, errors="surrogateescape") as stream:  # other columns may hold anything
             lines = _Lines(stream)
             rows = lines.rows()
             header = next(rows)
@@ -100,10 +124,13 @@ def explain_csv(request: Request, file: Path, columns: list[str], error: object)
             for row in rows:
                 fault = _csv_fault(row, header, wanted, label) if row else None
                 if fault:
-                    return UserError(f"line {lines.number} of `{name}` {fault[0]}", fault[1])
-    except (*FAULTS, csv.Error) as other:
-        return _explain_line(request, file, lines, other)
-    return unreadable(name, error)
+                    raise UserError(f"line {lines.number} of `{request.show(file)}` {fault[0]}", fault[1])
+                if row:
+                    yield row[label]
+                if lines.total > most:
+                    return
+    except _FAULTS as error:
+        raise _explain_line(request, file, lines, error) from None
 
 
 def _csv_fault(
@@ -123,7 +150,15 @@ def _csv_fault(
             )
         if not math.isfinite(value):
             return f"has `{clip_text(row[index])}` in column `{clip_text(column)}`, which is not finite", FILL
-    return (f"has no label in column `{clip_text(header[label])}`", FILL) if row[label] == "" else None
+    return _label_fault(row[label], header[label])
+
+
+def _label_fault(label: str, column: str) -> tuple[str, str] | None:
+    if label == "":
+        return f"has no label in column `{clip_text(column)}`", FILL
+    if not label.isascii() and any("\udc80" <= character <= "\udcff" for character in label):
+        return f"has a label in column `{clip_text(column)}` that is not UTF-8", "save the file as UTF-8"
+    return None
 
 
 def first_object(request: Request, file: Path) -> dict[str, Any]:
@@ -167,12 +202,25 @@ def _shown(value: object) -> str:
         return "[…]"
 
 
-def json_type(request: Request, file: Path, name: str, value: object) -> Any:
-    """Return the Arrow type of a feature, given its first value."""
+def find_json_kinds(
+    request: Request, file: Path, example: Mapping[str, Any], columns: Sequence[str]
+) -> dict[str, str]:
+    """Return the kind of value in each feature column, and last in the label, by the first row.
+
+    Raises:
+        UserError: a feature is not a number.
+    """
+    kinds = {name: _feature_kind(request, file, name, example[name]) for name in columns}
+    label = example[request.label]
+    exact = {bool: BOOLEAN, int: WHOLE, float: NUMBER}
+    return kinds | {request.label: exact.get(type(label), TEXT)}
+
+
+def _feature_kind(request: Request, file: Path, name: str, value: object) -> str:
     if isinstance(value, list) and value and all(isinstance(item, int | float) for item in value):
-        return pa.list_(pa.float32())
+        return NUMBERS
     if isinstance(value, int | float):
-        return pa.float32()
+        return NUMBER
     raise UserError(
         f"row 1 of `{request.show(file)}` has `{_shown(value)}` in feature `{clip_text(name)}`, which is not"
         " a number",
@@ -180,41 +228,49 @@ def json_type(request: Request, file: Path, name: str, value: object) -> Any:
     )
 
 
-def json_label_type(value: object) -> Any:
-    """Return the Arrow type of a label, given its first value."""
-    if isinstance(value, bool):
-        return pa.bool_()
-    return pa.int64() if isinstance(value, int) else pa.float64() if isinstance(value, float) else pa.string()
-
-
 def explain_jsonl(
-    request: Request, file: Path, block: bytes, schema: Any, *, start: int, error: object
+    request: Request, file: Path, block: bytes, kinds: Mapping[str, str], *, start: int, error: object
 ) -> UserError:
     """Find the first line of a block that is not an object like that of the first line."""
+    try:
+        for _ in read_json_rows(request, file, block, kinds, start):
+            pass
+    except UserError as fault:
+        return fault
+    return unreadable(request.show(file), first_line(str(error)))
+
+
+def read_json_rows(
+    request: Request, file: Path, block: bytes, kinds: Mapping[str, str], start: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a block of lines, which begins behind row `start`.
+
+    Raises:
+        UserError: for the first line that is not an object with values of these kinds.
+    """
     number = start
     for line in block.splitlines():
         if not line.strip():
             continue
         number += 1
-        try:
-            row = _object(request, file, line, number)
-        except UserError as fault:
-            return fault
-        wrong = _json_fault(row, schema)
+        row = _object(request, file, line, number)
+        wrong = _json_fault(row, kinds)
         if wrong:
-            return UserError(
+            raise UserError(
                 f"row {number} of `{request.show(file)}` {wrong}", "give every field one kind of value"
             )
-    return unreadable(request.show(file), first_line(str(error)))
+        yield row
 
 
-def _json_fault(row: dict[str, Any], schema: Any) -> str | None:
-    for field in schema:
-        if field.name not in row:
-            return f"has no field `{clip_text(field.name)}`"
-        if not _fits(row[field.name], field.type):
-            value, name = _shown(row[field.name]), clip_text(field.name)
-            return f"has `{value}` in `{name}`, and the first row {field.type}"
+def _json_fault(row: Mapping[str, Any], kinds: Mapping[str, str]) -> str | None:
+    for field, kind in kinds.items():
+        name = clip_text(field)
+        if field not in row:
+            return f"has no field `{name}`"
+        if row[field] is None:
+            return f"has no value in column `{name}`"
+        if not _fits(row[field], kind):
+            return f"has `{_shown(row[field])}` in `{name}`, and the first row {kind}"
     return None
 
 
@@ -227,8 +283,11 @@ def _object(request: Request, file: Path, line: bytes, number: int) -> dict[str,
             "write one JSON object a line, with numbers or one list of numbers in its fields",
         ) from None
     except ValueError as error:
+        reason = (
+            f"{error.msg} in column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        )
         raise UserError(
-            f"row {number} of `{request.show(file)}` is not JSON: {first_line(str(error))}",
+            f"row {number} of `{request.show(file)}` is not JSON: {first_line(reason)}",
             "write one JSON object a line",
         ) from None
     if not isinstance(row, dict):
@@ -238,14 +297,14 @@ def _object(request: Request, file: Path, line: bytes, number: int) -> dict[str,
     return row
 
 
-def _fits(value: object, kind: Any) -> bool:
-    if pa.types.is_list(kind):
-        return isinstance(value, list) and all(_fits(item, kind.value_type) for item in value)
-    if pa.types.is_boolean(kind):
+def _fits(value: object, kind: str) -> bool:
+    if kind == NUMBERS:
+        return isinstance(value, list) and all(_fits(item, NUMBER) for item in value)
+    if kind == BOOLEAN:
         return isinstance(value, bool)
-    if pa.types.is_string(kind):
+    if kind == TEXT:
         return isinstance(value, str)
-    if pa.types.is_integer(kind):
+    if kind == WHOLE:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -257,5 +316,33 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _open_text(file: Path) -> io.TextIOWrapper:
-    return io.TextIOWrapper(open_data(file), encoding="utf-8-sig", newline="")
+def _open_text(file: Path, *, errors: str = "strict") -> io.TextIOWrapper:
+    return io.TextIOWrapper(open_data(file), encoding="utf-8-sig", errors=errors, newline="")
+
+
+def check_rows(train: int, rows: Sequence[int], names: Sequence[str], source: str, shard_count: int) -> None:
+    """Refuse data from which nothing can be learned, or with fewer rows than shards.
+
+    Args:
+        train: rows of the training split.
+        rows: rows of each class.
+        names: of the classes, none for a language model.
+        source: what the user calls the data.
+        shard_count: of the training split.
+
+    Raises:
+        UserError: saying the numbers.
+    """
+    total, called = sum(rows), f"`{source}`"
+    if total == 0:
+        raise UserError(f"{called} has no rows", "give it at least one row for each shard")
+    if len(names) == 1:
+        raise UserError(
+            f"all {total:,} rows of {called} have the label `{clip_text(names[0])}`",
+            "a classifier needs at least two classes",
+        )
+    if train < shard_count:
+        raise UserError(
+            f"{called} has {train:,} training rows, and `shard_count` is {shard_count:,}",
+            "use fewer processes or more data: every shard needs a row",
+        )

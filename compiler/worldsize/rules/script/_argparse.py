@@ -57,6 +57,7 @@ class _Reader:
         self.reached = reached
         self.modules = [module for module in reached.modules if any(word in module.text for word in _WORDS)]
         self.parsers: dict[ast.Call, _Parser] = {}
+        self.groups: dict[ast.Call, tuple[bool, list[Option]]] = {}  # mutually exclusive ones
         self.held: dict[object, set[_Parser]] = {}  # by the variable, attribute or function that holds them
         for module in self.modules:
             for name, call in module.calls:
@@ -206,11 +207,37 @@ class _Reader:
             True for _ in self._parameters(module, call, position, name or None)
         )
 
+    def _exclude(self, module: Module, call: ast.Call, interface: Interface, options: list[Option]) -> None:
+        """Note the options of one `add_mutually_exclusive_group()`, where it is a variable of its own."""
+        group = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not isinstance(group, ast.Name):
+            return
+        scope = find_scope(module, call)
+        made = [
+            node.value
+            for node in module.kinds.get(ast.Assign, ())
+            for target in node.targets
+            if isinstance(target, ast.Name) and target.id == group.id and find_scope(module, node) is scope
+        ]
+        maker = made[0] if len(made) == 1 else None
+        if (
+            isinstance(maker, ast.Call)
+            and isinstance(maker.func, ast.Attribute)
+            and maker.func.attr == "add_mutually_exclusive_group"
+        ):
+            required = constant_value(keyword_argument(maker, "required")) is True
+            known = self.groups.setdefault(maker, (required, []))
+            known[1].extend(options)
+            if known not in interface.exclusive:
+                interface.exclusive.append(known)
+
     def _call(self, module: Module, method: str, call: ast.Call, parsers: set[_Parser]) -> None:
         sure = len(parsers) == 1 and self.reached.surely_runs(module, call)
         for parser in parsers:
             if method == "add_argument":
+                before = len(parser.interface.options)
                 _add_argument(parser.interface, module, call, sure=sure)
+                self._exclude(module, call, parser.interface, parser.interface.options[before:])
             elif method in (*_PARSES, *_PARSES_KNOWN):
                 if sure and _reads_command(module, call):
                     parser.parses.append(method in _PARSES)
@@ -262,24 +289,34 @@ def _finish(reader: _Reader, parser: _Parser, depth: int = 4) -> Interface:
     for base in waiting[:20]:
         waiting += base.inherits
         interface.options += base.interface.options
+        interface.exclusive += base.interface.exclusive
         interface.positionals = base.interface.positionals + interface.positionals
         interface.closed &= base.known and base.interface.closed
     for collection in [each for each in reader.parsers.values() if each.of is parser]:
         commands: dict[str, Interface] = {}
         interface.commands = commands if collection.known else {}
+        interface.needs_command = constant_value(keyword_argument(collection.node, "required")) is True
         for each in [each for each in reader.parsers.values() if each.of is collection]:
-            name = try_evaluate(each.module, each.node.args[0] if each.node.args else None)
-            if (
-                not isinstance(name, str)
-                or not each.known
-                or keyword_argument(each.node, "aliases")
-                or depth == 0
-            ):
+            words = _list_words(each)
+            if not words or not each.known or depth == 0:
                 interface.commands = {}
                 break
-            commands[name] = _finish(reader, each, depth - 1)
-            commands[name].ignores_others = interface.ignores_others
+            inner = _finish(reader, each, depth - 1)
+            inner.ignores_others = interface.ignores_others
+            commands |= dict.fromkeys(words, inner)
     return interface
+
+
+def _list_words(parser: _Parser) -> list[str]:
+    """The words that choose an `add_parser(…)`, with its aliases; none where they are not known."""
+    node, words = parser.node, []
+    for names in _loop_values(parser.module, node):
+        aliases = keyword_argument(node, "aliases")
+        word = try_evaluate(parser.module, node.args[0] if node.args else None, names)
+        others = () if aliases is None else try_evaluate(parser.module, aliases, names)
+        words += [word, *others] if isinstance(others, tuple) else [None]
+    texts = [word for word in words if isinstance(word, str)]
+    return texts if len(texts) == len(words) else []
 
 
 def _reads_command(module: Module, call: ast.Call) -> bool:

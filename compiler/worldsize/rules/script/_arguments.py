@@ -36,6 +36,10 @@ def _report(
 ) -> Problem | None:
     script, span = program.path.name, launch.span(program.word)
     labels = [option.label for option in interface.options]
+    if fault.what == "command" and span is not None:
+        listed = " or ".join(f"`{name}`" for name in fault.names[:8])
+        message = f"`{script}` needs one of its commands, but the command line names none"
+        return Problem("argument-missing", span, message, f"write {listed} behind `{script}`")
     if fault.argument is None:
         misspelt = {
             closest(each.argument.written.partition("=")[0], labels) for each in faults if each.argument

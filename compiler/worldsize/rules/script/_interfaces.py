@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 
 from worldsize.rules.script._argparse import read_argparse
+from worldsize.rules.script._click import read_click
+from worldsize.rules.script._dataclass_arguments import read_dataclass_arguments
+from worldsize.rules.script._fire import read_fire
 from worldsize.rules.script._interface import Interface, try_evaluate
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._reached import Reached, follow
+from worldsize.rules.script._typer import read_typer
 
 # They read arguments, or files of arguments, in ways that are not followed here.
 _OTHERS = (
@@ -22,7 +26,16 @@ _OTHERS = (
     "docopt",
     "docopt_ng",
 )
-_BUILDS = ("ArgumentParser",)
+# Each library, and who reads what is made with it; a script that uses two of them is not judged.
+_READERS = {
+    "transformers.HfArgumentParser": read_dataclass_arguments,
+    "argparse.ArgumentParser": read_argparse,
+    "click.command": read_click,
+    "click.group": read_click,
+    "typer.run": read_typer,
+    "typer.Typer": read_typer,
+    "fire.Fire": read_fire,
+}
 _CHANGES = ("append", "extend", "insert", "pop", "remove", "clear")
 
 
@@ -52,12 +65,23 @@ def read_setting(program: Program, module: Module, node: ast.AST | None) -> obje
 
 
 def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
-    if not any(word in module.text for module in modules for word in _BUILDS):
-        return None
+    readers = {read for name, read in _READERS.items() for module in modules if _is_used(module, name)}
     tops = {name.partition(".")[0] for module in modules for name, _, _ in module.imports}
-    if not tops.isdisjoint(_OTHERS) or any(_changes_arguments(module) for module in modules):
+    if len(readers) != 1 or not tops.isdisjoint(_OTHERS):
         return None
-    return read_argparse(entry.once(follow, modules))
+    if any(_changes_arguments(module) for module in modules):
+        return None
+    return readers.pop()(entry.once(follow, modules))
+
+
+def _is_used(module: Module, name: str) -> bool:
+    """Whether a file names something of a library; a decorator need not be called."""
+    last = name.partition(".")[2]
+    return last in module.text and any(
+        module.name_of(node) in (name, f"rich_{name}")
+        for node in (*module.kinds.get(ast.Attribute, ()), *module.kinds.get(ast.Name, ()))
+        if (node.attr if isinstance(node, ast.Attribute) else module.names.get(node.id, "")).endswith(last)
+    )
 
 
 def _changes_arguments(module: Module) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Binding, Literal, Port
@@ -41,7 +42,7 @@ class Argument(NamedTuple):
 
 
 class Fault(Struct):
-    """A contradiction: ``what`` is `unknown`, `missing` or `value`."""
+    """A contradiction: ``what`` is `unknown`, `missing`, `command` or `value`."""
 
     what: str
     argument: Argument | None
@@ -147,10 +148,14 @@ def _value_span(launch: Launch, name: str | None) -> Span | None:
 
 def match_arguments(interface: Interface, arguments: list[Argument]) -> list[Fault]:
     """Where the arguments contradict the interface, as `argparse` would say it."""
+    if interface.reads_files and any(
+        argument.written.endswith((".json", ".yaml", ".yml")) for argument in arguments
+    ):
+        return []
+    if interface.kind == "fire" and any(argument.written == "-" for argument in arguments):
+        return []  # what follows belongs to what the function returns
     match = _Match(interface, arguments)
-    while match.position < len(arguments):
-        match.take()
-    return [*match.faults, *match.finish()]
+    return match.take_all()
 
 
 class _Match:
@@ -168,6 +173,14 @@ class _Match:
         self.sure = True  # whether the number of words is known
         self.bare_flag: Argument | None = None  # the word before is a flag that takes no value
         self.strict = interface.closed and not interface.ignores_others
+        self.swallowed = False  # the values of an unknown flag may have been for others
+        self.passed_on = False  # a command of the script has taken the rest
+
+    def take_all(self) -> list[Fault]:
+        """Take every word; what contradicts the interface."""
+        while self.position < len(self.arguments):
+            self.take()
+        return [*self.faults, *(() if self.passed_on else self.finish())]
 
     def take(self) -> None:
         """Take the next word, and the values that follow a flag."""
@@ -182,7 +195,7 @@ class _Match:
         elif argument.is_flag:
             self._take_flag(argument)
         elif interface.commands is not None and len(self.free) == len(interface.positionals):
-            self.faults += _match_command(interface, argument, self._rest())
+            self.faults += self._match_command(argument)
             self.free.append(argument)
             self.sure = self.sure and bool(interface.commands)
         elif before is not None and self.strict and not interface.positionals:
@@ -201,17 +214,11 @@ class _Match:
     def _take_flag(self, argument: Argument) -> None:
         name, equals, text = argument.written.partition("=")
         option = self.by_flag.get(name)
+        fits = self._list_long(name) if option is None and "$" not in name else []
+        if len({id(self.by_flag[flag]) for flag in fits}) == 1:
+            option = self.by_flag[fits[0]]
         if option is None:
-            may_be = "$" in name or self._may_know(name)
-            if not may_be and self.strict:
-                self.faults.append(Fault("unknown", argument))
-            self.sure = self.sure and not may_be
-            while (
-                not may_be
-                and self.position < len(self.arguments)
-                and not self.arguments[self.position].is_flag
-            ):
-                self.position += 1  # its values
+            self._take_unknown(argument, name, fits)
             return
         self.given.add(option)
         if equals:
@@ -222,16 +229,60 @@ class _Match:
             self.bare_flag = argument if option.most == 0 else None
         self.faults += _judge_values(option, argument, values, explicit=bool(equals))
 
+    def _take_unknown(self, argument: Argument, name: str, fits: list[str]) -> None:
+        """A flag that is not declared as it is written."""
+        may_be = not fits and ("$" in name or self._may_know(name))
+        if may_be:
+            self.sure = False
+            return
+        if self.strict and fits:
+            listed = " and ".join(f"`{flag}`" for flag in fits[:4])
+            message = f"`{name}` may stand for {listed}"
+            self.faults.append(Fault("value", argument, self.by_flag[fits[0]], message))
+        elif self.strict:
+            self.faults.append(Fault("unknown", argument))
+        while self.position < len(self.arguments) and not self.arguments[self.position].is_flag:
+            self.position += 1  # its values
+            self.swallowed = True
+
     def _may_know(self, flag: str) -> bool:
-        """Whether the flag may be a short form of a declared one, or several in one word."""
-        after = bisect_left(self.flags, flag)
-        begins = after < len(self.flags) and self.flags[after].startswith(flag)
+        """Whether the flag may be several in one word, or one that a launcher spells in another way."""
+        if self.interface.kind == "fire" and (self.interface.commands is not None or flag[:2] != "--"):
+            return True  # the flags of a command may stand before it
         joined = not flag.startswith("--") and flag[:2] in self.by_flag
-        return (
-            (begins and self.interface.abbreviates)
-            or joined
-            or flag.replace("_", "-") == "--local-rank" in self.by_flag
+        return joined or flag.replace("_", "-") == "--local-rank" in self.by_flag
+
+    def _list_long(self, flag: str) -> list[str]:
+        """The flags that an abbreviation may stand for."""
+        start = bisect_left(self.flags, flag) if self.interface.abbreviates else len(self.flags)
+        end = start
+        while end < len(self.flags) and self.flags[end].startswith(flag):
+            end += 1
+        return self.flags[start:end]
+
+    def _match_command(self, word: Argument) -> list[Fault]:
+        """The word that chooses a command of the script, and what follows it."""
+        commands, rest = self.interface.commands or {}, self._rest()
+        chosen = commands.get(word.text or "")
+        if chosen is None and self.interface.kind == "fire":
+            chosen = commands.get((word.text or "").replace("-", "_"))
+        if chosen is not None:
+            if self.interface.kind != "fire":
+                return match_arguments(chosen, rest)
+            self.passed_on = True  # fire gives the flags of a class and of its method in any order
+            both = replace(chosen, options=[*chosen.options, *self.interface.options])
+            match = _Match(both, rest)
+            match.given |= self.given
+            return match.take_all()
+        if not (commands and self.sure and self.interface.closed) or word.text is None:
+            return []
+        names = (
+            list(commands)
+            if self.interface.kind != "fire"
+            else [name for name, each in commands.items() if each.closed and not name.startswith("_")]
         )
+        listed = ", ".join(f"`{name}`" for name in names[:8])
+        return [Fault("value", word, None, f"`{word.text}` is not a command of the script: it has {listed}")]
 
     def _take_values(self, option: Option) -> list[Argument]:
         values: list[Argument] = []
@@ -246,6 +297,10 @@ class _Match:
     def finish(self) -> Iterator[Fault]:
         """What is wrong with the words without a flag, and what is missing."""
         interface, free = self.interface, self.free
+        if interface.by_position:
+            yield from self._finish_by_position()
+            return
+        yield from self._judge_groups()
         counts = [option.most for option in interface.positionals]
         if self.sure and self.strict and None not in counts and interface.commands is None:
             for argument in free[sum(filter(None, counts)) :][:1]:
@@ -254,27 +309,38 @@ class _Match:
             if not self.sure or option.least != 1 or option.most != 1 or option.optional_words:
                 break
             yield from _judge_value(option, argument)
-        if self.sure:
-            missing = [
-                option.label for option in interface.options if option.required and option not in self.given
-            ]
-            left = len(free)
-            for option in interface.positionals:
-                least = 0 if option.optional_words else option.least
-                missing += [option.name] if left < least else []
-                left -= least
-            if missing:
-                yield Fault("missing", None, None, "", tuple(missing))
+        if not self.sure:
+            return
+        words = [] if self.swallowed else interface.positionals
+        if interface.needs_command and interface.commands and not self.swallowed and len(free) <= len(words):
+            yield Fault("command", None, None, "", tuple(interface.commands))
+        missing = [
+            option.label for option in interface.options if option.required and option not in self.given
+        ]
+        left = len(free)
+        for option in words:
+            least = 0 if option.optional_words else option.least
+            missing += [option.name] if left < least else []
+            left -= least
+        if missing:
+            yield Fault("missing", None, None, "", tuple(missing))
 
+    def _finish_by_position(self) -> Iterator[Fault]:
+        left = [option for option in self.interface.options if option not in self.given]
+        missing = [option.label for option in left[len(self.free) :] if option.required]
+        if missing and self.sure:
+            yield Fault("missing", None, None, "", tuple(missing))
 
-def _match_command(interface: Interface, word: Argument, rest: list[Argument]) -> Iterator[Fault]:
-    """The word that chooses a command of the script, and what follows it."""
-    commands = interface.commands or {}
-    if word.text is not None and word.text in commands:
-        yield from match_arguments(commands[word.text], rest)
-    elif commands and word.text is not None:
-        listed = ", ".join(f"`{name}`" for name in commands)
-        yield Fault("value", word, None, f"`{word.text}` is not a command of the script: it has {listed}")
+    def _judge_groups(self) -> Iterator[Fault]:
+        """Options of which only one may be given, or one must be."""
+        for required, options in self.interface.exclusive:
+            given = [option for option in options if option in self.given]
+            if len(given) > 1:
+                labels = f"`{given[0].label}` and `{given[1].label}`"
+                at = next(each for each in self.arguments if each.written.partition("=")[0] in given[1].flags)
+                yield Fault("value", at, given[1], f"{labels} exclude each other")
+            elif required and not given and self.sure and self.interface.closed:
+                yield Fault("missing", None, None, "", (" or ".join(option.label for option in options),))
 
 
 def _judge_values(
@@ -305,6 +371,19 @@ def _judge_value(option: Option, value: Argument) -> Iterator[Fault]:
         if (value.text is not None and given is None) or not value.numeric:
             noun = "a whole number" if option.kind is int else "a number"
             yield Fault("value", value, option, f"`{option.label}` takes {noun}, but it is given `{shown}`")
+            return
+        least, most = option.bounds
+        if isinstance(given, int | float) and not (
+            (least is None or given >= least) and (most is None or given <= most)
+        ):
+            words = (
+                f"at least {least}"
+                if most is None
+                else f"at most {most}"
+                if least is None
+                else f"{least} to {most}"
+            )
+            yield Fault("value", value, option, f"`{option.label}` takes {words}, but it is given {shown}")
             return
     if option.choices is None or value.text is None or given in option.choices:
         return

@@ -61,7 +61,8 @@ def read_arguments(program: Program, launch: Launch) -> list[Argument]:
         for section in template.sections
         if any(_value(launch, str(each)) is _LEFT_OUT for each in section.expressions)
     ]
-    words = [word for word in program.command.arguments if word.start > program.word.start]
+    given = program.command.arguments
+    words = given[given.index(program.word) + 1 :]
     arguments = _words_of_launcher(program, launch)
     depth = 0  # of `$( … )`
     for word in words:
@@ -70,7 +71,9 @@ def read_arguments(program: Program, launch: Launch) -> list[Argument]:
             break
         opened, inside = text.replace("${{", "").count("$("), depth > 0
         depth = max(0, depth + (text.count("(") - text.count(")") if inside or opened else 0))
-        if inside or any(section.start <= word.start < section.end for section in absent):
+        if inside or (
+            word.source is None and any(section.start <= word.start < section.end for section in absent)
+        ):
             continue
         if opened or "`" in text:
             arguments.append(Argument("$()", None, None, loose=True))
@@ -81,7 +84,8 @@ def read_arguments(program: Program, launch: Launch) -> list[Argument]:
 
 def _words_of_launcher(program: Program, launch: Launch) -> list[Argument]:
     """What a launcher itself gives to each process: in torch 2 it is spelt with a hyphen."""
-    words = [word.bare for word in program.command.arguments if word.start < program.word.start]
+    given = program.command.arguments
+    words = [word.bare for word in given[: given.index(program.word)]]
     adds = (words[0] == "deepspeed" and "--no_local_rank" not in words) or (
         "torch.distributed.launch" in words and not {"--use_env", "--use-env"} & {*words}
     )

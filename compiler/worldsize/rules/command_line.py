@@ -28,6 +28,12 @@ _WRAPPERS = frozenset(
     {"exec", "time", "nohup", "sudo", "env", "command", "if", "then", "do", "else", "!", "("}
 )
 
+# Programs that start no other, and use no GPU.
+HARMLESS = frozenset(
+    {"echo", "ls", "cd", "pip", "mkdir", "export", "set", "pwd", "cat", "env", "date", "free", "df"}
+    | {"nproc", "chmod", "true", "sleep", "cp", "mv"}
+)
+
 
 class Word(NamedTuple):
     """One word as written, quotes included."""

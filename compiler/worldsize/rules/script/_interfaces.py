@@ -110,3 +110,42 @@ def _changes(module: Module, node: ast.Attribute | ast.Name) -> bool:
         return not isinstance(above.ctx, ast.Load)
     called = isinstance(above, ast.Attribute) and above.attr in _CHANGES
     return called or not isinstance(node.ctx, ast.Load) or isinstance(above, ast.AugAssign | ast.Delete)
+
+
+def find_words_read(reached: Reached) -> tuple[int, Module, ast.AST] | None:
+    """The greatest number read each time, and where; None where the script may ask how many there are."""
+    found: list[tuple[int, Module, ast.AST]] = []
+    for module in reached.modules:
+        lists = [node for node in module.kinds.get(ast.Attribute, ()) if module.name_of(node) == "sys.argv"]
+        lists += [node for node in module.kinds.get(ast.Name, ()) if module.names.get(node.id) == "sys.argv"]
+        for node in lists:
+            above = module.parents.get(node)
+            if not isinstance(above, ast.Subscript) or not isinstance(above.ctx, ast.Load):
+                return None
+            count = _read_count(module, above)
+            if count is None:
+                return None
+            caught = any(isinstance(each, ast.Try) for each, _ in module.ancestors(node))
+            if not caught and reached.surely_runs(module, node):
+                found.append((count, module, above))
+    return max(found, key=lambda each: each[0], default=None)
+
+
+def _read_count(module: Module, node: ast.Subscript) -> int | None:
+    """The number of the word in `sys.argv[2]`, or of the last in `a, b = sys.argv[1:]`."""
+    number = constant_value(node.slice)
+    if isinstance(number, int):
+        return number if number >= 0 else None
+    if (
+        not isinstance(node.slice, ast.Slice)
+        or constant_value(node.slice.lower) != 1
+        or node.slice.upper is not None
+    ):
+        return None
+    above = module.parents.get(node)
+    if isinstance(above, ast.Call) and module.name_of(above.func) == "map":
+        above = module.parents.get(above)
+    target = above.targets[0] if isinstance(above, ast.Assign) else None
+    if not isinstance(target, ast.Tuple) or any(isinstance(each, ast.Starred) for each in target.elts):
+        return None
+    return len(target.elts)

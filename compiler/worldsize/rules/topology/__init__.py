@@ -88,7 +88,7 @@ RULES = (
          "a launcher that counts on other nodes than the job has", on=("Job",), since="0.2.0"),
     Rule("WS244", "gpu-never-used", "warning",
          "a VM size with GPUs for a script that computes on the CPU alone",
-         on=("Launch",), when="script", confidence="likely", since="0.2.0"),
+         on=("Launch",), when="script", checked_in="_one_device", confidence="likely", since="0.2.0"),
     Rule("WS250", "distribution-field-of-other-type", "error", "a distribution with a field of another type"),
     Rule("WS270", "gpu-without-kernels", "error",
          "a torch or TensorFlow build without code for the GPUs of the VM size",

@@ -8,6 +8,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from worldsize.base.problem import Problem
+from worldsize.base.wording import plural
+from worldsize.rules.command_line import HARMLESS
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 
@@ -37,10 +40,6 @@ _TRAINS_ON_CPU = frozenset({"sklearn", "pandas", "scipy", "statsmodels", "skimag
 _STARTS_OTHERS = frozenset({"subprocess", "ctypes", "runpy", "importlib", "pty"})
 _ANY_GPU = re.compile(
     r"cuda|cuml|cudf|rapids|gpu|array_api_dispatch|os\.(?:system|popen|exec|spawn)", re.IGNORECASE
-)
-_HARMLESS = frozenset(
-    {"echo", "ls", "cd", "pip", "mkdir", "export", "set", "pwd", "cat", "env", "date", "free", "df"}
-    | {"nproc", "chmod", "true", "sleep", "cp", "mv"}
 )
 
 
@@ -89,11 +88,11 @@ def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int
                 yield count, module, devices
 
 
-def never_uses_gpu(context: Context, launch: Launch) -> Program | None:
+def _find_cpu_program(context: Context, launch: Launch) -> Program | None:
     """The program of a step of which every package is known to compute on the CPU alone."""
     programs = _find_programs(context, launch)
     started = [command for command in launch.commands if command.arguments]
-    others = [command for command in started if command.arguments[0].bare not in _HARMLESS]
+    others = [command for command in started if command.arguments[0].bare not in HARMLESS]
     text = " ".join(word.text for command in started for word in command.words)
     if not programs or len(others) != len(programs) or _ANY_GPU.search(text):
         return None
@@ -113,3 +112,20 @@ def never_uses_gpu(context: Context, launch: Launch) -> Program | None:
     if not tops <= known or tops & _STARTS_OTHERS or not tops & _TRAINS_ON_CPU:
         return None
     return programs[0]
+
+
+def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
+    size, component = launch.size, launch.step.component
+    if size is None or not size.devices or component is None or component.command is None:
+        return
+    if component.path is not None and context.built_in(component.path):
+        return
+    program = _find_cpu_program(context, launch)
+    span = launch.chosen_size_span
+    if program is None or span is None:
+        return
+    gpus = plural(size.devices, "GPU")
+    message = f"`{size.name}` has {gpus}, but `{program.path.name}` imports no package that uses one"
+    yield Problem(
+        "gpu-never-used", span, message, "choose a size without GPUs for this step", related=program.related
+    )

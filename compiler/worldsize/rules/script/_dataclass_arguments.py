@@ -58,10 +58,11 @@ def _add_fields(reached: Reached, interface: Interface, found: Class, depth: int
     for base in node.bases:
         above = find_class(reached, module, base)
         known &= above is not None and depth > 0 and _add_fields(reached, interface, above, depth - 1)
+    inherited = list(interface.options) if node.bases else []
     for each in node.body:
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             option = _read_field(reached, module, each, each.target.id)
-            again = [one for one in interface.options if one.name == each.target.id]
+            again = [one for one in inherited if one.name == each.target.id]
             for one in again:
                 interface.options.remove(one)
             if option is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from worldsize.azureml import binding
 from worldsize.azureml.model import Binding, Component, Port
 from worldsize.base.problem import Problem
+from worldsize.base.source import Source
 from worldsize.rules.command_line import HARMLESS
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
@@ -38,14 +39,14 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
             port.span is None
             or name == _IMPLICIT
             or _has_path(launch, name)
-            or _is_named(launch, "outputs", name)
+            or _is_named(context, launch, "outputs", name)
         ):
             continue
         message = f"the output `{name}` stays empty: the command does not tell `{script}` where it is"
         help_ = f"pass `${{{{outputs.{name}}}}}` to the script, which writes there"
         yield Problem("output-not-passed", port.span, message, help_, program.related)
     for name, port in component.inputs.items():
-        if port.span is None or not _is_set(launch, name, port) or _is_named(launch, "inputs", name):
+        if port.span is None or not _is_set(launch, name, port) or _is_named(context, launch, "inputs", name):
             continue
         message = f"the input `{name}` has no effect: the command does not pass it to `{script}`"
         help_ = f"pass `${{{{inputs.{name}}}}}` to the script, or remove the input"
@@ -62,21 +63,17 @@ def _names_others(component: Component) -> bool:
     )
 
 
-def _is_named(launch: Launch, scope: str, name: str) -> bool:
+def _is_named(context: Context, launch: Launch, scope: str, name: str) -> bool:
     """Whether `${{outputs.name}}` stands anywhere in the file of the step or of its component."""
     component, step = launch.step.component, launch.step
-    nodes = [
-        component.raw if component is not None else None,
-        component.command.node if component and component.command else None,
-        step.raw,
-        launch.job.raw,
-    ]
-    texts = {id(node.source): node.source.text for node in nodes if node is not None}
-    return not texts or any(
-        (each.scope, each.port) == (scope, name)
-        for text in texts.values()
-        for each in binding.find_expressions(text)
-    )
+    command = component.command.node if component is not None and component.command is not None else None
+    nodes = [component.raw if component is not None else None, command, step.raw, launch.job.raw]
+    sources = {id(node.source): node.source for node in nodes if node is not None}
+    return not sources or any((scope, name) in context.once(_list_named, each) for each in sources.values())
+
+
+def _list_named(_context: Context, source: Source) -> set[tuple[str, str | None]]:
+    return {(each.scope, each.port) for each in binding.find_expressions(source.text)}
 
 
 def _has_path(launch: Launch, name: str) -> bool:

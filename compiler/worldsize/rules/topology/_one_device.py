@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.wording import plural
 from worldsize.rules.command_line import HARMLESS
@@ -45,10 +46,24 @@ _ANY_GPU = re.compile(
 
 def _find_programs(context: Context, launch: Launch) -> list[Program]:
     """The programs of a step; none where one of them is not read as a whole."""
+    programs = list_programs(context, launch)
+    return programs if all(program.complete for program in programs) else []
+
+
+def list_programs(context: Context, launch: Launch) -> list[Program]:
+    """The programs of a step, as far as they can be read."""
+    return context.once(_index_programs, launch.job).get(id(launch), [])
+
+
+def _index_programs(context: Context, job: Job) -> dict[int, list[Program]]:
+    """The programs of a job by the launch that starts them."""
     from worldsize.rules.script._program import find_programs  # parses Python
 
-    programs = [each for each in find_programs(context, launch.job) if launch in each.launches]
-    return programs if all(program.complete for program in programs) else []
+    by_launch: dict[int, list[Program]] = {}
+    for program in find_programs(context, job):
+        for launch in program.launches:
+            by_launch.setdefault(id(launch), []).append(program)
+    return by_launch
 
 
 def drives_one_device(context: Context, launch: Launch) -> bool:
@@ -66,14 +81,13 @@ def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int
     """`Trainer(devices=1)` of Lightning: how many GPUs a process uses, and where that is written."""
     from worldsize.rules.script._interfaces import read_reached, read_setting
     from worldsize.rules.script._module import keyword_argument
-    from worldsize.rules.script._program import find_programs
 
-    for program in find_programs(context, launch.job):
+    for program in list_programs(context, launch):
         calls = [
             (module, call)
             for module in program.modules
             for call in module.called(*_TRAINERS)
-            if launch in program.launches and program.imports("lightning", "pytorch_lightning")
+            if program.imports("lightning", "pytorch_lightning")
         ]
         for module, call in calls if len(calls) == 1 else ():
             devices = keyword_argument(call, "devices") or keyword_argument(call, "gpus")

@@ -144,9 +144,7 @@ def _trains_on_one(context: Context, launch: Launch) -> bool:
     component = launch.step.component
     if component is None or (component.path is not None and context.built_in(component.path)):
         return False
-    from worldsize.rules.script._program import find_programs  # parses Python
-
-    programs = [each for each in find_programs(context, launch.job) if launch in each.launches]
+    programs = _one_device.list_programs(context, launch)
     texts = [module.text for program in programs for module in program.modules]
     command = str(component.command.value) if component.command is not None else ""
     if not all(program.complete for program in programs) or _DRIVES_MORE.search(command):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, did_you_mean
@@ -35,7 +37,8 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
             problem = _report(program, launch, interface, fault, faults)
             if problem is not None and (problem.message, problem.span) not in said:
                 said.add((problem.message, problem.span))
-                yield problem
+                # what fire does with a word that it cannot use depends on what the function returns
+                yield replace(problem, confidence="likely") if interface.kind == "fire" else problem
 
 
 def _check_words(program: Program) -> Iterator[Problem]:

@@ -13,12 +13,12 @@ SEE = "see `python tests/seeded/bench.py --all`"
 
 # The least that is found on its line of each class. Raise a bound when more is found; none may fall.
 LEAST_FOUND = {
-    "arguments": 1,  # of 54
+    "arguments": 49,  # of 54
     "data": 26,  # of 26
-    "distribution": 16,  # of 53
+    "distribution": 51,  # of 53
     "files": 24,  # of 45
     "graph": 7,  # of 7
-    "idle_gpus": 4,  # of 16
+    "idle_gpus": 16,  # of 16
     "secrets": 7,  # of 15
     "training": 8,  # of 39
 }

@@ -26,6 +26,15 @@ KERAS = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.fit([1], 
 RANK = INIT + "dist.init_process_group('nccl')\nrank = dist.get_rank()\n"
 ENV = "import os\n" + INIT
 HVD = "import horovod.torch as hvd\nhvd.init()\n"
+DDP = RANK + "torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1).cuda())\n"
+HVD_PINNED = HVD + "import torch\ntorch.cuda.set_device(hvd.local_rank())\n"
+TRAINER = "import lightning as L\nt = L.Trainer(accelerator='gpu', devices=2)\n"
+FRAMES = "import pandas as pd\nprint(pd.read_csv('x.csv'))\n"
+SPAWNED = (
+    INIT
+    + "import torch.multiprocessing as mp\ndef run(r):\n    dist.init_process_group('nccl', rank=r)\nmp.spawn(run, nprocs=4)\n"
+)
+HIDDEN = "environment_variables: {CUDA_VISIBLE_DEVICES: '0,1'}\n"
 TF = "import tensorflow as tf\nstrategy = tf.distribute.MultiWorkerMirroredStrategy()\n"
 MPI_RANK = "import os\nrank = int(os.environ.get('OMPI_COMM_WORLD_RANK', 0))\n"
 SET_UP = (
@@ -51,11 +60,33 @@ FAULTS = {
     "launcher with few": (ONE, "torchrun --nproc-per-node=2 train.py", more(), "WS204"),
     "deepspeed with few": (ONE, "deepspeed --num_gpus 1 train.py", more(), "WS204"),
     "accelerate with few": (ONE, "accelerate launch --num_processes 2 train.py", more(), "WS204"),
+    "one of DDP": (DDP, "python train.py", more("pytorch", 1), "WS204"),
+    "none given of DDP": (DDP, "python train.py", more("pytorch"), "WS204"),
+    "one of Horovod": (HVD_PINNED, "python train.py", more("mpi", 1), "WS204"),
+    "devices of Lightning": (TRAINER, "python train.py", more(), "WS204"),
+    "list of Lightning": (TRAINER.replace("=2", "=[0]"), "python train.py", more(), "WS204"),
+    "hidden by the job": (ONE, "torchrun --nproc_per_node 2 train.py", more(extra=HIDDEN), "WS204"),
+    "hidden by the command": (ONE, "export CUDA_VISIBLE_DEVICES=0 && python train.py", more(), "WS204"),
+    "hidden for one": (ONE, "CUDA_VISIBLE_DEVICES=0 python train.py", more(), "WS204"),
+    "frames": (FRAMES, "pip install tqdm && python train.py", more(), "WS244"),
     # more processes than GPUs
+    "hidden from torchrun": (ONE, "torchrun --nproc_per_node 4 train.py", more(extra=HIDDEN), "WS203"),
+    "hidden from the job": (DDP, "python train.py", more("pytorch", 4, 1, HIDDEN), "WS203"),
+    "absent GPUs": (ONE, "deepspeed --include localhost:4,5,6,7 train.py", more(), "WS203"),
+    "too many GPUs": (ONE, "deepspeed --include=localhost:0,1,2,3,4 train.py", more(), "WS203"),
     "launcher with many": (ONE, "torchrun --nproc_per_node 8 train.py", more(), "WS203"),
     "accelerate with many": (ONE, "accelerate launch --num_processes=8 train.py", more(), "WS203"),
     # nodes
     "nodes": (ONE, "torchrun --nnodes=2 --nproc_per_node 4 train.py", more(), "WS243"),
+    "rank on the node": (ONE, "torchrun --nnodes 2 --nproc_per_node 4 --node_rank=$LOCAL_RANK --master_addr $MASTER_ADDR train.py", more("pytorch", 1, 2), "WS243"),
+    "one machine of accelerate": (ONE, "accelerate launch --num_processes 4 train.py", more("pytorch", 1, 2), "WS243"),
+    "no rank of accelerate": (ONE, "accelerate launch --num_machines 2 --num_processes 8 --main_process_ip $MASTER_ADDR train.py", more("pytorch", 1, 2), "WS243"),
+    "deepspeed without hosts": (ONE, "deepspeed --num_gpus 4 train.py", more("pytorch", 1, 2), "WS243"),
+    "rank of the node": (ENV + "dist.init_process_group('nccl', rank=int(os.environ['NODE_RANK']))\n", "python train.py", more("pytorch", 4, 2), "WS944"),
+    "rank on the instance": (ENV + "r = int(os.environ['LOCAL_RANK'])\ndist.init_process_group('nccl', rank=r)\n", "python train.py", more("pytorch", 4, 2), "WS944"),
+    "rank set": (ENV + "os.environ['RANK'] = os.environ['NODE_RANK']\n", "python train.py", more("pytorch", 4, 2), "WS944"),
+    "spawned by each": (SPAWNED, "python train.py", more("pytorch", 4, 1), "WS945"),
+    "device of Horovod": (HVD + "import tensorflow as tf\ng = tf.config.list_physical_devices('GPU')\ntf.config.set_visible_devices(g[hvd.rank()], 'GPU')\n", "python train.py", more("mpi", 4, 2), "WS909"),
     "nodes of deepspeed": (ONE, "deepspeed --num_nodes 4 --num_gpus 4 train.py", more("pytorch", 1, 2), "WS243"),
     "in a shell": (ONE, 'bash -c "torchrun --nnodes 3 --nproc_per_node 4 train.py"', more("pytorch", 1, 2), "WS243"),
     "standalone": (ONE, "torchrun --standalone --nproc_per_node 4 train.py", more("pytorch", 1, 2), "WS243"),
@@ -96,7 +127,19 @@ FINE = {
     "mirrored": (KERAS + "tf.distribute.MirroredStrategy()\n", "python train.py", more()),
     "spawn": (ONE + "import torch.multiprocessing as mp\nmp.spawn(print)\n", "python train.py", more()),
     "no training": ("import torch\nprint(torch.ones(1).cuda())\n", "python train.py", more()),
-    "chosen by hand": (ONE, "CUDA_VISIBLE_DEVICES=0 python train.py", more()),
+    "all chosen by hand": (ONE, "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 train.py", more()),
+    "each chosen by hand": (ONE, "CUDA_VISIBLE_DEVICES=0 python train.py & CUDA_VISIBLE_DEVICES=1 python train.py", more()),
+    "one of four with a model on several": (DDP + "other = model.to('cuda:1')\n", "python train.py", more("pytorch", 1)),
+    "all devices of Lightning": (TRAINER.replace("devices=2", "devices=-1"), "python train.py", more()),
+    "Lightning on the CPU": (TRAINER.replace("'gpu'", "'cpu'"), "python train.py", more()),
+    "deepspeed with hosts": (ONE, "deepspeed --hostfile hosts train.py", more("pytorch", 1, 2)),
+    "deepspeed on some": (ONE, "deepspeed --include localhost:0,1,2,3 train.py", more()),
+    "accelerate with a file": (ONE, "accelerate launch --config_file c.yaml train.py", more("pytorch", 1, 2)),
+    "boosting": ("import pandas\nimport xgboost\n", "python train.py", more()),
+    "frames on the GPU": (FRAMES, "python -m cudf.pandas train.py", more()),
+    "frames and another program": (FRAMES, "python train.py && ./simulate", more()),
+    "frames and training": (FRAMES + "import torch\n", "python train.py", more()),
+    "local rank of its own": (SPAWNED, "python train.py", more("pytorch", 1, 2)),
     "unknown package": ("import mystery\n" + ONE, "python train.py", more()),
     "launcher": (ONE, "torchrun --nproc_per_node 4 train.py", more()),
     "launcher, all": (ONE, "torchrun --nproc_per_node gpu train.py", more("pytorch", 1)),
@@ -105,7 +148,7 @@ FINE = {
     "elastic": (ONE, "torchrun --nnodes 1:4 --nproc_per_node 4 --rdzv_endpoint $MASTER_ADDR:1 train.py", more("pytorch", 1, 2)),
     "nodes": (ONE, "torchrun --nnodes 2 --nproc_per_node 4 --node_rank $NODE_RANK --master_addr $MASTER_ADDR train.py", more("pytorch", 1, 2)),
     "nodes of a variable": (ONE, "torchrun --nnodes $NODES --nproc_per_node 4 --node_rank $NODE_RANK train.py", more("pytorch", 1, 2)),
-    "accelerate": (ONE, "accelerate launch --num_machines 2 --num_processes 8 --machine_rank $NODE_RANK train.py", more("pytorch", 1, 2)),
+    "accelerate": (ONE, "accelerate launch --num_machines 2 --num_processes 8 --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR train.py", more("pytorch", 1, 2)),
     "set up under mpi": (SET_UP, "python train.py", more("mpi", 4)),
     "rank given": (INIT + "dist.init_process_group('nccl', rank=r, world_size=w)\n", "python train.py", more("mpi", 4)),
     "backend mpi": (INIT + "dist.init_process_group('mpi')\n", "python train.py", more("mpi", 4)),
@@ -128,7 +171,20 @@ FINE = {
     "given method": (INIT + "dist.init_process_group('nccl', init_method=args.dist_url)\n", "python train.py --dist_url $URL", more("pytorch", 4, 2)),
     "print": (RANK + "print(f'rank {rank}')\n", "python train.py", more("pytorch", 4, 2)),
 }  # fmt: skip
-CODES = ("WS000", "WS203", "WS204", "WS217", "WS222", "WS243", "WS906", "WS909", "WS914")
+CODES = (
+    "WS000",
+    "WS203",
+    "WS204",
+    "WS217",
+    "WS222",
+    "WS243",
+    "WS244",
+    "WS906",
+    "WS909",
+    "WS914",
+    "WS944",
+    "WS945",
+)
 
 
 ON_CPU = {

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from worldsize.base.source import Source
+
 # A word is put together from its pieces: as one repeated group it would cost hundreds of bytes a character.
 _PIECE = re.compile(r"\$\{\{[^{}\n]*\}\}|\"[^\"]*\"|'[^']*'|\\.|[^\s;|&<>\"'\\$]+|\$")
 _TOKEN = re.compile(
@@ -26,6 +28,12 @@ _WRAPPERS = frozenset(
     {"exec", "time", "nohup", "sudo", "env", "command", "if", "then", "do", "else", "!", "("}
 )
 
+# Programs that start no other, and use no GPU.
+HARMLESS = frozenset(
+    {"echo", "ls", "cd", "pip", "mkdir", "export", "set", "pwd", "cat", "env", "date", "free", "df"}
+    | {"nproc", "chmod", "true", "sleep", "cp", "mv"}
+)
+
 
 class Word(NamedTuple):
     """One word as written, quotes included."""
@@ -33,6 +41,7 @@ class Word(NamedTuple):
     text: str
     start: int
     end: int
+    source: Source | None = None  # the shell script in which it stands, if not in the command itself
 
     @property
     def bare(self) -> str:
@@ -89,7 +98,7 @@ class Command(Struct, frozen=True):
             after = words[position + 1] if position + 1 < len(words) else None
             value = None
             if equals:
-                value = Word(text, word.start + len(name) + 1, word.end)
+                value = Word(text, word.start + len(name) + 1, word.end, word.source)
             elif after is not None and not after.text.startswith("--"):
                 value = after
             yield Flag(name[2:].lower().replace("-", "_"), word, value)
@@ -154,7 +163,7 @@ def _tokens(text: str) -> Iterator[tuple[str, Word]]:
 
 def _outside_brackets(word: Word) -> Word:
     """The word without the ``$[[`` or ``]]`` of an optional section that it touches."""
-    text, start, end = word
+    text, start, end = word.text, word.start, word.end
     if text[:3] == "$[[":
         text, start = text[3:], start + 3
     if text[-2:] == "]]":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Subjects = Mapping[str, Sequence[tuple[Any, Any]]]
 Condition = Literal["bound-input", "bound-output", "script", "deepspeed"]
 
-_STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec")
+_STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec|\.sh\b")
 
 
 def bound_input(_context: Context, subjects: Subjects) -> bool:

@@ -62,4 +62,13 @@ RULES = (
          on=("Program",), when="script", checked_in="_arguments", since="0.2.0"),
     Rule("WS943", "output-never-written", "warning", "an output that the script is given but never uses",
          on=("Program",), when="script", since="0.2.0"),
+    Rule("WS944", "rank-not-unique", "error", "a rank that several processes share",
+         on=("Program",), when="script", confidence="likely", since="0.2.0"),
+    Rule("WS945", "spawn-in-every-process", "error",
+         "a script that spawns processes, started once for each GPU",
+         on=("Program",), when="script", confidence="likely", since="0.2.0"),
+    Rule("WS946", "output-not-passed", "warning", "an output whose place the script is never told",
+         on=("Program",), when="script", checked_in="_ports", confidence="likely", since="0.2.0"),
+    Rule("WS947", "input-not-passed", "warning", "an input that the command never passes on",
+         on=("Program",), when="script", checked_in="_ports", confidence="likely", since="0.2.0"),
 )

@@ -7,11 +7,11 @@ anything with it that is not known here leaves the interface open, and the rules
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from itertools import product
+from collections.abc import Iterator
 
 from msgspec import Struct, field
 
+from worldsize.rules.script._add_argument import list_loop_values, read_option
 from worldsize.rules.script._interface import Interface, Option, try_evaluate
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._reached import Reached, find_scope
@@ -33,7 +33,6 @@ _HARMLESS = frozenset(
     }
     | {"_action_groups", "usage", "description", "epilog", "prog", "formatter_class"}
 )
-_NO_WORDS = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version")
 _ROUNDS = 6  # calls through which a parser is passed on
 _DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi")
 
@@ -57,6 +56,7 @@ class _Reader:
         self.reached = reached
         self.modules = [module for module in reached.modules if any(word in module.text for word in _WORDS)]
         self.parsers: dict[ast.Call, _Parser] = {}
+        self.groups: dict[ast.Call, tuple[bool, list[Option]]] = {}  # mutually exclusive ones
         self.held: dict[object, set[_Parser]] = {}  # by the variable, attribute or function that holds them
         for module in self.modules:
             for name, call in module.calls:
@@ -206,11 +206,37 @@ class _Reader:
             True for _ in self._parameters(module, call, position, name or None)
         )
 
+    def _exclude(self, module: Module, call: ast.Call, interface: Interface, options: list[Option]) -> None:
+        """Note the options of one `add_mutually_exclusive_group()`, where it is a variable of its own."""
+        group = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not isinstance(group, ast.Name):
+            return
+        scope = find_scope(module, call)
+        made = [
+            node.value
+            for node in module.kinds.get(ast.Assign, ())
+            for target in node.targets
+            if isinstance(target, ast.Name) and target.id == group.id and find_scope(module, node) is scope
+        ]
+        maker = made[0] if len(made) == 1 else None
+        if (
+            isinstance(maker, ast.Call)
+            and isinstance(maker.func, ast.Attribute)
+            and maker.func.attr == "add_mutually_exclusive_group"
+        ):
+            required = constant_value(keyword_argument(maker, "required")) is True
+            known = self.groups.setdefault(maker, (required, []))
+            known[1].extend(options)
+            if known not in interface.exclusive:
+                interface.exclusive.append(known)
+
     def _call(self, module: Module, method: str, call: ast.Call, parsers: set[_Parser]) -> None:
         sure = len(parsers) == 1 and self.reached.surely_runs(module, call)
         for parser in parsers:
             if method == "add_argument":
-                _add_argument(parser.interface, module, call, sure=sure)
+                before = len(parser.interface.options)
+                read_option(parser.interface, module, call, sure=sure)
+                self._exclude(module, call, parser.interface, parser.interface.options[before:])
             elif method in (*_PARSES, *_PARSES_KNOWN):
                 if sure and _reads_command(module, call):
                     parser.parses.append(method in _PARSES)
@@ -262,24 +288,34 @@ def _finish(reader: _Reader, parser: _Parser, depth: int = 4) -> Interface:
     for base in waiting[:20]:
         waiting += base.inherits
         interface.options += base.interface.options
+        interface.exclusive += base.interface.exclusive
         interface.positionals = base.interface.positionals + interface.positionals
         interface.closed &= base.known and base.interface.closed
     for collection in [each for each in reader.parsers.values() if each.of is parser]:
         commands: dict[str, Interface] = {}
         interface.commands = commands if collection.known else {}
+        interface.needs_command = constant_value(keyword_argument(collection.node, "required")) is True
         for each in [each for each in reader.parsers.values() if each.of is collection]:
-            name = try_evaluate(each.module, each.node.args[0] if each.node.args else None)
-            if (
-                not isinstance(name, str)
-                or not each.known
-                or keyword_argument(each.node, "aliases")
-                or depth == 0
-            ):
+            words = _list_words(each)
+            if not words or not each.known or depth == 0:
                 interface.commands = {}
                 break
-            commands[name] = _finish(reader, each, depth - 1)
-            commands[name].ignores_others = interface.ignores_others
+            inner = _finish(reader, each, depth - 1)
+            inner.ignores_others = interface.ignores_others
+            commands |= dict.fromkeys(words, inner)
     return interface
+
+
+def _list_words(parser: _Parser) -> list[str]:
+    """The words that choose an `add_parser(…)`, with its aliases; none where they are not known."""
+    node, words = parser.node, []
+    for names in list_loop_values(parser.module, node):
+        aliases = keyword_argument(node, "aliases")
+        word = try_evaluate(parser.module, node.args[0] if node.args else None, names)
+        others = () if aliases is None else try_evaluate(parser.module, aliases, names)
+        words += [word, *others] if isinstance(others, tuple) else [None]
+    texts = [word for word in words if isinstance(word, str)]
+    return texts if len(texts) == len(words) else []
 
 
 def _reads_command(module: Module, call: ast.Call) -> bool:
@@ -292,90 +328,3 @@ def _reads_command(module: Module, call: ast.Call) -> bool:
         names = getattr(scope, "args", None)
         return names is not None and any(given.id == each.arg for each in (*names.args, *names.kwonlyargs))
     return ast.unparse(given) in ("sys.argv[1:]", "argv[1:]")
-
-
-def _add_argument(interface: Interface, module: Module, call: ast.Call, *, sure: bool) -> None:
-    """Read one `add_argument`, or several where it stands in a loop over literals."""
-    for names in _loop_values(module, call):
-        words = [try_evaluate(module, each, names) for each in call.args]
-        unnamed = not words and keyword_argument(call, "dest") is None
-        if unnamed or not all(isinstance(word, str) and word for word in words):
-            interface.closed = False
-        else:
-            option = _option(module, call, tuple(map(str, words)), names)
-            if option.most is None and not option.flags and keyword_argument(call, "nargs") is not None:
-                nargs = try_evaluate(module, keyword_argument(call, "nargs"), names)
-                interface.closed &= isinstance(nargs, int | str) and nargs != "..."  # not all that is left
-            option.required &= sure
-            option.optional_words |= not sure
-            flags = option.flags
-            (interface.options if flags else interface.positionals).append(option)
-
-
-def _option(module: Module, call: ast.Call, words: tuple[str, ...], names: Mapping[str, object]) -> Option:
-    given = {one.arg: one.value for one in call.keywords}
-    flags = tuple(word for word in words if word.startswith("-"))
-    first = next((flag for flag in flags if flag.startswith("--")), words[0] if words else "")
-    dest = constant_value(given.get("dest"))
-    option = Option(flags, str(dest or first.lstrip("-").replace("-", "_")), module, call)
-    action, nargs = (
-        try_evaluate(module, given.get("action"), names),
-        try_evaluate(module, given.get("nargs"), names),
-    )
-    custom = "action" in given and not isinstance(action, str)
-    if custom and module.name_of(given["action"]).endswith("BooleanOptionalAction"):
-        option.flags += tuple("--no-" + flag[2:] for flag in flags if flag.startswith("--"))
-        option.least = option.most = 0
-    elif action in _NO_WORDS:
-        option.least = option.most = 0
-    elif None in given or custom or ("nargs" in given and nargs is None):  # not known
-        option.least, option.most = 0, None
-    elif nargs is not None:
-        most = {"?": 1, "*": None, "+": None}.get(str(nargs), nargs if isinstance(nargs, int) else None)
-        option.least, option.most = (nargs if isinstance(nargs, int) else int(nargs == "+")), most
-    kind = try_evaluate(module, given.get("type"), names)
-    option.kind = kind if kind in (int, float) else None
-    choices = try_evaluate(module, given.get("choices"), names)
-    if isinstance(choices, str):
-        choices = tuple(choices)
-    if (
-        isinstance(choices, tuple)
-        and None not in given
-        and ("type" not in given or kind in (int, float, str))
-    ):
-        option.choices = choices
-    option.required = constant_value(given.get("required")) is True and None not in given
-    option.optional_words = not flags and (option.least == 0 or None in given)
-    return option
-
-
-def _loop_values(module: Module, call: ast.Call) -> list[dict[str, object]]:
-    """What the variables of the loops around a call are, each time that it is made; none if unknown."""
-    loops: list[list[dict[str, object]]] = []
-    for above, child in module.ancestors(call):
-        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
-            break
-        if isinstance(above, ast.For) and child is not above.iter:
-            values = try_evaluate(module, above.iter)
-            rounds = [_bind(above.target, value) for value in values] if isinstance(values, tuple) else []
-            loops.append(rounds or [{}])
-    return [
-        {name: value for each in rounds for name, value in each.items()}
-        for rounds in list(product(*loops))[:200]
-    ]
-
-
-def _bind(target: ast.expr, value: object) -> dict[str, object]:
-    if isinstance(target, ast.Name):
-        return {target.id: value}
-    if (
-        isinstance(target, ast.Tuple | ast.List)
-        and isinstance(value, tuple)
-        and len(target.elts) == len(value)
-    ):
-        return {
-            name: each
-            for part, item in zip(target.elts, value, strict=True)
-            for name, each in _bind(part, item).items()
-        }
-    return {}

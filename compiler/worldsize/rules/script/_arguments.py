@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, did_you_mean
+from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 from worldsize.rules.script._interface import Interface
-from worldsize.rules.script._interfaces import read_interface
-from worldsize.rules.script._matching import Fault, match_arguments, read_arguments
+from worldsize.rules.script._interfaces import find_words_read, read_interface, read_reached
+from worldsize.rules.script._matching import Fault, match_arguments
+from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program
+from worldsize.rules.script._words import read_arguments
 
 _STEPS = 200  # that start the same script, whose inputs are looked at
 
@@ -20,7 +26,10 @@ _STEPS = 200  # that start the same script, whose inputs are looked at
 def check_program(context: Context, program: Program) -> Iterator[Problem]:
     interface = read_interface(program)
     if interface is None:
+        yield from _check_words(program)
         return
+    if interface.reads_files and context.exists(program.path.with_suffix(".args")):
+        return  # HfArgumentParser adds what stands in it
     said: set[tuple[str, Span]] = set()
     for launch in program.launches[:_STEPS]:
         faults = match_arguments(interface, read_arguments(program, launch))
@@ -28,7 +37,30 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
             problem = _report(program, launch, interface, fault, faults)
             if problem is not None and (problem.message, problem.span) not in said:
                 said.add((problem.message, problem.span))
-                yield problem
+                # what fire does with a word that it cannot use depends on what the function returns
+                yield replace(problem, confidence="likely") if interface.kind == "fire" else problem
+
+
+def _check_words(program: Program) -> Iterator[Problem]:
+    """A script without a parser that reads more words than it is given."""
+    read = program.entry.once(_find_words, program)
+    span = program.launch.span(program.word)
+    arguments = read_arguments(program, program.launch)
+    if read is None or span is None or any(argument.loose for argument in arguments):
+        return
+    count, module, node = read
+    if count > len(arguments):
+        given = plural(len(arguments), "word")
+        message = f"`{program.path.name}` reads {plural(count, 'word')}, but the command gives it {given}"
+        related = (Related(module.span(node), "the last word is read here"),)
+        yield Problem("argument-missing", span, message, "add the words that are missing", related)
+
+
+def _find_words(entry: Module, program: Program) -> tuple[int, Module, ast.AST] | None:
+    others = {name.partition(".")[0] for module in program.modules for name, _, _ in module.imports}
+    if not program.complete or others & {"argparse", "click", "typer", "fire", "optparse", "getopt"}:
+        return None
+    return find_words_read(read_reached(program))
 
 
 def _report(
@@ -36,6 +68,10 @@ def _report(
 ) -> Problem | None:
     script, span = program.path.name, launch.span(program.word)
     labels = [option.label for option in interface.options]
+    if fault.what == "command" and span is not None:
+        listed = " or ".join(f"`{name}`" for name in fault.names[:8])
+        message = f"`{script}` needs one of its commands, but the command line names none"
+        return Problem("argument-missing", span, message, f"write {listed} behind `{script}`")
     if fault.argument is None:
         misspelt = {
             closest(each.argument.written.partition("=")[0], labels) for each in faults if each.argument

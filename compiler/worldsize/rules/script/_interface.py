@@ -28,11 +28,12 @@ class Option(Struct, eq=False):
     choices: tuple[object, ...] | None = None
     required: bool = False
     optional_words: bool = False  # a positional argument that may be left out
+    bounds: tuple[float | None, float | None] = (None, None)  # the least and the greatest number
 
     @property
     def label(self) -> str:
-        """The name that a message quotes: the longest flag."""
-        return max(self.flags, key=len) if self.flags else self.name
+        """The name that a message quotes: the first long flag."""
+        return next((flag for flag in self.flags if flag.startswith("--")), (*self.flags, self.name)[0])
 
     @property
     def related(self) -> tuple[Related, ...]:
@@ -49,6 +50,11 @@ class Interface(Struct, eq=False):
     ignores_others: bool = False  # arguments that are not declared are no error
     abbreviates: bool = True  # `--learn` may mean `--learning-rate`
     commands: Mapping[str, Interface] | None = None  # by the word that chooses one; follow the positionals
+    needs_command: bool = False  # such a word must be there
+    kind: str = "argparse"  # or `click`, also for typer, or `fire`: whose rules hold for the words
+    by_position: bool = False  # words without a flag fill the options in their order, as in fire
+    reads_files: bool = False  # one word may be a file with all arguments
+    exclusive: list[tuple[bool, list[Option]]] = field(default_factory=list)  # whether one is required
 
 
 def evaluate(module: Module, node: ast.AST | None, names: Mapping[str, object] | None = None) -> object:

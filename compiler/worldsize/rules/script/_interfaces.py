@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 
 from worldsize.rules.script._argparse import read_argparse
+from worldsize.rules.script._click import read_click
+from worldsize.rules.script._dataclass_arguments import read_dataclass_arguments
+from worldsize.rules.script._fire import read_fire
 from worldsize.rules.script._interface import Interface, try_evaluate
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._reached import Reached, follow
+from worldsize.rules.script._typer import read_typer
 
 # They read arguments, or files of arguments, in ways that are not followed here.
 _OTHERS = (
@@ -22,7 +26,16 @@ _OTHERS = (
     "docopt",
     "docopt_ng",
 )
-_BUILDS = ("ArgumentParser",)
+# Each library, and who reads what is made with it; a script that uses two of them is not judged.
+_READERS = {
+    "transformers.HfArgumentParser": read_dataclass_arguments,
+    "argparse.ArgumentParser": read_argparse,
+    "click.command": read_click,
+    "click.group": read_click,
+    "typer.run": read_typer,
+    "typer.Typer": read_typer,
+    "fire.Fire": read_fire,
+}
 _CHANGES = ("append", "extend", "insert", "pop", "remove", "clear")
 
 
@@ -52,12 +65,23 @@ def read_setting(program: Program, module: Module, node: ast.AST | None) -> obje
 
 
 def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
-    if not any(word in module.text for module in modules for word in _BUILDS):
-        return None
+    readers = {read for name, read in _READERS.items() for module in modules if _is_used(module, name)}
     tops = {name.partition(".")[0] for module in modules for name, _, _ in module.imports}
-    if not tops.isdisjoint(_OTHERS) or any(_changes_arguments(module) for module in modules):
+    if len(readers) != 1 or not tops.isdisjoint(_OTHERS):
         return None
-    return read_argparse(entry.once(follow, modules))
+    if any(_changes_arguments(module) for module in modules):
+        return None
+    return readers.pop()(entry.once(follow, modules))
+
+
+def _is_used(module: Module, name: str) -> bool:
+    """Whether a file names something of a library; a decorator need not be called."""
+    last = name.partition(".")[2]
+    return last in module.text and any(
+        module.name_of(node) in (name, f"rich_{name}")
+        for node in (*module.kinds.get(ast.Attribute, ()), *module.kinds.get(ast.Name, ()))
+        if (node.attr if isinstance(node, ast.Attribute) else module.names.get(node.id, "")).endswith(last)
+    )
 
 
 def _changes_arguments(module: Module) -> bool:
@@ -86,3 +110,42 @@ def _changes(module: Module, node: ast.Attribute | ast.Name) -> bool:
         return not isinstance(above.ctx, ast.Load)
     called = isinstance(above, ast.Attribute) and above.attr in _CHANGES
     return called or not isinstance(node.ctx, ast.Load) or isinstance(above, ast.AugAssign | ast.Delete)
+
+
+def find_words_read(reached: Reached) -> tuple[int, Module, ast.AST] | None:
+    """The greatest number read each time, and where; None where the script may ask how many there are."""
+    found: list[tuple[int, Module, ast.AST]] = []
+    for module in reached.modules:
+        lists = [node for node in module.kinds.get(ast.Attribute, ()) if module.name_of(node) == "sys.argv"]
+        lists += [node for node in module.kinds.get(ast.Name, ()) if module.names.get(node.id) == "sys.argv"]
+        for node in lists:
+            above = module.parents.get(node)
+            if not isinstance(above, ast.Subscript) or not isinstance(above.ctx, ast.Load):
+                return None
+            count = _read_count(module, above)
+            if count is None:
+                return None
+            caught = any(isinstance(each, ast.Try) for each, _ in module.ancestors(node))
+            if not caught and reached.surely_runs(module, node):
+                found.append((count, module, above))
+    return max(found, key=lambda each: each[0], default=None)
+
+
+def _read_count(module: Module, node: ast.Subscript) -> int | None:
+    """The number of the word in `sys.argv[2]`, or of the last in `a, b = sys.argv[1:]`."""
+    number = constant_value(node.slice)
+    if isinstance(number, int):
+        return number if number >= 0 else None
+    if (
+        not isinstance(node.slice, ast.Slice)
+        or constant_value(node.slice.lower) != 1
+        or node.slice.upper is not None
+    ):
+        return None
+    above = module.parents.get(node)
+    if isinstance(above, ast.Call) and module.name_of(above.func) == "map":
+        above = module.parents.get(above)
+    target = above.targets[0] if isinstance(above, ast.Assign) else None
+    if not isinstance(target, ast.Tuple) or any(isinstance(each, ast.Starred) for each in target.elts):
+        return None
+    return len(target.elts)

@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from worldsize.azureml import binding, literals
-from worldsize.azureml.model import Binding, Literal, Port
-from worldsize.base.span import Span
-from worldsize.rules.launch import Launch, read_input
 from worldsize.rules.script._interface import Interface, Option
-from worldsize.rules.script._program import Program
-
-_NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a negative number
-_SHELL = re.compile(r"[$`*?\\~]|\{[^{}]*(?:,|\.\.)[^{}]*\}")
-_ENDS = frozenset({")", "}", "fi", "done", "esac", ";;"})
-LOCAL_RANK = "--local_rank"
-_LEFT_OUT = object()
-
-
-class Argument(NamedTuple):
-    """One word that a script gets."""
-
-    written: str  # in the command, without the quotes around it
-    text: str | None  # what the script gets; None where it is not known
-    span: Span | None  # of what the user would edit: the word, or the value of the input
-    place: Span | None = None  # of the word in the command
-    numeric: bool = True  # False where the value surely is no number, such as a path of data
-    loose: bool = False  # may be none or several words
-
-    @property
-    def is_flag(self) -> bool:
-        """Whether argparse takes it for an option."""
-        dashed = self.written.startswith("-") and len(self.written) > 1
-        return dashed and _NUMBER.fullmatch(self.written) is None and " " not in self.written
+from worldsize.rules.script._words import Argument
 
 
 class Fault(Struct):
-    """A contradiction: ``what`` is `unknown`, `missing` or `value`."""
+    """A contradiction: ``what`` is `unknown`, `missing`, `command` or `value`."""
 
     what: str
     argument: Argument | None
@@ -50,107 +22,16 @@ class Fault(Struct):
     names: tuple[str, ...] = ()
 
 
-def read_arguments(program: Program, launch: Launch) -> list[Argument]:
-    """The words behind the script, as one step gives them; those of empty optional sections are left out."""
-    component = launch.step.component
-    command = component.command.value if component is not None and component.command is not None else ""
-    template = binding.parse_template(str(command))
-    absent = [
-        section
-        for section in template.sections
-        if any(_value(launch, str(each)) is _LEFT_OUT for each in section.expressions)
-    ]
-    words = [word for word in program.command.arguments if word.start > program.word.start]
-    arguments = _words_of_launcher(program, launch)
-    depth = 0  # of `$( … )`
-    for word in words:
-        text = word.text
-        if text.startswith("#") or (not depth and text in _ENDS):
-            break
-        opened, inside = text.replace("${{", "").count("$("), depth > 0
-        depth = max(0, depth + (text.count("(") - text.count(")") if inside or opened else 0))
-        if inside or any(section.start <= word.start < section.end for section in absent):
-            continue
-        if opened or "`" in text:
-            arguments.append(Argument("$()", None, None, loose=True))
-        else:
-            arguments.append(_argument(launch, word.bare, launch.span(word), quoted=word.bare != text))
-    return arguments
-
-
-def _words_of_launcher(program: Program, launch: Launch) -> list[Argument]:
-    """What a launcher itself gives to each process: in torch 2 it is spelt with a hyphen."""
-    words = [word.bare for word in program.command.arguments if word.start < program.word.start]
-    adds = (words[0] == "deepspeed" and "--no_local_rank" not in words) or (
-        "torch.distributed.launch" in words and not {"--use_env", "--use-env"} & {*words}
-    )
-    span = launch.span(program.command.arguments[0])
-    return [Argument(LOCAL_RANK + "=0", LOCAL_RANK + "=0", span, span)] if adds else []
-
-
-def _argument(launch: Launch, bare: str, span: Span | None, *, quoted: bool) -> Argument:
-    expression = binding.parse_expression(bare)
-    if expression is None:
-        rest = bare
-        for each in binding.find_expressions(bare):
-            rest = rest.replace(str(each), "")
-        if rest != bare or "${{" in bare:
-            return Argument(bare, None, span, span)
-        shell = _SHELL.search(bare) is not None and not (quoted and "$" not in bare and "`" not in bare)
-        text = None if shell else bare.replace('"', "").replace("'", "")
-        return Argument(bare, text, span, span, loose=shell and not bare.startswith("-"))
-    value = _value(launch, bare)
-    port = launch.step.component.inputs.get(expression.port or "") if launch.step.component else None
-    is_data = expression.scope == "outputs" or (port is not None and port.is_data)
-    if isinstance(value, str | int | float):
-        text = literals.render_literal(value)
-        loose = not quoted and (" " in text or not text)
-        unknown = loose or is_data or "${{" in text or _SHELL.search(text) or not _accepts(port, value)
-        known = None if unknown else text
-        return Argument(bare, known, _value_span(launch, expression.port) or span, span, not is_data, loose)
-    is_text = not is_data and (port is None or port.type == "string")
-    return Argument(bare, None, span, span, not is_data, is_text and not quoted)
-
-
-def _accepts(port: Port | None, value: object) -> bool:
-    """Whether the input itself accepts its value; if not, that is reported of the input."""
-    if port is None or port.is_data:
-        return True
-    listed = port.enum.value if port.enum is not None and isinstance(port.enum.value, list) else None
-    return literals.accepts_literal(port.type, value) and (listed is None or str(value) in map(str, listed))
-
-
-def _value(launch: Launch, text: str) -> object:
-    """The value of `${{inputs.x}}`; `_LEFT_OUT` where an optional input has none."""
-    expression = binding.parse_expression(text)
-    if expression is None or expression.scope != "inputs":
-        return None
-    value = read_input(launch, expression.port)
-    step = launch.step
-    port = step.component.inputs.get(expression.port or "") if step.component is not None else None
-    if value is None and port is not None and port.optional and port.default is None and step.name:
-        return _LEFT_OUT if expression.port not in step.inputs else None
-    return value
-
-
-def _value_span(launch: Launch, name: str | None) -> Span | None:
-    """Where the value of an input is written."""
-    argument = launch.step.inputs.get(name or "")
-    if argument is None:
-        port = launch.step.component.inputs.get(name or "") if launch.step.component else None
-        return port.default.span if port is not None and port.default is not None else None
-    if isinstance(argument.value, Binding):
-        source = launch.job.inputs.get(argument.value.expression.port or "")
-        return source.span if source is not None else None
-    return argument.span if isinstance(argument.value, Literal) else None
-
-
 def match_arguments(interface: Interface, arguments: list[Argument]) -> list[Fault]:
     """Where the arguments contradict the interface, as `argparse` would say it."""
+    if interface.reads_files and any(
+        argument.written.endswith((".json", ".yaml", ".yml")) for argument in arguments
+    ):
+        return []
+    if interface.kind == "fire" and any(argument.written == "-" for argument in arguments):
+        return []  # what follows belongs to what the function returns
     match = _Match(interface, arguments)
-    while match.position < len(arguments):
-        match.take()
-    return [*match.faults, *match.finish()]
+    return match.take_all()
 
 
 class _Match:
@@ -168,6 +49,14 @@ class _Match:
         self.sure = True  # whether the number of words is known
         self.bare_flag: Argument | None = None  # the word before is a flag that takes no value
         self.strict = interface.closed and not interface.ignores_others
+        self.swallowed = False  # the values of an unknown flag may have been for others
+        self.passed_on = False  # a command of the script has taken the rest
+
+    def take_all(self) -> list[Fault]:
+        """Take every word; what contradicts the interface."""
+        while self.position < len(self.arguments):
+            self.take()
+        return [*self.faults, *(() if self.passed_on else self.finish())]
 
     def take(self) -> None:
         """Take the next word, and the values that follow a flag."""
@@ -182,7 +71,7 @@ class _Match:
         elif argument.is_flag:
             self._take_flag(argument)
         elif interface.commands is not None and len(self.free) == len(interface.positionals):
-            self.faults += _match_command(interface, argument, self._rest())
+            self.faults += self._match_command(argument)
             self.free.append(argument)
             self.sure = self.sure and bool(interface.commands)
         elif before is not None and self.strict and not interface.positionals:
@@ -201,17 +90,11 @@ class _Match:
     def _take_flag(self, argument: Argument) -> None:
         name, equals, text = argument.written.partition("=")
         option = self.by_flag.get(name)
+        fits = self._list_long(name) if option is None and "$" not in name else []
+        if len({id(self.by_flag[flag]) for flag in fits}) == 1:
+            option = self.by_flag[fits[0]]
         if option is None:
-            may_be = "$" in name or self._may_know(name)
-            if not may_be and self.strict:
-                self.faults.append(Fault("unknown", argument))
-            self.sure = self.sure and not may_be
-            while (
-                not may_be
-                and self.position < len(self.arguments)
-                and not self.arguments[self.position].is_flag
-            ):
-                self.position += 1  # its values
+            self._take_unknown(argument, name, fits)
             return
         self.given.add(option)
         if equals:
@@ -222,16 +105,60 @@ class _Match:
             self.bare_flag = argument if option.most == 0 else None
         self.faults += _judge_values(option, argument, values, explicit=bool(equals))
 
+    def _take_unknown(self, argument: Argument, name: str, fits: list[str]) -> None:
+        """A flag that is not declared as it is written."""
+        may_be = not fits and ("$" in name or self._may_know(name))
+        if may_be:
+            self.sure = False
+            return
+        if self.strict and fits:
+            listed = " and ".join(f"`{flag}`" for flag in fits[:4])
+            message = f"`{name}` may stand for {listed}"
+            self.faults.append(Fault("value", argument, self.by_flag[fits[0]], message))
+        elif self.strict:
+            self.faults.append(Fault("unknown", argument))
+        while self.position < len(self.arguments) and not self.arguments[self.position].is_flag:
+            self.position += 1  # its values
+            self.swallowed = True
+
     def _may_know(self, flag: str) -> bool:
-        """Whether the flag may be a short form of a declared one, or several in one word."""
-        after = bisect_left(self.flags, flag)
-        begins = after < len(self.flags) and self.flags[after].startswith(flag)
+        """Whether the flag may be several in one word, or one that a launcher spells in another way."""
+        if self.interface.kind == "fire" and (self.interface.commands is not None or flag[:2] != "--"):
+            return True  # the flags of a command may stand before it
         joined = not flag.startswith("--") and flag[:2] in self.by_flag
-        return (
-            (begins and self.interface.abbreviates)
-            or joined
-            or flag.replace("_", "-") == "--local-rank" in self.by_flag
+        return joined or flag.replace("_", "-") == "--local-rank" in self.by_flag
+
+    def _list_long(self, flag: str) -> list[str]:
+        """The flags that an abbreviation may stand for."""
+        start = bisect_left(self.flags, flag) if self.interface.abbreviates else len(self.flags)
+        end = start
+        while end < len(self.flags) and self.flags[end].startswith(flag):
+            end += 1
+        return self.flags[start:end]
+
+    def _match_command(self, word: Argument) -> list[Fault]:
+        """The word that chooses a command of the script, and what follows it."""
+        commands, rest = self.interface.commands or {}, self._rest()
+        chosen = commands.get(word.text or "")
+        if chosen is None and self.interface.kind == "fire":
+            chosen = commands.get((word.text or "").replace("-", "_"))
+        if chosen is not None:
+            if self.interface.kind != "fire":
+                return match_arguments(chosen, rest)
+            self.passed_on = True  # fire gives the flags of a class and of its method in any order
+            both = replace(chosen, options=[*chosen.options, *self.interface.options])
+            match = _Match(both, rest)
+            match.given |= self.given
+            return match.take_all()
+        if not (commands and self.sure and self.interface.closed) or word.text is None:
+            return []
+        names = (
+            list(commands)
+            if self.interface.kind != "fire"
+            else [name for name, each in commands.items() if each.closed and not name.startswith("_")]
         )
+        listed = ", ".join(f"`{name}`" for name in names[:8])
+        return [Fault("value", word, None, f"`{word.text}` is not a command of the script: it has {listed}")]
 
     def _take_values(self, option: Option) -> list[Argument]:
         values: list[Argument] = []
@@ -246,6 +173,10 @@ class _Match:
     def finish(self) -> Iterator[Fault]:
         """What is wrong with the words without a flag, and what is missing."""
         interface, free = self.interface, self.free
+        if interface.by_position:
+            yield from self._finish_by_position()
+            return
+        yield from self._judge_groups()
         counts = [option.most for option in interface.positionals]
         if self.sure and self.strict and None not in counts and interface.commands is None:
             for argument in free[sum(filter(None, counts)) :][:1]:
@@ -254,27 +185,38 @@ class _Match:
             if not self.sure or option.least != 1 or option.most != 1 or option.optional_words:
                 break
             yield from _judge_value(option, argument)
-        if self.sure:
-            missing = [
-                option.label for option in interface.options if option.required and option not in self.given
-            ]
-            left = len(free)
-            for option in interface.positionals:
-                least = 0 if option.optional_words else option.least
-                missing += [option.name] if left < least else []
-                left -= least
-            if missing:
-                yield Fault("missing", None, None, "", tuple(missing))
+        if not self.sure:
+            return
+        words = [] if self.swallowed else interface.positionals
+        if interface.needs_command and interface.commands and not self.swallowed and len(free) <= len(words):
+            yield Fault("command", None, None, "", tuple(interface.commands))
+        missing = [
+            option.label for option in interface.options if option.required and option not in self.given
+        ]
+        left = len(free)
+        for option in words:
+            least = 0 if option.optional_words else option.least
+            missing += [option.name] if left < least else []
+            left -= least
+        if missing:
+            yield Fault("missing", None, None, "", tuple(missing))
 
+    def _finish_by_position(self) -> Iterator[Fault]:
+        left = [option for option in self.interface.options if option not in self.given]
+        missing = [option.label for option in left[len(self.free) :] if option.required]
+        if missing and self.sure:
+            yield Fault("missing", None, None, "", tuple(missing))
 
-def _match_command(interface: Interface, word: Argument, rest: list[Argument]) -> Iterator[Fault]:
-    """The word that chooses a command of the script, and what follows it."""
-    commands = interface.commands or {}
-    if word.text is not None and word.text in commands:
-        yield from match_arguments(commands[word.text], rest)
-    elif commands and word.text is not None:
-        listed = ", ".join(f"`{name}`" for name in commands)
-        yield Fault("value", word, None, f"`{word.text}` is not a command of the script: it has {listed}")
+    def _judge_groups(self) -> Iterator[Fault]:
+        """Options of which only one may be given, or one must be."""
+        for required, options in self.interface.exclusive:
+            given = [option for option in options if option in self.given]
+            if len(given) > 1:
+                labels = f"`{given[0].label}` and `{given[1].label}`"
+                at = next(each for each in self.arguments if each.written.partition("=")[0] in given[1].flags)
+                yield Fault("value", at, given[1], f"{labels} exclude each other")
+            elif required and not given and self.sure and self.interface.closed:
+                yield Fault("missing", None, None, "", (" or ".join(option.label for option in options),))
 
 
 def _judge_values(
@@ -305,6 +247,19 @@ def _judge_value(option: Option, value: Argument) -> Iterator[Fault]:
         if (value.text is not None and given is None) or not value.numeric:
             noun = "a whole number" if option.kind is int else "a number"
             yield Fault("value", value, option, f"`{option.label}` takes {noun}, but it is given `{shown}`")
+            return
+        least, most = option.bounds
+        if isinstance(given, int | float) and not (
+            (least is None or given >= least) and (most is None or given <= most)
+        ):
+            words = (
+                f"at least {least}"
+                if most is None
+                else f"at most {most}"
+                if least is None
+                else f"{least} to {most}"
+            )
+            yield Fault("value", value, option, f"`{option.label}` takes {words}, but it is given {shown}")
             return
     if option.choices is None or value.text is None or given in option.choices:
         return

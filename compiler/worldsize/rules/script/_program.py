@@ -179,6 +179,8 @@ def _program(context: Context, launch: Launch, command: Command, folder: str) ->
 
 def _place(component: Component, word: Word) -> Span | None:
     """Where a word of the command stands; in a spec the plan's quantities behind it were renamed."""
+    if word.source is not None:
+        return word.source.span(word.start, word.end)
     node = component.command.node if component.command is not None else None
     if isinstance(node, Scalar) and node.text[word.start : word.end] == word.text:
         return node.subspan(word.start, word.end)

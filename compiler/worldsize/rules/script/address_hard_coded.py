@@ -54,6 +54,8 @@ def _judge(program: Program, fixed: _Fixed) -> Iterator[Finding]:
     instances = program.launch.instances.value or 1
     if name in _ADDRESSES and instances > 1:
         message = f"`{name}` is always `{value}` here, but {instances} instances must find rank 0"
+    elif name == "nprocs" and program.per_instance == 1:
+        return  # one process of an instance starts those for its GPUs
     elif name in _COUNTS and value.isdigit() and int(value) != program.processes:
         message = f"`{name}` is always {value} here, but the job starts {program.processes} processes"
     elif name in _RANKS and value.isdigit() and (name != "LOCAL_RANK" or program.per_instance > 1):
@@ -78,11 +80,13 @@ def _find_in_script(program: Program, module: Module) -> Iterator[tuple[ast.AST,
                 yield written, str(constant_value(key)), constant_value(written)
     for call in module.called("init_process_group"):
         for name in ("world_size", "rank", "init_method"):
-            value = read_setting(program, module, keyword_argument(call, name))
+            node = keyword_argument(call, name)
+            value = read_setting(program, module, node)
             if name != "init_method" or (isinstance(value, str) and _TCP.fullmatch(value)):
-                yield call, name, value
+                yield node or call, name, value
     for call in module.called("mp.spawn", "multiprocessing.spawn"):
-        yield call, "nprocs", constant_value(keyword_argument(call, "nprocs"))
+        node = keyword_argument(call, "nprocs")
+        yield node or call, "nprocs", constant_value(node)
 
 
 def _find_in_job(_context: Context, launch: Launch) -> Iterator[_Fixed]:

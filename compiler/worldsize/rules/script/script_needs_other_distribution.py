@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from worldsize.azureml import fields
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
@@ -67,7 +68,18 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         help_ = (
             f"write `distribution: {{type: {need.kind}}}` with the number of processes, or change the script"
         )
-        yield Finding(need.module.span(need.node), message, help_, related=related)
+        span = need.module.span(need.node)
+        if _overrides(launch, need.kind) and launch.kind_span is not None:
+            span, related = launch.kind_span, (Related(span, f"{need.what} here"),)
+            message = f"the component is for `{need.kind}`, but this step makes it `{kind}`: {message}"
+        yield Finding(span, message, help_, related=related)
+
+
+def _overrides(launch: Launch, kind: str) -> bool:
+    """Whether the step replaces a `distribution` of its component that would be right."""
+    component = launch.step.component
+    view = fields.read_distribution(component.distribution if component is not None else None)
+    return launch.step.distribution is not None and view is not None and view.kind == kind
 
 
 def _find_needs(context: Context, program: Program) -> Iterator[_Need]:

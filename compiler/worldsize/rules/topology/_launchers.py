@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
@@ -20,6 +21,7 @@ _MODULES = {
     "accelerate.commands.launch": "accelerate launch",
     "deepspeed.launcher.runner": "deepspeed",
 }
+_INCLUDE = re.compile(r"[\w.-]+:(\d+(?:,\d+)*)")
 _PER_INSTANCE = ("nproc_per_node", "num_gpus")
 _IN_ALL = ("num_processes", "np", "n")  # of accelerate and of mpirun
 _NODES = ("nnodes", "num_machines", "num_nodes")
@@ -36,6 +38,7 @@ class Launcher(Struct):
     nodes: int | None  # None where it is not written, or may vary
     nodes_word: Word
     clear: bool = True  # no other options come from a variable
+    highest: int | None = None  # the greatest number of a GPU that `--include` names
 
 
 def read_inner_launchers(context: Context, launch: Launch) -> list[Launcher]:
@@ -80,12 +83,24 @@ def _read(launch: Launch, command: Command, name: str, word: Word) -> Launcher:
         starts = starts // share if starts is not None and share and starts % share == 0 else None
     if name in TORCH and clear:  # one of each is their default
         nodes, starts = nodes if nodes_word else 1, starts if starts_word else 1
-    return Launcher(name, word, options, starts, starts_word or word, nodes, nodes_word or word, clear)
+    launcher = Launcher(name, word, options, starts, starts_word or word, nodes, nodes_word or word, clear)
+    _read_include(launcher)
+    return launcher
+
+
+def _read_include(launcher: Launcher) -> None:
+    """`--include localhost:0,1` of DeepSpeed: so many processes, on these GPUs."""
+    value = launcher.options.get("include", (None, None))[1]
+    match = _INCLUDE.fullmatch(value.bare) if value is not None else None
+    if launcher.name != "deepspeed" or match is None or value is None:
+        return
+    numbers = [int(number) for number in match[1].split(",")]
+    launcher.starts, launcher.starts_word, launcher.highest = len(numbers), value, max(numbers)
 
 
 def _read_options(command: Command, word: Word) -> tuple[dict[str, tuple[Word, Word | None]], bool]:
     """The options before what the launcher starts, and whether those are all."""
-    words = [each for each in command.arguments if each.start > word.start]
+    words = list(command.arguments[command.arguments.index(word) + 1 :])
     options: dict[str, tuple[Word, Word | None]] = {}
     value: Word | None = None
     clear = True
@@ -94,7 +109,7 @@ def _read_options(command: Command, word: Word) -> tuple[dict[str, tuple[Word, W
             break
         if each.text.startswith("-"):
             name, equals, text = each.text.partition("=")
-            value = Word(text, each.start + len(name) + 1, each.end) if equals else after
+            value = Word(text, each.start + len(name) + 1, each.end, each.source) if equals else after
             options.setdefault(name.lstrip("-").replace("-", "_"), (each, value))
         elif each is not value and "$" in each.text:
             clear = False

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Finding, Related
+from worldsize.base.problem import Confidence, Finding, Related
 from worldsize.base.wording import plural
 from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
@@ -19,6 +19,8 @@ _ADDRESSES = ("master_addr", "rdzv_endpoint", "main_process_ip")
 _RANKS = ("node_rank", "machine_rank")
 _MEET = frozenset({*_ADDRESSES, *_RANKS, "rdzv_backend", "rdzv_id", "standalone"})
 
+_SAME_RANK = re.compile(r"^\$\{?(?:OMPI_COMM_WORLD_(?:NODE|LOCAL)_RANK|LOCAL_RANK)\}?$")
+_MACHINES = "--machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT"
 _WHERE = "--node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT"
 
 
@@ -37,7 +39,8 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             if fault is not None and span is not None:
                 where = launch.instances.span
                 related = (Related(where, plural(count, "instance")),) if where else ()
-                yield Finding(span, fault[1], fault[2], related=related)
+                sure: Confidence | None = None if inner.name in _launchers.TORCH else "likely"
+                yield Finding(span, fault[1], fault[2], related=related, confidence=sure)
 
 
 def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
@@ -59,7 +62,28 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
             f"`{inner.name}` without `--nnodes` is for one node: each of the {count} instances trains alone"
         )
         return inner.word, message, f"add `--nnodes {count} {_WHERE}`"
-    return _find_fixed(inner, count)
+    return _find_fixed(inner, count) or _find_absent(launch, inner, count)
+
+
+def _find_absent(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+    """What a launcher other than torch's needs to know of the other instances, and is not told."""
+    options, given = inner.options.keys(), inner.nodes_word is not inner.word
+    if inner.name == "accelerate launch" and not {"config_file", "rdzv_backend"} & options:
+        if not given and not _MEET & options:
+            message = "`accelerate launch` without `--num_machines` is for one machine"
+            message += f": each of the {count} instances trains alone"
+            return inner.word, message, f"add `--num_machines {count} {_MACHINES}`"
+        absent = [f"`--{name}`" for name in ("machine_rank", "main_process_ip") if name not in options]
+        if inner.nodes == count and absent:
+            message = f"`accelerate launch` is for {count} machines, but {' and '.join(absent)} is missing"
+            return inner.nodes_word, message, f"add `{_MACHINES}`"
+    hosts = any("hostfile" in word.text for command in launch.commands for word in command.words)
+    if inner.name == "deepspeed" and not hosts and not {"H", "no_ssh", "launcher"} & options:
+        message = (
+            f"`deepspeed` without `--hostfile` is for one node: each of the {count} instances trains alone"
+        )
+        return inner.word, message, "let Azure ML start the processes: `python train.py`, one process per GPU"
+    return None
 
 
 def _find_fixed(inner: Launcher, count: int) -> tuple[Word, str, str] | None:
@@ -72,6 +96,14 @@ def _find_fixed(inner: Launcher, count: int) -> tuple[Word, str, str] | None:
             return value, message, "write `$MASTER_ADDR`, the address of the first instance"
     for name in _RANKS:
         flag, value = inner.options.get(name, (inner.word, None))
+        if value is not None and _SAME_RANK.search(value.bare):
+            message = f"`{value.bare}` is 0 on each of the {count} instances: it counts processes on one"
+            shown = flag.text.partition("=")[0]
+            return (
+                Word(shown, flag.start, flag.start + len(shown), flag.source),
+                message,
+                "write `$NODE_RANK`, which Azure ML sets on each instance",
+            )
         if value is not None and value.bare.isdigit():
             message = f"`{flag.text.partition('=')[0]}` is {value.bare} on each of the {count} instances"
             return value, message, "write `$NODE_RANK`, which Azure ML sets on each instance"

@@ -10,8 +10,9 @@ from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, Launch
-from worldsize.rules.topology import _launchers
+from worldsize.rules.topology import _launchers, _one_device
 from worldsize.rules.topology._launchers import Launcher
+from worldsize.rules.topology._visible_devices import find_visible_devices
 
 _LAUNCHERS = re.compile(
     r"torchrun|torch\.distributed\.(?:run|launch)|accelerate|deepspeed|mpirun|horovodrun", re.IGNORECASE
@@ -32,9 +33,38 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     if size is None or size.devices < 2 or launch.kind not in (*STARTS_PROCESSES, None):
         return
     inner = next(_launchers.find_inner_launchers(launch), None)
-    finding = _with_launcher(launch, inner) if inner is not None else _without(context, launch)
+    finding = _by_variable(launch, inner)
+    if finding is None and inner is None:
+        finding = _by_trainer(context, launch) or _without(context, launch)
+    elif finding is None and inner is not None:
+        finding = _with_launcher(launch, inner)
     if finding is not None:
         yield finding
+
+
+def _by_variable(launch: Launch, inner: Launcher | None) -> Finding | None:
+    """`CUDA_VISIBLE_DEVICES` that hides GPUs; more processes than it shows are an error of their own."""
+    visible, starts = find_visible_devices(launch), launch.processes.value if launch.kind else 1
+    starts = inner.starts if inner is not None else starts
+    if visible is None or launch.size is None or starts is None or starts > visible.count:
+        return None
+    if visible.count >= launch.size.devices:
+        return None
+    what = f"`CUDA_VISIBLE_DEVICES` shows {visible.count}"
+    return _finding(launch, visible.span, what, visible.count, "leave it out, or choose a smaller size")
+
+
+def _by_trainer(context: Context, launch: Launch) -> Finding | None:
+    """Lightning's `Trainer(devices=1)` in the only process of an instance."""
+    if launch.size is None or (launch.processes.value if launch.kind else 1) != 1:
+        return None
+    for count, module, node in _one_device.find_trainer_devices(context, launch):
+        if count < launch.size.devices:
+            help_ = f"write `devices={launch.size.devices}`, or choose a smaller size"
+            return _finding(
+                launch, module.span(node), f"`Trainer` uses {plural(count, 'device')}", count, help_
+            )
+    return None
 
 
 def _without(context: Context, launch: Launch) -> Finding | None:
@@ -44,13 +74,14 @@ def _without(context: Context, launch: Launch) -> Finding | None:
     if launch.size is None or count is None or count >= launch.size.devices:
         return None
     if processes.span is not None and launch.kind is not None:
-        if count == 1 and not _plain(context, launch):
+        if count == 1 and not (_plain(context, launch) or _one_device.drives_one_device(context, launch)):
             return None
         what = f"`process_count_per_instance` is {count}"
         return _finding(
             launch, processes.span, what, count, f"write {launch.size.devices}, one process per GPU"
         )
-    if launch.step.type == "sweep" or not _trains_on_one(context, launch):
+    joins = launch.kind is not None and _one_device.drives_one_device(context, launch)
+    if not joins and not _trains_on_one(context, launch):
         return None
     advice = f"`distribution: {{type: pytorch, process_count_per_instance: {launch.size.devices}}}`"
     if launch.kind is not None:
@@ -59,13 +90,7 @@ def _without(context: Context, launch: Launch) -> Finding | None:
         return _finding(launch, launch.kind_span, what, 1, help_)
     what = "the command is one process, which trains on one GPU,"
     help_ = f"choose a size with one GPU, or distribute the training: {advice}"
-    return _finding(launch, launch.size_span if _is_near(launch) else launch.compute_span, what, 1, help_)
-
-
-def _is_near(launch: Launch) -> bool:
-    """Whether the step itself names the size."""
-    path = launch.job.path
-    return launch.size_span is not None and path is not None and launch.size_span.path.endswith(path.name)
+    return _finding(launch, launch.chosen_size_span, what, 1, help_)
 
 
 def _with_launcher(launch: Launch, inner: Launcher) -> Finding | None:
@@ -119,9 +144,7 @@ def _trains_on_one(context: Context, launch: Launch) -> bool:
     component = launch.step.component
     if component is None or (component.path is not None and context.built_in(component.path)):
         return False
-    from worldsize.rules.script._program import find_programs  # parses Python
-
-    programs = [each for each in find_programs(context, launch.job) if launch in each.launches]
+    programs = _one_device.list_programs(context, launch)
     texts = [module.text for program in programs for module in program.modules]
     command = str(component.command.value) if component.command is not None else ""
     if not all(program.complete for program in programs) or _DRIVES_MORE.search(command):

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from worldsize.base.problem import Finding, Problem, Related
 from worldsize.rules.context import Context
 from worldsize.rules.script._interfaces import read_reached, read_setting
@@ -28,6 +30,7 @@ _REDUCES = (
     "all_reduce_coalesced",
     "reduce",
 )
+_OWN_GRADIENTS = re.compile(r"\.grad\b|[\"']sum[\"']")
 _ACCUMULATION = re.compile(r"accum", re.IGNORECASE)
 
 
@@ -36,12 +39,10 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
     for module in program.modules:
         found = [*module.once(_judge_loops)]
         if program.processes > 1 and not program.refers(*_REDUCES):
-            found += module.once(_judge_no_sync)
+            found += [*module.once(_judge_no_sync), *module.once(_judge_chosen_no_sync)]
         for slug, finding, node in found:
             if runs(module, node):
-                said = Finding(
-                    finding.span, finding.message, finding.help, (*finding.related, *program.related)
-                )
+                said = replace(finding, related=(*finding.related, *program.related))
                 yield said.under(slug)
     yield from _judge_accelerate(program)
 
@@ -92,6 +93,11 @@ def _judge_loop(
         )
         help_ = "call `step()` under the same condition as `zero_grad()`"
         return slug, Finding(module.span(plain[0]), message, help_), plain[0]
+    whole = _find_undivided(module, at_times, backward)
+    if whole is not None:
+        message = f"the gradients of `{whole}` passes are added, but the loss is never divided by it"
+        help_ = f"write `loss = loss / {whole}`, or keep the sum and lower the learning rate"
+        return slug, Finding(module.span(backward), message, help_, (where,), None, "possible"), backward
     divided = _find_divided(module, backward)
     if len(plain) == len(steps) and always and divided is not None:
         message = (
@@ -107,6 +113,36 @@ def _judge_loop(
 def _find_count(module: Module, node: ast.AST) -> ast.If | None:
     """The condition that holds in every n-th pass, under which something is done."""
     return next((each for each in list_conditions(module, node) if counts_passes(module, each.test)), None)
+
+
+def _find_undivided(module: Module, at_times: list[ast.If | None], backward: ast.Call) -> str | None:
+    """The number of added passes, where nothing in the file calculates with it or with gradients."""
+    moduli = {
+        ast.unparse(part.right)
+        for test in at_times
+        for part in (ast.walk(test.test) if test is not None else ())
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
+    }
+    name = moduli.pop() if len(moduli) == 1 and all(at_times) else ""
+    if not _ACCUMULATION.search(name) or _OWN_GRADIENTS.search(module.text):
+        return None
+    last = name.rpartition(".")[2]
+    uses = [
+        node
+        for kind in (ast.Name, ast.Attribute)
+        for node in module.kinds.get(kind, ())
+        if getattr(node, "id", getattr(node, "attr", "")) == last and isinstance(node.ctx, ast.Load)
+    ]
+    counts = all(_is_only_counted(module, node) for node in uses)
+    return name if counts and not isinstance(getattr(backward.func, "value", None), ast.BinOp) else None
+
+
+def _is_only_counted(module: Module, node: ast.AST) -> bool:
+    """Whether a number is used after ``%`` or ``//`` only, or compared."""
+    above = module.parents.get(node)
+    if isinstance(above, ast.BinOp):
+        return isinstance(above.op, ast.Mod | ast.FloorDiv)
+    return isinstance(above, ast.Compare)
 
 
 def _find_divided(module: Module, backward: ast.Call) -> str | None:
@@ -146,6 +182,29 @@ def _judge_no_sync(module: Module) -> list[_Found]:
             call = _find_no_sync(block) or block
             finding = Finding(module.span(call), message, help_, related)
             found.append(("step-without-averaging", finding, call))
+    return found
+
+
+def _judge_chosen_no_sync(module: Module) -> list[_Found]:
+    """``model.no_sync() if last else nullcontext()`` if the step is under ``last``: the wrong way round."""
+    found: list[_Found] = []
+    for choice in module.kinds.get(ast.IfExp, ()):
+        call = choice.body
+        if not (isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "no_sync"):
+            continue
+        test, loop = ast.dump(choice.test), find_loop(module, choice)
+        for _, step in list_steps(module):
+            same = any(ast.dump(each.test) == test for each in list_conditions(module, step))
+            if same and loop is not None and find_loop(module, step) is loop:
+                message = (
+                    "`no_sync()` is used in the pass of the step, so that its gradients are not averaged"
+                )
+                related = (Related(module.span(step), "the step"),)
+                help_ = "use it in the other passes: exchange the two sides of `else`"
+                found.append(
+                    ("step-without-averaging", Finding(module.span(call), message, help_, related), call)
+                )
+                break
     return found
 
 

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from worldsize.base.problem import Finding, Problem, Related
 from worldsize.base.span import Span
 from worldsize.facts import cuda
-from worldsize.planning.gpu_support import show_capability
-from worldsize.rules.batch._deepspeed import find_configs
 from worldsize.rules.context import Context
 from worldsize.rules.script._interfaces import read_reached
 from worldsize.rules.script._module import Module, constant_value
@@ -68,7 +66,7 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
         said.add(kind)
         message = (
             f"the GPUs of `{size.name}` ({size.gpu_model}) have compute capability"
-            f" {show_capability(gpu.capability)}, and {form.what} needs {show_capability(form.least)}"
+            f" {_show(gpu.capability)}, and {form.what} needs {_show(form.least)}"
         )
         help_ = f"{form.help}, or choose a size with GPUs of {form.since} or newer"
         at_size = program.launch.size_span
@@ -105,6 +103,10 @@ def _find_uses(context: Context, program: Program) -> Iterator[_Use]:
     given = program.inner is not None and "mixed_precision" in program.inner.options
     if isinstance(node, Scalar) and node.value in ("bf16", "fp8") and not given:
         yield str(node.value), node.span, None, None
+    if not program.says("deepspeed", "ds_config"):
+        return
+    from worldsize.rules.batch._deepspeed import find_configs  # knows all of DeepSpeed's keys
+
     for root in find_configs(context, program.launch):
         block = root.get("bf16")
         enabled = block.get("enabled") if isinstance(block, Mapping) else None
@@ -123,7 +125,7 @@ def _judge_call(program: Program, module: Module, name: str, call: ast.Call) -> 
     if last == "bfloat16" and not call.args and name not in _BF16:
         return "bf16", call
     for each in call.args[:2]:
-        is_dtype = last in _TAKES_DTYPE and module.name_of(each) in _BF16
+        is_dtype = last in _TAKES_DTYPE and _is_bf16(module, each)
         if is_dtype or (last == "set_global_policy" and constant_value(each) == "mixed_bfloat16"):
             return "bf16", each
     kinds = ((_judge_keyword(program, module, last, one), one.value) for one in call.keywords)
@@ -132,8 +134,8 @@ def _judge_call(program: Program, module: Module, name: str, call: ast.Call) -> 
 
 def _judge_keyword(program: Program, module: Module, last: str, one: ast.keyword) -> str | None:
     if one.arg in _DTYPES:
-        is_cpu = constant_value(one.value) is None and module.name_of(one.value) in _BF16
-        return "bf16" if is_cpu and last not in ("zeros", "ones", "tensor", "empty", "randn") else None
+        is_bf16 = _is_bf16(module, one.value)
+        return "bf16" if is_bf16 and last not in ("zeros", "ones", "tensor", "empty", "randn") else None
     if one.arg in ("bf16", "tf32", "bf16_full_eval") and last.endswith(("Arguments", "Config")):
         value = read_value(program, module, one.value)
         return one.arg[:4] if value is True else None
@@ -153,3 +155,20 @@ def _is_chosen(module: Module, call: ast.Call) -> bool:
         or isinstance(above, ast.IfExp | ast.Try | ast.ExceptHandler)
         for above, child in module.ancestors(call)
     )
+
+
+def _is_bf16(module: Module, node: ast.AST) -> bool:
+    """Whether a value is the type itself, also by a variable that is set once."""
+    if isinstance(node, ast.Name):
+        stores = [
+            each
+            for each in module.kinds.get(ast.Name, ())
+            if each.id == node.id and each.ctx.__class__ is ast.Store
+        ]
+        above = module.parents.get(stores[0]) if len(stores) == 1 else None
+        node = above.value if isinstance(above, ast.Assign) else node
+    return module.name_of(node) in _BF16
+
+
+def _show(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"

@@ -137,8 +137,18 @@ def _find_left(module: Module, above: ast.AST, child: ast.AST) -> list[tuple[Sid
                 (_OTHER[side], each.test)
                 for each in block[: block.index(child)]
                 if isinstance(each, ast.If)
-                and isinstance(each.body[-1], _LEAVES)
+                and _leaves(each.body[-1])
                 and not each.orelse
                 and (side := read_side(module, each.test)) is not None
             ]
     return []
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    """Whether what follows a statement in its block is not reached."""
+    called = (
+        statement.value.func
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+        else None
+    )
+    return isinstance(statement, _LEAVES) or (called is not None and _last_name(called) in ("exit", "_exit"))

@@ -175,8 +175,8 @@ def _judge_changes(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST)
     for node in later:
         if isinstance(node, ast.Assign):
             text = ast.unparse(node.targets[0])
-            makes = module.name_of(node.value.func) if isinstance(node.value, ast.Call) else ""
-            if text.startswith(f"{wrapped}.module.") and ".nn." in f".{makes}":
+            makes = isinstance(node.value, ast.Call) and "nn." in ast.unparse(node.value)
+            if text.startswith(f"{wrapped}.module.") and makes:
                 yield report(node, f"`{text}` is replaced", "replace the layer before the model is wrapped")
         elif module.name_of(node.func).endswith(".convert_sync_batchnorm") and node.args:
             own = (wrapped, f"{wrapped}.module")

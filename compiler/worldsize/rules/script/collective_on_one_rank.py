@@ -101,17 +101,21 @@ def _find_guard(
     name = getattr(function, "name", None)
     if name is None or not depth:
         return None
-    calls = [(other, call) for other in program.modules for _, call in other.callers.get(name, ())]
-    uses = sum(
-        getattr(each, "id", getattr(each, "attr", None)) == name
+    find = read_reached(program).find
+    uses = [
+        (other, node)
         for other in program.modules
         for kind in (ast.Name, ast.Attribute)
-        for each in other.kinds.get(kind, ())
-    )
-    above = [_find_guard(program, other, call, depth - 1) for other, call in calls[:20]]
-    if not above or uses > len(calls) or len({each and each[0] for each in above}) > 1:
+        for node in other.kinds.get(kind, ())
+        if getattr(node, "id", getattr(node, "attr", None)) == name
+        and any(each is function for _, each in find(other, node))
+    ]
+    if not all(getattr(other.parents.get(node), "func", None) is node for other, node in uses):
         return None
-    return above[0] if above[0] is None or calls[0][0] is module else (above[0][0], function)
+    above = [_find_guard(program, other, node, depth - 1) for other, node in uses[:20]]
+    if not above or len({each and each[0] for each in above}) > 1:
+        return None
+    return above[0] if above[0] is None or uses[0][0] is module else (above[0][0], function)
 
 
 def _list_collectives(module: Module) -> list[tuple[str, ast.Call]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.base.problem import Finding, Related
+from worldsize.base.problem import Finding, Fix, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
+from worldsize.rules.script import _edits
 from worldsize.rules.script._interfaces import read_reached
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._program import Program
@@ -60,7 +61,17 @@ def _judge_nodes(
     where = program.launch.instances.span
     related = (*((Related(where, plural(instances, "instance")),) if where else ()), *program.related)
     span = module.span(node if node is not None else call.func)
-    yield Finding(span, message, f"write `num_nodes={instances}`", related=related)
+    fix = _write(module, call, node, f"num_nodes={instances}")
+    yield Finding(span, message, f"write `num_nodes={instances}`", related=related, fix=fix)
+
+
+def _write(module: Module, call: ast.Call, node: ast.expr | None, argument: str) -> Fix | None:
+    """Edit a number that is written in the call, or add the argument."""
+    if node is None:
+        return _edits.add_argument(module, call, argument) if call.args or call.keywords else None
+    number = argument.partition("=")[2]
+    is_number = isinstance(node, ast.Constant) and type(node.value) is int
+    return Fix(module.full_span(node), number, safe=False) if is_number else None
 
 
 def _judge_devices(
@@ -91,4 +102,5 @@ def _judge_devices(
             help_ += f", or `process_count_per_instance: {count}`"
     else:
         return
-    yield Finding(module.span(node), message, help_, related=(*related, *program.related))
+    fix = _write(module, call, node, help_.split("`")[1])
+    yield Finding(module.span(node), message, help_, related=(*related, *program.related), fix=fix)

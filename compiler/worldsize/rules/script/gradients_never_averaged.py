@@ -24,12 +24,19 @@ _REDUCES = (
     "all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor", "all_gather",
     "gather", "all_to_all",
 )  # fmt: skip
+_HANDS_OUT = (
+    "broadcast",
+    "broadcast_object_list",
+    "all_gather_object",
+    "gather_object",
+    "scatter_object_list",
+)
 _METRIC = re.compile(
     r"loss|acc|correct|total|count|metric|score|num|stat|seen|mean|avg|average|val|err|hit|sample|sum|time|log|pred"
     r"|tensor|torch|device|item|detach|clone|cuda|float|dist|ReduceOp|op|AVG|SUM|\d",
     re.IGNORECASE,
 )
-_WEIGHTS = re.compile(r"grad|param|weight|flat|bucket|buffer", re.IGNORECASE)
+_WEIGHTS = re.compile(r"grad|param|weight|flat|bucket|buffer|state_dict", re.IGNORECASE)
 _HOROVOD_WRAPS = (
     "DistributedOptimizer", "DistributedGradientTape", "DistributedAdasumOptimizer", "TorchEstimator",
     "KerasEstimator", "DistributedTrainableOptimizer", "allreduce", "allreduce_", "allreduce_async",
@@ -77,7 +84,14 @@ def _is_torch_training(program: Program) -> bool:
 
 
 def _reduces_metrics_only(module: Module) -> bool:
-    """Whether what is reduced over the processes is surely no gradient."""
+    """Whether what is exchanged between the processes is surely neither gradients nor weights."""
+    if any(
+        _WEIGHTS.search(word)
+        for call in module.called(*(f"distributed.{name}" for name in _HANDS_OUT))
+        for each in call.args[:2]
+        for word in find_mentions(each)
+    ):
+        return False
     return all(
         call.args
         and not any(_WEIGHTS.search(word) for word in find_mentions(call.args[0]))

@@ -20,6 +20,7 @@ from worldsize.rules.script._module import Module, constant_value, keyword_argum
 from worldsize.rules.script._program import Program
 
 _SCALER = re.compile(r"scaler|amp|fp16|half|mixed", re.IGNORECASE)
+_NO_GRADIENTS = re.compile(r"no_grad|inference_mode|set_grad_enabled")
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 _HALF = ("torch.float16", "torch.half")
 
@@ -38,15 +39,25 @@ def _judge_plain(program: Program) -> Finding | None:
     """No scaler at all."""
     runs = read_reached(program).runs
     for module in program.modules:
-        scopes = {find_block(module, call) for call in list_backward_calls(module)}
+        trains = {_find_pass(module, call) for call in list_backward_calls(module)}
         for call in module.called("autocast"):
-            if find_block(module, call) in scopes and _is_half(module, call) and runs(module, call):
+            if _find_pass(module, call) in trains and _is_half(module, call) and runs(module, call):
                 message = (
                     "the forward pass is in float16, but no `GradScaler` scales the loss: gradients become 0"
                 )
                 help_ = "use `torch.amp.GradScaler`, or `dtype=torch.bfloat16` on a GPU that has it"
                 return Finding(module.span(call), message, help_, related=program.related)
     return None
+
+
+def _find_pass(module: Module, node: ast.AST) -> ast.AST | None:
+    """The loop or function around a node; None where no gradients are computed."""
+    for above, _ in module.ancestors(node):
+        if isinstance(above, ast.With) and any(
+            _NO_GRADIENTS.search(ast.unparse(each)) for each in above.items
+        ):
+            return None
+    return find_loop(module, node) or find_block(module, node)
 
 
 def _is_half(module: Module, call: ast.Call) -> bool:

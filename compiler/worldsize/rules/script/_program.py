@@ -106,11 +106,11 @@ class Program(Struct, eq=False):
 
     def imports(self, *tops: str) -> bool:
         """Whether one of these packages is imported."""
-        return any(
-            level == 0 and name.partition(".")[0] in tops
-            for module in self.modules
-            for name, level, _ in module.imports
-        )
+        return any(not module.once(_list_packages).isdisjoint(tops) for module in self.modules)
+
+
+def _list_packages(module: Module) -> set[str]:
+    return {name.partition(".")[0] for name, level, _ in module.imports if level == 0}
 
 
 def _list_references(module: Module) -> set[str]:

@@ -20,7 +20,7 @@ LEAST_FOUND = {
     "graph": 7,  # of 7
     "idle_gpus": 16,  # of 16
     "secrets": 7,  # of 15
-    "training": 8,  # of 39
+    "training": 39,  # of 39
 }
 # The most findings that are not the fault, and the controls that may have a finding. Lower them, to zero.
 MOST_EXTRA_FINDINGS = 3

@@ -253,3 +253,29 @@ def test_scripts_that_no_named_file_starts_are_left_alone(tree: Path) -> None:
     assert Path("c/t.py").read_text() == script
     fixing.fix("c")
     assert Path("c/t.py").read_text() == "import os\n" + script
+
+
+LIBRARIES = {
+    "trainer": (
+        "import lightning\ntrainer = lightning.Trainer(devices=4, num_nodes=2)\ntrainer.fit(model)\n",
+        ["trainer = lightning.Trainer(devices=2, num_nodes=2)"],
+    ),
+    "nodes": (
+        "import lightning\ntrainer = lightning.Trainer(\n    devices=2,\n)\ntrainer.fit(model)\n",
+        ["    devices=2, num_nodes=2,"],
+    ),
+    "loader": (
+        f"{HEAD}sampler = DistributedSampler(rows)\nDataLoader(rows, shuffle=True, sampler=sampler)\n",
+        ["DataLoader(rows, shuffle=False, sampler=sampler)"],
+    ),
+    "loss": (
+        "import deepspeed\nengine, *_ = deepspeed.initialize()\nloss = engine(rows)\nloss.backward()\n",
+        ["engine.backward(loss)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LIBRARIES)
+def test_what_a_library_is_given(case: str) -> None:
+    script, lines = LIBRARIES[case]
+    assert changed_lines(script) == lines

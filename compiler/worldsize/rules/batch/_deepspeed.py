@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -26,6 +27,7 @@ from wstrain_deepspeed.config.schema import read_tables
 
 FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
 INPUT = "ds_config"
+_STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate")
 _MAX_UNKNOWN = 500  # keys of one block
 
 
@@ -143,7 +145,7 @@ def _kind(fault: json_text.Fault, use: ConfigUse) -> str:
 def _uses(context: Context, job: Job) -> list[ConfigUse]:
     uses = []
     for launch in read_launches(context, job):
-        for path in dict.fromkeys(_paths(launch)):
+        for path in dict.fromkeys((*_paths(launch), *_named_in_script(context, job, launch))):
             source = None if context.is_folder(path) else context.text(path)
             if source is None:
                 continue
@@ -212,6 +214,29 @@ def _paths(launch: Launch) -> Iterator[Path]:
     path = _input_file(launch, INPUT)
     if path is not None:
         yield path
+
+
+def _named_in_script(context: Context, job: Job, launch: Launch) -> Iterator[Path]:
+    """The files that a script names itself, as in ``deepspeed.initialize(config="ds_config.json")``."""
+    if not any(_STARTS_PYTHON.search(command.words[0].text) for command in launch.commands if command.words):
+        return
+    from worldsize.rules.script import _program, _settings
+    from worldsize.rules.script._module import keyword_argument
+
+    for program in _program.find_programs(context, job):
+        if launch not in program.launches or not program.says("deepspeed"):
+            continue
+        for module in program.modules:
+            for option, call in [
+                *(("config", call) for call in module.called("deepspeed.initialize")),
+                *(("config_params", call) for call in module.called("deepspeed.initialize")),
+                *(("deepspeed", call) for name, call in module.calls if name.endswith("TrainingArguments")),
+                *(("hf_ds_config", call) for call in module.called("DeepSpeedPlugin")),
+            ]:
+                value = _settings.read_value(program, module, keyword_argument(call, option))
+                path = _beside(launch, value) if isinstance(value, str) else None
+                if path is not None:
+                    yield path
 
 
 def _beside(launch: Launch, name: str) -> Path | None:

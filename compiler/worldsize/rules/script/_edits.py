@@ -140,7 +140,7 @@ def _first_rank(program: Program, module: Module, statement: ast.stmt) -> str | 
     horovod = _find_horovod(module)
     if horovod is not None:
         return f"{horovod}.rank() == 0"
-    if program.launch.kind != "pytorch":
+    if program.kind != "pytorch":
         return None
     if program.says("init_process_group") and not program.says("destroy_process_group"):
         for package, inner in (("torch.distributed", ""), ("torch", ".distributed")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 import sys
@@ -17,9 +18,10 @@ from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.rules.command_line import Command, Word
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.rules.script import _module
 from worldsize.rules.script._module import Module
+from worldsize.rules.topology._launchers import MPI, Launcher, find_launcher
 from worldsize.yaml.nodes import Scalar
 
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
@@ -47,6 +49,7 @@ class Program(Struct, eq=False):
     modules: tuple[Module, ...]
     folders: tuple[Path, ...]  # where its imports are looked for
     complete: bool  # every module was read, and every other import is a package whose effect is known
+    inner: Launcher | None = None  # of the command, inside of Azure ML's own
 
     @property
     def entry(self) -> Module:
@@ -54,17 +57,36 @@ class Program(Struct, eq=False):
         return self.modules[0]
 
     @property
+    def kind(self) -> str | None:
+        """What sets the ranks that the script reads: pytorch, mpi or tensorflow."""
+        if self.inner is None:
+            return self.launch.kind
+        return "mpi" if self.inner.name in MPI else "pytorch"
+
+    @property
     def processes(self) -> int:
         """How many are started at least."""
         launch = self.launch
-        if launch.kind == "tensorflow":
+        if self.inner is None and launch.kind == "tensorflow":
             return launch.workers.value or 1
-        return (launch.instances.value or 1) * self.per_instance if launch.kind in ("pytorch", "mpi") else 1
+        return (launch.instances.value or 1) * self.per_instance if self.kind in STARTS_PROCESSES else 1
 
     @property
     def per_instance(self) -> int:
         """Processes on each instance, at least."""
-        return (self.launch.processes.value or 1) if self.launch.kind in ("pytorch", "mpi") else 1
+        outer = (self.launch.processes.value or 1) if self.launch.kind in STARTS_PROCESSES else 1
+        return max(outer, self._started_inside)
+
+    @property
+    def _started_inside(self) -> int:
+        """Processes that the launcher of the command starts on each instance, at least."""
+        inner, size = self.inner, self.launch.size
+        if inner is None or inner.starts is not None or size is None:
+            return inner.starts or 1 if inner is not None else 1
+        takes_all = "multi_gpu" in inner.options or (
+            inner.name == "deepspeed" and not {"include", "exclude", "hostfile"} & inner.options.keys()
+        )
+        return max(size.devices, 1) if takes_all else 1
 
     @property
     def related(self) -> tuple[Related, ...]:
@@ -78,13 +100,24 @@ class Program(Struct, eq=False):
             word in text for text in (command, *(module.text for module in self.modules)) for word in words
         )
 
+    def refers(self, *names: str) -> bool:
+        """Whether one of these is used anywhere by name; its import alone does not count."""
+        return any(not module.once(_list_references).isdisjoint(names) for module in self.modules)
+
     def imports(self, *tops: str) -> bool:
         """Whether one of these packages is imported."""
-        return any(
-            level == 0 and name.partition(".")[0] in tops
-            for module in self.modules
-            for name, level, _ in module.imports
-        )
+        return any(not module.once(_list_packages).isdisjoint(tops) for module in self.modules)
+
+
+def _list_packages(module: Module) -> set[str]:
+    return {name.partition(".")[0] for name, level, _ in module.imports if level == 0}
+
+
+def _list_references(module: Module) -> set[str]:
+    """The last part of every name that a file uses, as the imports resolve it."""
+    names = {module.names.get(node.id, node.id) for node in module.kinds.get(ast.Name, ())}
+    attributes = {node.attr for node in module.kinds.get(ast.Attribute, ())}
+    return attributes | {name.rpartition(".")[2] for name in names}
 
 
 _NAMELESS = ""  # the name of a step that no step of a file can have
@@ -173,7 +206,8 @@ def _program(context: Context, launch: Launch, command: Command, folder: str) ->
         known[path, folders] = _closure(context, path, folders)
     modules, complete = known[path, folders]
     place = _place(component, word)
-    program = Program(launch, [launch], command, word, place, path, modules, folders, complete)
+    inner = find_launcher(launch, command)
+    program = Program(launch, [launch], command, word, place, path, modules, folders, complete, inner)
     return program if modules else None
 
 

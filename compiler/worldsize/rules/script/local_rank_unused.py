@@ -13,7 +13,7 @@ from worldsize.rules.script._program import Program
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
-    if program.launch.kind != "pytorch" or program.per_instance < 2 or not program.complete:
+    if program.kind != "pytorch" or program.per_instance < 2 or not program.complete:
         return
     if program.says("LOCAL_RANK", "local_rank", "local-rank", "device_count", "VISIBLE_DEVICES"):
         return

@@ -10,6 +10,7 @@ from worldsize.rules.context import Context
 from worldsize.rules.script import _edits, _ranks
 from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program
+from worldsize.rules.script.no_process_group import is_without_group
 
 _SAVES = frozenset({"torch.save", "joblib.dump", "pickle.dump"})
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")
@@ -18,6 +19,8 @@ _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint",
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if program.processes < 2 or not program.complete or program.says(*_SHARDED):
         return
+    if is_without_group(program):
+        return  # that is the cause
     for what, chosen in (("saves this file", _saves), ("logs this", _logs)):
         saves = program.entry.once(_unguarded, program.modules, chosen)
         if saves:

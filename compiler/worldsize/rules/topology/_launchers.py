@@ -53,9 +53,15 @@ def _read_inner(_context: Context, launch: Launch) -> Iterator[Launcher]:
 def find_inner_launchers(launch: Launch) -> Iterator[Launcher]:
     """The same for who asks once."""
     for command in launch.commands:
-        found = _launcher(command)
+        found = find_launcher(launch, command)
         if found is not None:
-            yield _read(launch, command, *found)
+            yield found
+
+
+def find_launcher(launch: Launch, command: Command) -> Launcher | None:
+    """The launcher that one command of a step is."""
+    named = _launcher(command)
+    return _read(launch, command, *named) if named is not None else None
 
 
 def _launcher(command: Command) -> tuple[str, Word] | None:

@@ -21,6 +21,8 @@ RULES = (
     Rule("WS805", "nul-in-text", "error", "a NUL character in a value", on=("Document",)),
     Rule("WS806", "variable-name-impossible", "error", "a name that is not valid for an environment variable",
          on=("Component", "Step")),
+    Rule("WS807", "environment-without-version", "error", "a registered environment without a version",
+         on=("Step", "Component"), checked_in="environment_unpinned", since="0.2.0"),
     Rule("WS810", "environment-unpinned", "info", "an environment without a fixed version",
          on=("Step", "Component")),
     Rule("WS811", "image-unpinned", "info", "an image without a fixed tag", on=("Component",)),

@@ -35,6 +35,8 @@ RULES = (
     Rule("WS526", "dockerfile-missing", "error", "a build folder without a Dockerfile",
          on=("Component",), checked_in="_build_folders"),
     Rule("WS527", "conda-file-invalid", "error", "a conda file that is not valid", on=("Component",)),
+    Rule("WS531", "conda-line-reads-file", "warning", "a conda file that installs from another file",
+         on=("Component",), checked_in="conda_file_invalid", since="0.2.0"),
     Rule("WS529", "copied-file-missing", "error", "a Dockerfile that copies what the build folder lacks",
          on=("Component",), checked_in="_build_folders", since="0.2.0", confidence="likely"),
     Rule("WS528", "code-from-git", "error", "the URL of a Git repository as `code`", on=("Component",)),

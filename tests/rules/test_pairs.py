@@ -38,6 +38,10 @@ SPEC_CANNOT = {
     "parallel-without-input-data": "a step of a spec is a command",
     "search-space-empty": "a step of a spec is a command",
     "grid-needs-choice": "a step of a spec is a command",
+    "search-space-key-unknown": "a step of a spec is a command",
+    "search-space-key-unused": "a step of a spec is a command",
+    "job-output-unwritten": "a spec has no outputs of its own",
+    "data-without-path": "a spec has no inputs of its own",
     "compute-without-prefix": "the schema of specs refuses such a `target`",
     "compute-name": "the schema of specs refuses such a `target`",
 }

@@ -73,7 +73,7 @@ def read_component_node(node: Mapping, path: Path | None, folder: Path, files: F
         outputs=interface.outputs,
         command=fields.read_field(node, "command"),
         code=fields.read_field(node, "code"),
-        environment=fields.read_field(node, "environment"),
+        environment=fields.read_environment(node),
         distribution=fields.read_field(node, "distribution"),
         resources=fields.read_field(node, "resources"),
         additional_includes=fields.read_field(node, "additional_includes"),

@@ -86,6 +86,7 @@ class Compute(Struct, frozen=True):
     max_instances: Field[Any] | None = None
     tier: Field[Any] | None = None  # dedicated | low_priority
     declared: bool = False  # described in worldsize.yml
+    raw: Mapping | None = None  # the file of Azure ML that describes it
 
 
 def read_compute(root: Mapping, path: Path) -> Compute | None:
@@ -99,6 +100,7 @@ def read_compute(root: Mapping, path: Path) -> Compute | None:
         fields.read_field(root, "size"),
         fields.read_field(root, "max_instances"),
         fields.read_field(root, "tier"),
+        raw=root,
     )
 
 

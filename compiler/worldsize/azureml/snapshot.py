@@ -112,10 +112,10 @@ def check_uploads(component: Component, folder: Path, files: Files) -> list[Prob
 
 def list_uploads(component: Component, folder: Path, files: Files) -> tuple[list[Part], list[Problem]]:
     """As :func:`list_parts`, cached, and without code outside of the checked tree."""
-    question = ("uploads", str(id(component.code)), str(id(component.additional_includes)), str(folder))
+    kept = (component.code, component.additional_includes, component.environment)
+    question = ("uploads", *(str(id(field)) for field in kept), str(folder))
     cached = files.known.get(question)
-    if cached is None:
-        kept = (component.code, component.additional_includes)  # kept alive, so that their ids stay unique
+    if cached is None:  # the fields are kept alive, so that their ids stay unique
         parts, problems = list_parts(_drop_unreadable_code(component, folder, files), folder, files.gate)
         cached = files.known[question] = (parts, problems, kept)
     assert isinstance(cached, tuple)

@@ -30,7 +30,7 @@ _MISSING = frozenset(
         "include-missing",
     }
 )
-_SET_IN_CODE = frozenset({"pipeline-input-empty"})
+_SET_IN_CODE = frozenset({"pipeline-input-empty", "data-without-path"})
 _SCRIPTS = (".sh", ".ps1", ".bat", ".cmd", ".py", ".ipynb", ".r", "makefile", ".gitmodules")
 _FETCHES = re.compile(
     r"download|clone|wget|curl|azcopy|retrieve|unzip|extract|untar|\btar\b|mkdir|makedirs|snapshot|submodule"

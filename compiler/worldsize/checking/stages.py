@@ -99,6 +99,13 @@ class CheckRun(Struct):
         find_stage(kind)(self, document)
 
     def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
+        schema = _find_schema_in_list(document.root)
+        if schema is not None:
+            self.files.append(document.path)
+            message = "the file is a list, and Azure ML takes one mapping a file"
+            help_ = "remove the dash and the indentation below it; write a second item into a file of its own"
+            self.problems.append(Problem("aml-wrong-type", schema, message, help_))
+            return
         unreadable = any(problem.slug == "yaml-unreadable" for problem in document.problems)
         if (
             named
@@ -113,6 +120,13 @@ class CheckRun(Struct):
                 help_ = "a spec has `steps:`, a job has `$schema:` or `type:`"
                 at_start = _start_of(document.path)
                 self.problems.append(Problem("file-not-recognised", at_start, message, help_))
+
+
+def _find_schema_in_list(root: yaml.Node | None) -> Span | None:
+    """The place of the `$schema` of Azure ML in the first item of a list."""
+    first = root.items[0] if isinstance(root, yaml.Sequence) and root.items else None
+    schema = first.get("$schema") if isinstance(first, yaml.Mapping) else None
+    return schema.span if isinstance(schema, yaml.Scalar) and "azureml" in schema.text else None
 
 
 Stage = Callable[[CheckRun, yaml.Document], None]
@@ -183,8 +197,6 @@ def _compute_of_profile(spec: Spec, profile: ComputeProfile) -> Compute:
 
 def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
     from worldsize.azureml import component, job, shape  # only Azure ML's files need it
-    from worldsize.azureml.graph import read_argument
-    from worldsize.azureml.model import Data
 
     if document.root is None:
         return
@@ -202,12 +214,8 @@ def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
         run.problems += problems
         if interface is not None:
             _feed_component(run, interface, at_start)
-    elif kind == "data" and isinstance(document.root, yaml.Mapping):
-        asset = read_argument(document.root)
-        if isinstance(asset, Data):
-            run.feed(asset, at_start)
-    elif kind in ("compute", "schedule") and isinstance(document.root, yaml.Mapping):
-        (_compute if kind == "compute" else _schedule)(run, document.root, Path(document.path))
+    elif kind in _STAGES and isinstance(document.root, yaml.Mapping):
+        _STAGES[kind](run, document.root, Path(document.path))
 
 
 def _compute(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
@@ -217,6 +225,16 @@ def _compute(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     if cluster is not None:
         run.context.describe(cluster)
         run.feed(cluster, root.span)
+
+
+def _environment(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
+    """Check an environment of its own as a component that consists of nothing else."""
+    from worldsize.azureml import fields
+    from worldsize.azureml.model import Component
+
+    found = fields.read_node(root)
+    bare = Component(path, "environment", None, None, {}, {}, environment=found, raw=root, folder=path.parent)
+    _feed_component(run, bare, root.span)
 
 
 def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
@@ -229,6 +247,18 @@ def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     run.feed(schedule, root.span)
     if schedule.job is not None and schedule.target is not None:
         run.referred.append((str(schedule.target), ""))
+
+
+def _data(run: CheckRun, root: yaml.Mapping, _path: Path) -> None:
+    from worldsize.azureml.graph import read_argument
+    from worldsize.azureml.model import Data
+
+    asset = read_argument(root)
+    if isinstance(asset, Data):
+        run.feed(asset, root.span)
+
+
+_STAGES = {"compute": _compute, "data": _data, "environment": _environment, "schedule": _schedule}
 
 
 def _times(schedule_file: JobSchedule) -> Iterator[Problem]:

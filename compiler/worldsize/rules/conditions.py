@@ -29,9 +29,10 @@ def bound_input(_context: Context, subjects: Subjects) -> bool:
 
 
 def bound_output(_context: Context, subjects: Subjects) -> bool:
-    """A pipeline component, or a step with an output that is bound to one of the pipeline."""
+    """A pipeline with outputs, or a step with an output that is bound to one of the pipeline."""
     return any(
         job.interface is not None
+        or job.outputs
         or any(
             field.value.binding is not None for step in job.steps.values() for field in step.outputs.values()
         )

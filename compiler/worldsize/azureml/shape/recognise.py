@@ -34,6 +34,7 @@ _SCHEMA_NAME = re.compile(r"/([a-z]+)\.schema\.json")
 _BY_SCHEMA = {
     **{f"{name}job": f"{name}-job" for name in _JOBS},
     **{f"{name}component": f"{name}-component" for name in _COMPONENTS},
+    "compute": "compute",
     "amlcompute": "compute",
     "computeinstance": "compute",
     "kubernetescompute": "compute",

@@ -30,6 +30,10 @@ def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Probl
     return walker.problems
 
 
+# Names of what a job runs. Empty text passes the client, and the service refuses it.
+_NEVER_EMPTY = frozenset(
+    {"image", "command", "component", "trial", "environment", "conda_file", "entry_script"}
+)
 _Token = tuple[int, str, str, "str | None"]
 
 
@@ -212,8 +216,14 @@ class _Walker:
                 if stands_for is not None:
                     meant.add(stands_for)
             elif key.text not in anonymous:
-                self.value(value, inner, key, context)
+                self._member(key, value, inner, context)
         self.problems += keys.check_keys(context, meant, registered=self.registered, blamed=blamed)
+
+    def _member(self, key: Scalar, value: Node, shape: Shape, context: MappingContext) -> None:
+        if key.text in _NEVER_EMPTY and isinstance(value, Scalar) and value.value == "":
+            self.problems.append(blame.report_empty(key.text, value.span))
+        else:
+            self.value(value, shape, key, context)
 
     def _free(self, key: Scalar, value: Node, context: MappingContext) -> None:
         """An entry of a mapping whose keys are names that the writer chose."""

@@ -15,6 +15,8 @@ from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Node, Scalar
 
+NOWHERE = Span("", 1, 1, 1, 1)
+_DATA_TYPES = frozenset({"uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model"})
 _WITHOUT_VERSION = re.compile(r"azureml:[\w.-]+")
 
 
@@ -29,6 +31,7 @@ class DataArgument(NamedTuple):
 
 
 def check_job(context: Context, job: Job) -> Iterator[Problem]:
+    yield from _check_paths(job)
     found = [problem for data in _find_arguments(job) for problem in _check_argument(context, data)]
     yield from found
     for step in job.steps.values():
@@ -39,6 +42,19 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
                 from worldsize.rules.data import _sharded  # only local data pays for its readers
 
                 yield from _sharded.check_source(context, job, step, {problem.span for problem in found})
+
+
+def _check_paths(job: Job) -> Iterator[Problem]:
+    """Report data that a job is given by its type alone."""
+    given = job.inputs if job.interface is None else {}
+    if job.type != "pipeline":  # a job of one step, which has its inputs
+        given = next((step.inputs for step in job.steps.values()), {})
+    for name, field in given.items():
+        data = field.value
+        if isinstance(data, Data) and data.path is None and (data.type or "").lower() in _DATA_TYPES:
+            message = f"the input `{name}` is {data.type} data without a `path`"
+            help_ = "add `path:` with a path, a URL or `azureml:NAME:VERSION`"
+            yield Problem("data-without-path", field.key_span or NOWHERE, message, help_)
 
 
 def check_data(context: Context, asset: Data) -> Iterator[Problem]:

@@ -1,9 +1,10 @@
-"""Scripts that a command starts but that the code folder lacks, or that an ignore file excludes."""
+"""Files that a command starts or installs from, and that the code folder lacks or an ignore file excludes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -20,16 +21,19 @@ from worldsize.yaml.nodes import Mapping, Scalar
 
 
 class Script(NamedTuple):
-    """A file that a command starts, and the place of its name."""
+    """A file that a command starts or installs from, and the place of its name."""
 
     name: str
     span: Span
+    verb: str = "starts"
 
 
 _SUFFIXES = (".py", ".sh", ".R", ".r")
 _COMMANDS = 200  # of one step that are looked at
 _INTERPRETER = re.compile(r"\(?(?:python3?(?:\.\d+)?|bash|sh|Rscript)")
 _OPTION = re.compile(r"-[uBOEsSIex]+")  # takes no value
+_PIP = re.compile(r"pip3?(?:\.\d+)?")
+_REQUIREMENTS = re.compile(r"[\w./-]+\.(?:txt|in|pip)")
 _NAME = re.compile(r"[\w./-]+\.(?:py|sh|R|r)")
 # Commands that make or fetch files, or go elsewhere: after them nothing is known of the folder.
 _MAKES = re.compile(r"\b(?:cd|git|wget|curl|unzip|tar|cp|mv|azcopy|az|pushd|touch|echo|cat|tee)\b|>")
@@ -68,9 +72,11 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
 def _missing(search: ScriptSearch) -> Problem:
     name, span = search.script.name, search.script.span
     if search.code is None:
-        message = f"the command starts `{name}`, but there is no `code` to upload"
+        message = f"the command {search.script.verb} `{name}`, but there is no `code` to upload"
         if search.shown:
-            message = f"the command starts `{name}`, but `code` is the single file `{search.shown}`"
+            message = (
+                f"the command {search.script.verb} `{name}`, but `code` is the single file `{search.shown}`"
+            )
         return Problem("script-missing", span, message, "add `code:` with the folder that holds it")
     folder, _, last = name.rpartition("/")
     suffix = PurePosixPath(last).suffix
@@ -169,9 +175,26 @@ def _find_scripts(component: Component) -> Iterator[Script]:
     text = field.node.text
     changed = _MAKES.search(text)
     for command in command_line.parse_commands(text[: changed.start()] if changed else text)[:_COMMANDS]:
-        word = _started(command)
-        if word is not None and not word.text.startswith("/") and ".." not in word.text.split("/"):
-            yield Script(word.text.removeprefix("./"), field.node.subspan(word.start, word.end))
+        started = _started(command)
+        words = [(word, "installs") for word in _find_requirements(command)]
+        for word, verb in [*words, *([(started, "starts")] if started is not None else [])]:
+            if not word.text.startswith("/") and ".." not in word.text.split("/"):
+                span = field.node.subspan(word.start, word.end)
+                yield Script(word.text.removeprefix("./"), span, verb)
+
+
+def _find_requirements(command: Command) -> Iterator[Word]:
+    """The requirements files of a `pip install`."""
+    words = command.arguments
+    position = 2 if [word.text for word in words[1:3]] == ["-m", "pip"] else 0
+    if (
+        len(words) > position + 1
+        and _PIP.fullmatch(words[position].text)
+        and words[position + 1].text == "install"
+    ):
+        for option, word in pairwise(words[position + 2 :]):
+            if option.text in ("-r", "--requirement") and _REQUIREMENTS.fullmatch(word.text):
+                yield word
 
 
 def _started(command: Command) -> Word | None:

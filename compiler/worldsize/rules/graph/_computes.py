@@ -1,4 +1,4 @@
-"""Names of computes: what Azure ML does not allow, and what lacks the ``azureml:`` prefix."""
+"""Computes: `local` in a pipeline, names that Azure ML does not allow, names without ``azureml:``."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
             message = f"`{node.text}` has no `azureml:`; Azure ML finds the same compute without it"
             fix = Fix(node.span, written)
             yield Problem("compute-without-prefix", node.span, message, f"write `{written}`", fix=fix)
+        if node.text == "local" and job.type == "pipeline":
+            message = "`local` runs a job that is not a pipeline; a step of a pipeline needs a compute"
+            yield Problem(
+                "compute-name", node.span, message, "write `azureml:NAME` of a cluster, or `serverless`"
+            )
         name = node.text.removeprefix("azureml:")
         if "/" in name or "${{" in name or _NAME.fullmatch(name) or _is_placeholder(name):
             continue

@@ -1,4 +1,4 @@
-"""The declarations of inputs and outputs: their names, the bounds of numbers and the defaults of texts."""
+"""The declarations of inputs and outputs: names, types, bounds of numbers, values, defaults of texts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _METHODS = frozenset(
 def check_component(context: Context, component: Component) -> Iterator[Problem]:
     yield from _check_all_names(component)
     yield from _check_input_names(component)
+    yield from _check_outputs(component)
     for port in component.inputs.values():
         yield from _check_bounds(port)
+        yield from _check_enum(port)
         yield from _check_text_default(port)
 
 
@@ -55,6 +57,36 @@ def _check_input_names(component: Component) -> Iterator[Problem]:
         if name in _METHODS and component.path is not None:
             message = f"`{name}` is a method of the SDK's inputs, which hides the input from Python"
             yield Problem("name-shadows-method", span, message, f"rename it, for example to `{name}_text`")
+
+
+def _check_outputs(component: Component) -> Iterator[Problem]:
+    for name, port in component.outputs.items() if component.type != "flow" else ():
+        span = port.span or NOWHERE
+        if port.type in literals.PRIMITIVES:
+            message = f"output `{name}` is {literals.article(port.type)}, and outputs are files or folders"
+            help_ = "write `type: uri_file`, and the value into that file"
+            yield Problem("primitive-output", span, message, help_)
+        if name in component.inputs and component.inputs[name].is_data and not component.inline:
+            earlier = component.inputs[name].span
+            related = (Related(earlier, "the input is declared here"),) if earlier else ()
+            help_ = f"rename one of the two, for example to `{name}_out`"
+            yield Problem(
+                "name-of-input-and-output", span, f"`{name}` is an input and an output", help_, related
+            )
+
+
+def _check_enum(port: Port) -> Iterator[Problem]:
+    """Report an `enum` of what is not text; the shape of the file reports values that are not text."""
+    items = port.enum.value if port.enum is not None else None
+    if not isinstance(items, list) or port.type not in ("number", "integer", "boolean"):
+        return
+    if all(isinstance(item, str) for item in items):
+        message = f"`enum` is for inputs of type `string`, and `{port.name}` is {literals.article(port.type)}"
+        help_ = (
+            "write `type: string`" if port.type == "boolean" else "write `min` and `max`, or `type: string`"
+        )
+        span = (port.enum.key_span if port.enum is not None else None) or span_of(port.enum)
+        yield Problem("enum-on-number", span, message, help_)
 
 
 def _check_bounds(port: Port) -> Iterator[Problem]:

@@ -11,9 +11,10 @@ _upload_rule = partial(Rule, on=("Upload",), checked_in="_uploads", since="0.2.0
 # One row a rule.
 # fmt: off
 RULES = (
-    Rule("WS801", "secret-in-text", "error", "a key, token or password in a file", on=("Document",)),
-    Rule("WS802", "secret-in-variable", "warning", "a secret as the value of a variable", on=("Document",),
-         confidence="likely"),
+    Rule("WS801", "secret-in-text", "error", "a key, token or password in a file",
+         on=("Document", "Upload")),
+    Rule("WS802", "secret-in-variable", "warning", "a secret as the value of a variable",
+         on=("Document", "Upload"), confidence="likely"),
     Rule("WS803", "text-splits-in-shell", "warning", "a value with spaces or shell characters outside quotes",
          on=("Step", "Job"), confidence="likely"),
     Rule("WS804", "text-runs-in-shell", "warning", "a value that the shell executes, even in quotes",
@@ -21,6 +22,8 @@ RULES = (
     Rule("WS805", "nul-in-text", "error", "a NUL character in a value", on=("Document",)),
     Rule("WS806", "variable-name-impossible", "error", "a name that is not valid for an environment variable",
          on=("Component", "Step")),
+    Rule("WS807", "environment-without-version", "error", "a registered environment without a version",
+         on=("Step", "Component"), checked_in="environment_unpinned", since="0.2.0"),
     Rule("WS810", "environment-unpinned", "info", "an environment without a fixed version",
          on=("Step", "Component")),
     Rule("WS811", "image-unpinned", "info", "an image without a fixed tag", on=("Component",)),

@@ -168,7 +168,7 @@ def _find_secrets(part: Part, apart: set[str]) -> list[str]:
     return [
         place
         for place, path in part.listing.files.items()
-        if part.listing.sizes[place] and not _is_below(place, apart) and _is_secret(place, path)
+        if part.listing.sizes[place] and not _is_below(place, apart) and is_secret_file(place, path)
     ]
 
 
@@ -227,7 +227,8 @@ def _is_below(place: str, places: set[str]) -> bool:
     return bool(places) and _above(place, places) is not None
 
 
-def _is_secret(place: str, path: Path) -> bool:
+def is_secret_file(place: str, path: Path) -> bool:
+    """Whether a file usually holds secrets, by its name."""
     names = PurePosixPath(place).parts
     name = names[-1].lower()
     if any(folder in _KEY_FOLDERS for folder in names[:-1]):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from worldsize.azureml import fields
+from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
@@ -22,28 +23,39 @@ _LEAST = {
     "max_concurrent_trials": 1,
 }
 
+_LEAST_OF_COMPUTE = {
+    "min_instances": 0,
+    "max_instances": 1,
+    "idle_time_before_scale_down": 0,
+    "idle_time_before_shutdown_minutes": 15,
+}
+
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:
-    yield from _counts(step.distribution, step.resources, step.limits)
+    for block in (step.distribution, step.resources, step.limits):
+        yield from _check_counts(block, _LEAST)
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    yield from _counts(component.distribution, component.resources)
+    for block in (component.distribution, component.resources):
+        yield from _check_counts(block, _LEAST)
 
 
-def _counts(*blocks: Field[Any] | None) -> Iterator[Finding]:
-    for block in blocks:
-        if block is None or not isinstance(block.value, dict):
+def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:
+    if compute.raw is not None:
+        yield from _check_counts(fields.read_node(compute.raw), _LEAST_OF_COMPUTE)
+
+
+def _check_counts(block: Field[Any] | None, least_by_name: dict[str, int]) -> Iterator[Finding]:
+    for name, least in least_by_name.items():
+        field = fields.read_member(block, name)
+        if field is None or field.span is None or isinstance(field.value, bool):
             continue
-        for name, least in _LEAST.items():
-            field = fields.read_member(block, name)
-            if field is None or field.span is None or isinstance(field.value, bool):
-                continue
-            value = _number(field.value)
-            if value is not None and value < least:
-                unit = " second" if "timeout" in name else ""
-                message = f"`{name}` is {field.value}, not at least {least}{unit}"
-                yield Finding(field.span, message, f"write a whole number of at least {least}, or remove it")
+        value = _number(field.value)
+        if value is not None and value < least:
+            unit = " second" if "timeout" in name else ""
+            message = f"`{name}` is {field.value}, not at least {least}{unit}"
+            yield Finding(field.span, message, f"write a whole number of at least {least}, or remove it")
 
 
 def _number(value: Any) -> float | None:

@@ -19,10 +19,10 @@ from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 from worldsize.rules.script._interface import Option, try_evaluate
 from worldsize.rules.script._interfaces import read_interface
-from worldsize.rules.script._matching import Argument, read_arguments
 from worldsize.rules.script._module import Module, constant_value, is_conditional, keyword_argument
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._reached import find_scope
+from worldsize.rules.script._words import Argument, read_arguments
 from worldsize.yaml.nodes import Scalar
 from wsshards.errors import UserError
 from wssources.request import Files, Request

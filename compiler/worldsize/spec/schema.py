@@ -79,7 +79,8 @@ def _validator() -> Any:
     from jsonschema.validators import extend
 
     make: Any = extend  # typeshed's stub leaves it untyped
-    strict = make(Draft202012Validator, {"pattern": _pattern, "not": _not})
+    keywords = {"additionalProperties": _additional_properties, "not": _not, "pattern": _pattern}
+    strict = make(Draft202012Validator, keywords)
     strict.descend, strict.is_type = _descend, _is_type
     schema = load_schema()
     return strict(_inline_references(schema, schema["$defs"]))
@@ -130,13 +131,26 @@ def _is_type(_validator: object, instance: object, name: str) -> bool:
     return isinstance(instance, _TYPES[name]) and (name == "boolean" or not isinstance(instance, bool))
 
 
+def _additional_properties(
+    validator: object, argument: Any, instance: object, schema: Mapping[str, Any]
+) -> Iterator[ValidationError]:
+    """Check the keys that the schema does not name, in their order; jsonschema takes them as a set."""
+    if not isinstance(instance, dict):
+        return
+    named = schema.get("properties", {})
+    others = [key for key in instance if key not in named]
+    if isinstance(argument, dict):
+        for key in others:
+            yield from _descend(validator, instance[key], argument, path=key)
+    elif others and not argument:
+        yield _make_error(f"the schema names no {others!r}")
+
+
 def _not(
     validator: object, argument: Mapping[str, Any], instance: object, _schema: object
 ) -> Iterator[ValidationError]:
     if next(_descend(validator, instance, argument), None) is None:
-        from jsonschema.exceptions import ValidationError  # imported late, as the validator is
-
-        yield ValidationError(f"{instance!r} should not be valid under {argument!r}")
+        yield _make_error(f"{instance!r} should not be valid under {argument!r}")
 
 
 @cache
@@ -149,6 +163,10 @@ def _pattern(
     _validator: object, pattern: str, instance: object, _schema: object
 ) -> Iterator[ValidationError]:
     if isinstance(instance, str) and _compile(pattern).search(instance) is None:
-        from jsonschema.exceptions import ValidationError  # imported late, as the validator is
+        yield _make_error(f"{instance!r} does not match {pattern!r}")
 
-        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+def _make_error(message: str) -> ValidationError:
+    from jsonschema.exceptions import ValidationError  # imported late, as the validator is
+
+    return ValidationError(message)

@@ -134,7 +134,7 @@ def _is_type(_validator: object, instance: object, name: str) -> bool:
 def _additional_properties(
     validator: object, argument: Any, instance: object, schema: Mapping[str, Any]
 ) -> Iterator[ValidationError]:
-    """Check the keys that the schema does not name, in their order; jsonschema takes them as a set."""
+    """Check keys that `properties` does not name, in their order; jsonschema takes them as a set."""
     if not isinstance(instance, dict):
         return
     named = schema.get("properties", {})

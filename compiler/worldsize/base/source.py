@@ -36,12 +36,9 @@ class Source(Struct, eq=False):
 
     def span(self, start: int, end: int) -> Span:
         """The span of the half-open range ``text[start:end]``."""
-        starts = self._starts or self._line_starts()
-        line = end_line = bisect_right(starts, start)
-        if end > start and line < len(starts) and end >= starts[line]:  # most end on the same line
-            end_line = bisect_right(starts, end)
-        column, end_column = start - starts[line - 1], max(start, end) - starts[end_line - 1]
-        return Span(self.path, line, column + 1, end_line, end_column + 1)
+        line, column = self.position(start)
+        end_line, end_column = self.position(max(start, end))
+        return Span(self.path, line, column, end_line, end_column)
 
     def offset(self, line: int, column: int) -> int:
         """The 0-based offset of a 1-based position, clamped to the text."""

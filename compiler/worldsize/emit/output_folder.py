@@ -34,7 +34,9 @@ def check_target(out: Path) -> None:
         OutputError: It may not.
     """
     help_ = "name a new or empty folder, or move its content away"
-    if out.exists() and not out.is_dir():
+    if not out.exists():
+        return
+    if not out.is_dir():
         raise OutputError(f"`{out}` is a file, not a folder", help_)
     document = plan_file.read(out)
     try:
@@ -143,8 +145,6 @@ def _swap(new: Path, target: Path, spare: Path) -> None:
 
 
 def _files_below(folder: Path, prefix: str = "") -> Iterator[str]:
-    if not folder.is_dir():
-        return
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name == "__pycache__":

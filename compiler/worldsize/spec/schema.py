@@ -23,7 +23,7 @@ _TYPES: dict[str, type] = {
     "array": list,
     "string": str,
     "integer": int,
-    "number": int,
+    "number": int,  # and what `_is_type` says of floats
     "boolean": bool,
     "null": type(None),
 }

@@ -51,9 +51,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_finish() -> None:
-    """Take what collecting made out of the collector's sight: it stays to the end, and each pass walks it."""
+    """Let the garbage collector pass over what collecting the tests made, and look seldom."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)  # it took a fifth of the time
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,6 @@ TENSORFLOW = ["tensorflow", "keras", *MLFLOW[:2]]
 WITHOUT_TORCH = Path(__file__).with_name("without_torch")
 # Importing DeepSpeed looks for GPUs, after which a fork could not use them.
 DEEPSPEED = [] if Path("/dev/nvidiactl").exists() else ["deepspeed"]
-BUILD_SECONDS = 240  # of DeepSpeed's extension, where the cores are shared
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -254,8 +253,6 @@ def training(
         common = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         common |= {"MLFLOW_TRACKING_URI": f"sqlite:///{database}", "MLFLOW_EXPERIMENT_NAME": folder.name}
         common |= {"WORLDSIZE_PROGRESS": str(folder / "progress.jsonl")} | (env or {})
-        if component == "train_deepspeed":
-            timeout += BUILD_SECONDS  # its first start on a machine
         cwd = code or snapshots(component)
         if described["distribution"]["type"] == "mpi" and processes > 1:
             arguments, processes = [*mpirun(processes), *arguments], 0

@@ -198,7 +198,7 @@ SHAPES: dict[str, Callable[[int], Files]] = {
     "number signs and blanks": lambda size: job(repeat("# ", size)),
     "suppressions": lambda size: job(repeat("# worldsize: ignore[WS203]\n", size)),
     "one long suppression": lambda size: {
-        "job.yml": JOB + "command: echo # worldsize: ignore[" + number("WS2%d, ", size) + "]\n"
+        "job.yml": JOB + "command: echo # worldsize: ignore[" + number("WS2%03d, ", size) + "]\n"
     },
     "blanks in a suppression": lambda size: {
         "job.yml": JOB + "command: echo #" + " " * (size // 2) + "worldsize:" + " " * (size // 2) + "x\n"

@@ -18,9 +18,9 @@ except ImportError:  # Python 3.10
     import sre_constants as constants
     import sre_parse as parser
 
-LENGTH = 2_500  # characters of an attack: quadratic work is millions of steps, which no processor does soon
-SOON = 0.0005  # processor seconds in which most linear matches of that length are over, on any machine
-GROWTH = 8  # times the work for a text four times as long: linear work gives 4, quadratic 16
+LENGTH = 1_500  # characters of an attack: quadratic work is millions of steps, which no processor does soon
+SOON = 0.0003  # processor seconds in which most linear matches of that length are over, on any machine
+GROWTH = 24  # times the work for a text eight times as long: linear work gives 8, quadratic 64
 SEARCHES = ("search", "finditer", "findall", "sub", "subn", "split")
 _CLASSES = {
     constants.CATEGORY_DIGIT: "0",
@@ -67,11 +67,11 @@ def _text(lead: str, pump: str, end: str, length: int) -> str:
 
 
 def _grows(pattern: re.Pattern[str], method: str, attack: tuple[str, str, str]) -> bool:
-    short = min(_seconds(pattern, method, _text(*attack, LENGTH)) for _ in range(5))
-    if short <= SOON or short > 20 * SOON:
-        return short > SOON  # no linear match takes 20 times that long
-    text = _text(*attack, 4 * LENGTH)
-    return all(_seconds(pattern, method, text) > GROWTH * short for _ in range(5))
+    short = min(_seconds(pattern, method, _text(*attack, LENGTH)) for _ in range(3))
+    if short <= SOON or short > 50 * SOON:
+        return short > SOON  # no linear match takes 50 times that long
+    text = _text(*attack, 8 * LENGTH)
+    return all(_seconds(pattern, method, text) > GROWTH * short for _ in range(3))
 
 
 def _seconds(pattern: re.Pattern[str], method: str, text: str) -> float:

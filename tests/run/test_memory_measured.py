@@ -20,7 +20,7 @@ from worldsize.planning.memory.network import Setup
 pytestmark = [pytest.mark.run, pytest.mark.timeout(300)]
 
 WORKER = Path(__file__).with_name("memory_ranks.py")
-SIZES = (2, 4, 512)  # layers, heads, width: 6.6 million weights
+SIZES = (2, 4, 256)  # layers, heads, width: 1.7 million weights
 BASE: dict[str, Any] = {
     "strategy": "ddp",
     "data": 2,

@@ -229,7 +229,8 @@ def test_formats_of_the_command(tree: Path, format_: str) -> None:
 
 
 def test_output_is_the_same_for_every_hash_seed(tree: Path) -> None:
-    (tree / "bad.yml").write_text(TWICE.replace("name:", "nmae:"))
+    more_than_listed = "".join(f"  s{number}: {{uses: 1}}\n" for number in range(300))
+    (tree / "bad.yml").write_text(TWICE.replace("name:", "nmae:") + more_than_listed)
     outputs = {
         subprocess.run(
             [sys.executable, "-m", "worldsize", "check", "bad.yml"],

@@ -13,7 +13,7 @@ import worldsize
 from worldsize.rules import registry
 
 HOSTILE: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[1] / "fuzz" / "hostile.py"))
-SMALL = 1_000  # bytes
+SMALL = 500  # bytes
 SHAPES = {name: make for name, make in HOSTILE["SHAPES"].items() if make(SMALL) != make(4 * SMALL)}
 
 

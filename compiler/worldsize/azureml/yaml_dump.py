@@ -137,9 +137,12 @@ def _emit_mapping(
 def _line(key: Any, value: Any, indent: int) -> _LineEvent | None:
     """The event of an entry that fits on a plain line; None for any other."""
     value, comment = (value.value, value.comment) if isinstance(value, Field) else (value, None)
-    if isinstance(value, (Mapping, list, tuple)) or not isinstance(key, str) or len(key) > WIDTH:
+    if not isinstance(key, str) or len(key) > WIDTH:
         return None
-    if isinstance(value, str) and (len(value) + indent + 2 > WIDTH or not _is_plain(value)):
+    if isinstance(value, str):
+        if len(value) + indent + 2 > WIDTH or not _is_plain(value):
+            return None
+    elif isinstance(value, (dict, list, tuple, Mapping)):  # a dictionary is far quicker to know
         return None
     if not _is_plain(key):
         return None
@@ -150,7 +153,7 @@ def _line(key: Any, value: Any, indent: int) -> _LineEvent | None:
 def _emit_node(emit: _Emit, value: Any, indent: int) -> None:
     """Emit a value; its further lines start at column ``indent``."""
     value, comment = (value.value, value.comment) if isinstance(value, Field) else (value, None)
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         _emit_mapping(emit, value, indent, comment)
     elif isinstance(value, (list, tuple)):
         emit(

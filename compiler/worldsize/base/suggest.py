@@ -26,13 +26,13 @@ def closest(word: str, known: Iterable[str], *, but: str | None = None) -> str |
 @lru_cache(maxsize=4096)  # generated files make the same mistake thousands of times
 def _closest(word: str, known: tuple[str, ...]) -> str | None:
     target = _fold(word)
-    best: tuple[int, str] | None = None
+    best = None
     limit = max(len(target) // 3, len(target) > 2)
     for candidate, folded in _near(target, known, limit):
         distance = edit_distance(target, folded, limit)
-        if distance <= limit and (best is None or distance < best[0]):
-            best = (distance, candidate)
-    return None if best is None else best[1]
+        if distance <= limit:
+            best, limit = candidate, distance - 1  # only a closer one is better
+    return best
 
 
 def did_you_mean(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:

@@ -191,6 +191,8 @@ def _take_inner(bundle: Bundle, component: Component, folder: Path, at: Span) ->
 
 def _plain(value: Any) -> Any:
     """The values without the fields around them."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, Field):
         return _plain(value.value)
     if isinstance(value, Mapping):

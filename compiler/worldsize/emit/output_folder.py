@@ -9,6 +9,7 @@ import contextlib
 import errno
 import glob
 import itertools
+import os
 import shutil
 import stat
 import tempfile
@@ -33,7 +34,9 @@ def check_target(out: Path) -> None:
         OutputError: It may not.
     """
     help_ = "name a new or empty folder, or move its content away"
-    if out.exists() and not out.is_dir():
+    if not out.exists():
+        return
+    if not out.is_dir():
         raise OutputError(f"`{out}` is a file, not a folder", help_)
     document = plan_file.read(out)
     try:
@@ -141,12 +144,15 @@ def _swap(new: Path, target: Path, spare: Path) -> None:
         return
 
 
-def _files_below(folder: Path) -> Iterator[str]:
-    if not folder.is_dir():
-        return
-    for path in folder.rglob("*"):
-        if not path.is_dir() and "__pycache__" not in path.parts:
-            yield path.relative_to(folder).as_posix()
+def _files_below(folder: Path, prefix: str = "") -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name == "__pycache__":
+                continue
+            if not entry.is_dir():
+                yield prefix + entry.name
+            elif not entry.is_symlink():
+                yield from _files_below(folder / entry.name, f"{prefix}{entry.name}/")
 
 
 def _make_output_error(out: Path, error: OSError) -> OutputError:

@@ -18,6 +18,16 @@ from worldsize.base import limits
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
+_TYPES: dict[str, type] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "number": int,  # and what `_is_type` says of floats
+    "boolean": bool,
+    "null": type(None),
+}
+
 
 class Violation(Struct, frozen=True):
     """One keyword of the schema that one value violates."""
@@ -68,10 +78,10 @@ def _validator() -> Any:
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
-    checker = Draft202012Validator.TYPE_CHECKER.redefine("number", lambda _, instance: _is_number(instance))
     make: Any = extend  # typeshed's stub leaves it untyped
-    strict = make(Draft202012Validator, {"pattern": _pattern}, type_checker=checker)
-    strict.descend = _descend
+    keywords = {"additionalProperties": _additional_properties, "not": _not, "pattern": _pattern}
+    strict = make(Draft202012Validator, keywords)
+    strict.descend, strict.is_type = _descend, _is_type
     schema = load_schema()
     return strict(_inline_references(schema, schema["$defs"]))
 
@@ -80,8 +90,9 @@ def _descend(
     validator: Any, instance: object, schema: Mapping[str, Any], path: Any = None, schema_path: Any = None
 ) -> Iterator[ValidationError]:
     """Check a part of the instance; unlike jsonschema, make no validator for each, as no ``$ref`` is left."""
+    judges = validator.VALIDATORS
     for keyword, argument in schema.items():
-        judge = validator.VALIDATORS.get(keyword)
+        judge = judges.get(keyword)
         for error in (judge and judge(validator, argument, instance, schema)) or ():
             if not isinstance(error.validator, str):  # it is new, and not of a part of this instance
                 error.validator, error.validator_value = keyword, argument
@@ -113,11 +124,33 @@ def _inline_references(part: Any, definitions: Mapping[str, Any]) -> Any:
     }
 
 
-def _is_number(instance: object) -> bool:
-    """Whether a value is a finite number; JSON has no others."""
-    if isinstance(instance, float):
-        return math.isfinite(instance)
-    return isinstance(instance, int) and not isinstance(instance, bool)
+def _is_type(_validator: object, instance: object, name: str) -> bool:
+    """Whether a value has a type of the schema; a number is finite, as JSON has no others."""
+    if name in ("integer", "number") and isinstance(instance, float):
+        return math.isfinite(instance) and (name == "number" or instance.is_integer())
+    return isinstance(instance, _TYPES[name]) and (name == "boolean" or not isinstance(instance, bool))
+
+
+def _additional_properties(
+    validator: object, argument: Any, instance: object, schema: Mapping[str, Any]
+) -> Iterator[ValidationError]:
+    """Check keys that `properties` does not name, in their order; jsonschema takes them as a set."""
+    if not isinstance(instance, dict):
+        return
+    named = schema.get("properties", {})
+    others = [key for key in instance if key not in named]
+    if isinstance(argument, dict):
+        for key in others:
+            yield from _descend(validator, instance[key], argument, path=key)
+    elif others and not argument:
+        yield _make_error(f"the schema names no {others!r}")
+
+
+def _not(
+    validator: object, argument: Mapping[str, Any], instance: object, _schema: object
+) -> Iterator[ValidationError]:
+    if next(_descend(validator, instance, argument), None) is None:
+        yield _make_error(f"{instance!r} should not be valid under {argument!r}")
 
 
 @cache
@@ -129,7 +162,11 @@ def _compile(pattern: str) -> re.Pattern[str]:
 def _pattern(
     _validator: object, pattern: str, instance: object, _schema: object
 ) -> Iterator[ValidationError]:
-    from jsonschema.exceptions import ValidationError
-
     if isinstance(instance, str) and _compile(pattern).search(instance) is None:
-        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+        yield _make_error(f"{instance!r} does not match {pattern!r}")
+
+
+def _make_error(message: str) -> ValidationError:
+    from jsonschema.exceptions import ValidationError  # imported late, as the validator is
+
+    return ValidationError(message)

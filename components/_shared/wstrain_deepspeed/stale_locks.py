@@ -1,9 +1,9 @@
 """The folder where torch builds extensions, and the stale locks that a killed build leaves there.
 
-torch builds an extension, such as DeepSpeed's exchange through shared memory, behind a file ``lock``, and
-waits for as long as there is one (``torch.utils.file_baton``). A killed build leaves it, and every later
-start on the machine would wait forever. A running build has the file open, so a lock that no process has open
-is stale. Imports the standard library only: ``worldsize run`` looks before it starts a step.
+torch builds an extension, such as DeepSpeed's Adam for CPUs, behind a file ``lock``, and waits for as long as
+there is one (``torch.utils.file_baton``). A killed build leaves it, and every later start on the machine
+would wait forever. A running build has the file open, so a lock that no process has open is stale. Imports
+the standard library only: ``worldsize run`` looks before it starts a step.
 """
 
 from __future__ import annotations

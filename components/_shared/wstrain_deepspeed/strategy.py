@@ -188,7 +188,10 @@ def _load_deepspeed(group: Group) -> Any:
     except ImportError as error:
         raise UserError(f"DeepSpeed cannot be loaded: {error}", "pip install deepspeed") from error
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    # DeepSpeed builds an extension when it starts.
+    if group.device.type == "cpu":
+        # It would build an exchange through shared memory for a minute or more, which only inference uses.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    # DeepSpeed builds other extensions when it needs them.
     stale_locks.remove_stale_locks(stale_locks.choose_root(torch.__version__))
     if not dist.is_initialized():  # a single process needs a group too
         backend = "nccl" if group.device.type == "cuda" else "gloo"

@@ -28,6 +28,7 @@ _LOOSE_JOBS = ("automl", "import", "data_transfer", "finetuning", "fine_tuning",
 _COMPONENTS = ("command", "pipeline", "parallel", "spark")
 _COMPUTES = ("amlcompute", "computeinstance", "kubernetes", "virtualmachine", "synapsespark")
 _DATA = ("uri_file", "uri_folder", "mltable")
+_OF_COMMANDS = ("code", "inputs", "outputs", "version", "resources", "distribution", "is_deterministic")
 _LITERALS = ("string", "number", "integer", "boolean")
 
 _SCHEMA_NAME = re.compile(r"/([a-z]+)\.schema\.json")
@@ -152,8 +153,10 @@ def _is_left_alone(root: Mapping, kind: str) -> bool:
 
 
 def _is_compute(root: Mapping, kind: str) -> bool:
+    if kind in ("kubernetes", "virtualmachine"):  # types of deployments and of other tools' files too
+        return "resource_id" in root and "endpoint_name" not in root
     if kind in _COMPUTES:
-        return "name" in root or kind in ("amlcompute", "computeinstance", "synapsespark")
+        return True
     return closest(kind, _COMPUTES) is not None and any(key in root for key in ("size", "max_instances"))
 
 
@@ -185,7 +188,8 @@ def _single(root: Mapping, kind: str) -> str | None:
         return None if "entry" not in root else ("spark-component" if _declares_ports(root) else "spark-job")
     if kind != "command" and ("command" not in root or (kind != "" and closest(kind, _JOBS) is None)):
         return None
-    if not (kind == "command" and "command" in root) and not _looks_like_azure(root):
+    typed = kind == "command" and any(key in root for key in ("environment", "compute", *_OF_COMMANDS))
+    if not (typed and "command" in root) and not _looks_like_azure(root):
         return None
     return "command-component" if _declares_ports(root) else "command-job"
 

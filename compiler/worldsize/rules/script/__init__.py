@@ -88,7 +88,7 @@ RULES = (
     Rule("WS942", "argument-invalid", "error", "a value that an argument of the script does not accept",
          on=("Program",), when="script", checked_in="_arguments", since="0.2.0"),
     Rule("WS943", "output-never-written", "warning", "an output that the script is given but never uses",
-         on=("Program",), when="script", since="0.2.0"),
+         on=("Program",), when="script", confidence="likely", since="0.2.0"),
     Rule("WS944", "rank-not-unique", "error", "a rank that several processes share",
          on=("Program",), when="script", confidence="likely", since="0.2.0"),
     Rule("WS945", "spawn-in-every-process", "error",

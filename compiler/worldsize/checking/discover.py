@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
+from worldsize.base.suggest import closest
 from worldsize.yaml import Document, Mapping
 
 if TYPE_CHECKING:
@@ -256,9 +257,27 @@ def recognise_kind(document: Document, *, named: bool) -> str | None:
 
 
 def _is_spec(document: Document, root: Mapping, *, named: bool) -> bool:
-    """Azure DevOps and others have ``steps:`` too, but as a list."""
-    return named or isinstance(root.get("steps"), Mapping) or "spec.schema.json" in document.text
+    """Whether a file with ``steps:`` is ours; Azure DevOps, Codefresh, Woodpecker and others have some, too.
 
+    A spec whose path is given may lack more of what a spec has.
+    """
+    steps = root.get("steps")
+    if "spec.schema.json" in document.text or not isinstance(steps, Mapping):
+        return "spec.schema.json" in document.text or (named and "compute" in root)
+    if isinstance(root.get("compute"), Mapping) or _SURE.search(document.text):
+        return True
+    members = [step for _, step in steps.items() if isinstance(step, Mapping)]
+    if any(_is_step(step) for step in members):
+        return True
+    keys = [key for step in members for key in step]
+    return named and (not keys or any(closest(key, ("uses",)) is not None for key in keys))
+
+
+def _is_step(step: Mapping) -> bool:
+    return "uses" in step or ("command" in step and any(key in step for key in _BESIDE_COMMAND))
+
+
+_BESIDE_COMMAND = ("code", "compute", "distribution", "environment", "instance_count", "needs", "with")
 
 # Only our files contain these.
 _SURE = re.compile(

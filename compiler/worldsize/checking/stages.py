@@ -117,7 +117,7 @@ class CheckRun(Struct):
             self.problems += document.problems
             if document.root is not None:
                 message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
-                help_ = "a spec has `steps:`, a job has `$schema:` or `type:`"
+                help_ = "a spec has `compute:` and `steps:`, a job has `$schema:` or `type:`"
                 at_start = _start_of(document.path)
                 self.problems.append(Problem("file-not-recognised", at_start, message, help_))
 

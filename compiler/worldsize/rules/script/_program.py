@@ -129,10 +129,10 @@ def find_parts(context: Context, subject: Job | Component) -> list[Program]:
         return find_programs(context, subject)
     if subject.path is None or subject.type != "command":
         return []
-    return find_programs(context, context.once(_make_job, subject))
+    return find_programs(context, context.once(make_job, subject))
 
 
-def _make_job(_context: Context, component: Component) -> Job:
+def make_job(_context: Context, component: Component) -> Job:
     """A job of one step, for a component that no job need use."""
     return Job(None, "command", steps={_NAMELESS: Step(_NAMELESS, "command", None, component, None)})
 

@@ -8,7 +8,7 @@ from worldsize.checking.discover import recognise_kind
 from worldsize.yaml import load
 
 OTHERS = {
-    "Azure DevOps": "trigger: [main]\nsteps:\n- task: AzureCLI@2\n- script: az ml job create --set compute=azureml:x",
+    "Azure DevOps": "trigger: [main]\nsteps:\n- script: az ml job create --set compute=azureml:x",
     "Codefresh": "version: '1.0'\nsteps:\n  clone: {type: git-clone, repo: a/b}\n  build: {type: build}",
     "Woodpecker": "steps:\n  build: {image: golang, commands: [go build]}",
     "CWL": "cwlVersion: v1.2\nsteps:\n  echo: {run: echo.cwl, in: {m: m}, out: [out]}",

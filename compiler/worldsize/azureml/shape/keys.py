@@ -93,7 +93,7 @@ def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
         return problem
     if context.shape.get("additionalProperties") is True:
         return _outside(key, context, "remove it, unless you know that it has an effect")
-    listing = _listing(known_keys(context.shape))
+    listing = _listing(known_keys(context.shape), taker=context.title)
     return _unknown(key, context, listing or "check its spelling and its indentation, or remove it")
 
 
@@ -248,14 +248,14 @@ def _sure(key: Scalar, suggestion: str, candidates: list[str]) -> Fix | None:
     return fix_word(key.span, key.text, suggestion) if is_sure else None
 
 
-def _listing(words: Iterable[str], last: str = "or") -> str | None:
+def _listing(words: Iterable[str], last: str = "or", taker: str = "") -> str | None:
     """`a`, `b` or `c`; None if the list would be too long to help."""
     quoted = [f"`{word}`" for word in words if not word.startswith("$")]
     if not 0 < len(quoted) <= 14:
         return None
     if len(quoted) == 1:
-        return quoted[0] if last == "and" else f"it takes only {quoted[0]}"
-    return join_words(quoted, last) if last == "and" else f"it takes {join_words(quoted)}"
+        return quoted[0] if last == "and" else f"{taker} takes only {quoted[0]}"
+    return join_words(quoted, last) if last == "and" else f"{taker} takes {join_words(quoted)}"
 
 
 # What to write for a key that is missing.

@@ -53,7 +53,7 @@ def test_new_findings_are_reported(tree: Path) -> None:
     record()
     (tree / "job.yml").write_text(KNOWN + "third: 1\n")
     (tree / "other.yml").write_text(KNOWN)
-    assert messages() == [f"the file has no key `{name}`" for name in ("third", "first", "second")]
+    assert messages() == [f"unknown key `{name}`" for name in ("third", "first", "second")]
     assert check().exit_code == 1
 
 

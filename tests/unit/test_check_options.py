@@ -112,7 +112,7 @@ def test_concise_is_one_line_for_each_finding(tree: Path) -> None:
     (tree / "job.yml").write_text(JOB + "enviroment: x\n")
     assert check("--format", "concise").stdout.splitlines() == [
         "job.yml:1:7: error[WS143] [*] `Command` is not a value of `type`",
-        "job.yml:5:1: error[WS140] the file has no key `enviroment`",
+        "job.yml:5:1: error[WS140] unknown key `enviroment`",
         "1 safe fix (`--fix`)",
         "2 errors in 1 file",
     ]

@@ -9,10 +9,9 @@ from worldsize import yaml
 from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Field, Interface, Port
-from worldsize.azureml.references import is_file, is_folder, list_names, local_path
+from worldsize.azureml.references import closest_path, is_file, is_folder, list_names, local_path
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import closest
 from worldsize.base.wording import shorten
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
@@ -171,11 +170,12 @@ def _report_missing(reference: Scalar, path: Path) -> Problem:
     """Report a reference to a missing file, with the component files that exist in its folder."""
     message = f"component file `{shorten(reference.text)}` does not exist"
     names = [name for name in list_names(path.parent) if name.endswith((".yml", ".yaml"))]
-    near = closest(path.name, names)
+    names = [name for name in names if path.parent / name != Path(reference.source.path)]
+    near = closest_path(reference.text, path, reference.source.path)
     if _NAME_AND_VERSION.fullmatch(reference.text):
         help_ = f"for a registered component write `azureml:{shorten(reference.text)}`"
     elif near is not None:
-        help_ = f"did you mean `{near}`, in the same folder?"
+        help_ = f"did you mean `{shorten(near)}`?"
     elif not is_folder(path.parent):
         help_ = f"there is no folder `{shorten(str(path.parent))}`; the path is relative to this file"
     else:

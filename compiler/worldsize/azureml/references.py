@@ -67,6 +67,31 @@ def list_names(folder: Path) -> list[str]:
         return []
 
 
+def closest_path(text: str, path: Path, named_in: str) -> str | None:
+    """The path most similar to ``text``, a missing ``path``, of what exists beside it; None if there is none.
+
+    It is of the kind that is asked for: a file with the same suffix, or a folder for a name without one. The
+    file ``named_in`` cannot mean itself.
+    """
+    from worldsize.base.suggest import closest  # only a fault pays for it
+
+    names = [
+        name
+        for name in list_names(path.parent)
+        if _same_kind(path, path.parent / name) and path.parent / name != Path(named_in)
+    ]
+    near = closest(path.name, names)
+    return text[: text.rstrip("/").rfind("/") + 1] + near if near is not None else None
+
+
+def _same_kind(asked: Path, found: Path) -> bool:
+    if not asked.suffix:
+        return not found.suffix or is_folder(found)
+    wanted, suffix = asked.suffix.lower(), found.suffix.lower()
+    mistyped = len(suffix) > 3 and sorted(suffix) == sorted(wanted)  # `.cvs`
+    return (suffix == wanted or mistyped or {suffix, wanted} == {".yml", ".yaml"}) and not is_folder(found)
+
+
 def normalise(path: Path) -> Path:
     """A path without ``a/..``; a relative path stays relative, as messages show it."""
     return Path(os.path.normpath(path))

@@ -21,7 +21,7 @@ from worldsize.azureml.files import Files
 from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.listing import Listing
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import classify, exists, is_file, is_folder, list_names, local_path
+from worldsize.azureml.references import classify, closest_path, exists, is_file, is_folder, local_path
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error, shorten
@@ -305,7 +305,9 @@ def _report_clash(source: Path, code: Path | None, span: Span | None, problems: 
         return False
     if span is not None:
         message = f"`{source.name}` is included, but `{code.name}` already has an entry of that name"
-        help_ = "rename one of the two: an include is placed in the code folder under its last name"
+        help_ = (
+            "rename one of the two: an include is copied into the code folder under the last part of its path"
+        )
         problems.append(Problem("include-clash", span, message, help_))
     return True
 
@@ -328,14 +330,12 @@ def _ignoring_folder(code: Path | None, folder: Path) -> Path | None:
 
 
 def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
-    """Describe a missing file or folder, with the most similar name that exists."""
-    from worldsize.base.suggest import closest  # only a fault pays for it
-
+    """Describe a missing file or folder, with the most similar path of its kind that exists."""
     message = f"{what} names `{shorten(text)}`, which does not exist"
-    near = closest(path.name, list_names(path.parent))
-    help_ = f"did you mean `{near}`?"
-    if near is None:
-        help_ = (
-            f"there is no `{shorten(str(path))}`: correct the path, which is relative to this file, or add it"
-        )
+    near = closest_path(text, path, span.path)
+    if near is not None:
+        return Finding(span, message, f"did you mean `{shorten(near)}`?")
+    help_ = "correct the path, which is relative to this file, or add it"
+    if str(path) != os.path.normpath(text):
+        help_ = f"there is no `{shorten(str(path))}`: {help_}"
     return Finding(span, message, help_)

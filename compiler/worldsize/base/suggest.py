@@ -43,7 +43,9 @@ def did_you_mean(word: str, known: Iterable[str], *, but: str | None = None) -> 
         return f"did you mean `{closest_name}`?"
     listed = sorted(name for name in names if name != but) if len(names) <= 13 else []
     if 0 < len(listed) <= 12:
-        return ("write one of " if len(listed) > 1 else "write ") + ", ".join(f"`{name}`" for name in listed)
+        return ("write one of " if len(listed) > 1 else "there is only ") + ", ".join(
+            f"`{name}`" for name in listed
+        )
     return None
 
 

@@ -94,5 +94,6 @@ def find_prefix(word: str) -> str | None:
 
 def describe_unknown_rule(word: str) -> tuple[str, str]:
     """Message and help for a word that is not the name of a rule."""
-    advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
+    near = None if word[-1:].isdigit() else did_you_mean(word, registry.names())  # a code is not guessed
+    advice = near or "`worldsize explain` lists all rules"
     return f"`{word}` is not the code or slug of a rule", advice

@@ -156,7 +156,7 @@ def _read_assets(settings: Settings, node: Node | None, folder: Path) -> Iterato
         elif isinstance(value, Scalar) and isinstance(value.value, str) and value.value:
             yield Asset(key.text, folder / value.value, value.span)
         else:
-            help_ = f"write a file or folder of this machine behind `{shorten(key.text, 60)}:`"
+            help_ = f"write a file or folder of this machine after `{shorten(key.text, 60)}:`"
             settings.problems.append(_report_wrong(value, where, "a path", help_))
 
 
@@ -194,7 +194,7 @@ def _check_value(
     value = node.get(key)
     if value is not None and not (isinstance(value, Scalar) and fits(value.value)):
         settings.problems.append(
-            _report_wrong(value, f"{where}.{key}", wanted, f"write {wanted} behind `{key}:`")
+            _report_wrong(value, f"{where}.{key}", wanted, f"write {wanted} after `{key}:`")
         )
 
 

@@ -102,8 +102,8 @@ class CheckRun(Struct):
         schema = _find_schema_in_list(document.root)
         if schema is not None:
             self.files.append(document.path)
-            message = "the file is a list, and Azure ML takes one mapping a file"
-            help_ = "remove the dash and the indentation below it; write a second item into a file of its own"
+            message = "the file is a list, but Azure ML reads one mapping per file"
+            help_ = "remove the dash and the indentation below it; move any other item to a file of its own"
             self.problems.append(Problem("aml-wrong-type", schema, message, help_))
             return
         unreadable = any(problem.slug == "yaml-unreadable" for problem in document.problems)

@@ -58,6 +58,6 @@ def same_columns(
     missing = next((name for name in expected if name not in there), None)
     if missing is not None:
         raise UserError(
-            f"`{request.show(file)}` has no column `{clip_text(missing)}`, and `{request.show(first)}` has",
+            f"`{request.show(file)}` has no column `{clip_text(missing)}`, but `{request.show(first)}` has",
             "files of one data set must have the same columns",
         )

@@ -41,9 +41,9 @@ def describe_mixed(
     """Return the error for a picture of another `[channels, height, width]` than the first."""
     other, theirs = request.show(first[0]), first[1]
     if shape[1:] != theirs[1:]:
-        sizes = f"{shape[2]}×{shape[1]} pixels, and `{other}` {theirs[2]}×{theirs[1]}"
+        sizes = f"{shape[2]}×{shape[1]} pixels, but `{other}` has {theirs[2]}×{theirs[1]}"
         return UserError(f"picture `{request.show(file)}` has {sizes}", "resize all pictures to one size")
     return UserError(
-        f"picture `{request.show(file)}` is {_CHANNELS[shape[0]]}, and `{other}` is {_CHANNELS[theirs[0]]}",
+        f"picture `{request.show(file)}` is {_CHANNELS[shape[0]]}, but `{other}` is {_CHANNELS[theirs[0]]}",
         "convert all pictures to one mode",
     )

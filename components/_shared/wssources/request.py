@@ -88,7 +88,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean `{close[0]}`?"
     shown = ", ".join(f"`{clip_text(name)}`" for name in names[:12])
-    return f"there is {shown}{' and more' if len(names) > 12 else ''}" if names else "there is none"
+    return f"choose from {shown}{' and more' if len(names) > 12 else ''}" if names else "there is none"
 
 
 def is_packed(file: Path) -> bool:

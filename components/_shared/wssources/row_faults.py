@@ -137,7 +137,10 @@ def _csv_fault(
     row: list[str], header: list[str], wanted: list[tuple[int, str]], label: int
 ) -> tuple[str, str] | None:
     if len(row) != len(header):
-        return f"has {len(row)} values, the header names {len(header)}", "give every row one value a column"
+        return (
+            f"has {len(row)} values, but the header names {len(header)}",
+            "give every row one value per column",
+        )
     for index, column in wanted:
         if row[index] == "":
             return f"has no value in column `{clip_text(column)}`", FILL
@@ -167,7 +170,7 @@ def first_object(request: Request, file: Path) -> dict[str, Any]:
         for line in block.splitlines():
             if line.strip():
                 return _object(request, file, line, 1)
-    raise UserError(f"`{request.show(file)}` has no rows", "give it one JSON object a line")
+    raise UserError(f"`{request.show(file)}` has no rows", "write one JSON object per line")
 
 
 def line_blocks(request: Request, file: Path, size: int) -> Iterator[bytes]:
@@ -343,6 +346,6 @@ def check_rows(train: int, rows: Sequence[int], names: Sequence[str], source: st
         )
     if train < shard_count:
         raise UserError(
-            f"{called} has {train:,} training rows, and `shard_count` is {shard_count:,}",
+            f"{called} has {train:,} training rows, but `shard_count` is {shard_count:,}",
             "use fewer processes or more data: every shard needs a row",
         )

@@ -16,7 +16,14 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 _NOUNS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
-_EXAMPLES = {"string": "some text", "integer": "1", "number": "0.5", "boolean": "true"}
+_EXAMPLES = {
+    "string": "some text",
+    "integer": "1",
+    "number": "0.5",
+    "boolean": "true",
+    "code": "./src",
+    "compute": "azureml:NAME",
+}
 
 # Node types that need the SDK's private features; plain YAML cannot have them.
 _PRIVATE_TYPES = frozenset({"if_else", "do_while", "parallel_for"})
@@ -48,7 +55,7 @@ def report_name_not_text(key: Scalar) -> Problem:
     """Report a name that YAML reads as a number or a boolean, such as ``on``."""
     read = "nothing" if key.value is None else f"{key.value!s}".lower()
     quoted = f'"{key.text}"'
-    message = f"the name `{key.text}` is read as {read}, and names are text"
+    message = f"the name `{key.text}` is read as {read}, but names are text"
     return Problem("aml-name-not-text", key.span, message, f"quote it: {quoted}", fix=Fix(key.span, quoted))
 
 
@@ -73,8 +80,9 @@ def _form_of_2021(node: Mapping, name: str) -> Problem | None:
     counts = [(word, each.text) for word in _RESOURCES if isinstance(each := node.get(word), Scalar)]
     if name == "compute" and counts:
         listed = ", ".join(f"{word}: {text}" for word, text in counts)
-        advice += f", and beside it `resources: {{{listed}}}`"
-    message = f"`{name}` is a mapping, the form of the 2021 preview; Azure ML takes one text now"
+        advice += f" and, beside it, `resources: {{{listed}}}`"
+    wanted = "the name of a compute" if name == "compute" else "a path"
+    message = f"`{name}` takes {wanted}, not a mapping with `{key}`, which was the form of the 2021 preview"
     return Problem("aml-wrong-type", _start(node), message, shorten(advice, 200))
 
 
@@ -93,10 +101,15 @@ def _start(node: Mapping | Sequence) -> Span:
 
 def _container_advice(node: Mapping | Sequence, name: str, alternatives: list[Shape]) -> str | None:
     if name == "command" and isinstance(node, Sequence):
-        return "write one text; `>-` folds lines into one, `&&` joins commands"
+        words = [part.text for part in node.items if isinstance(part, Scalar)]
+        if len(words) == len(node.items) and not any(" " in word for word in words):
+            return f"write `command: {shorten(' '.join(words), 80)}`"
+        return "write one string: `>-` folds lines into one, `&&` joins commands"
     if isinstance(node, Sequence) and any(_is_mapping(part) for part in alternatives):
         return "write `key: value` lines without leading dashes"
-    return f"write {_expected(alternatives)} behind `{name}:`"
+    if name in _EXAMPLES:
+        return f"write for example `{name}: {_EXAMPLES[name]}`"
+    return f"write {_expected(alternatives)} after `{name}:`"
 
 
 def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
@@ -115,8 +128,11 @@ def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
         problem = _text(node, name, alternatives, scalars)
         if problem is not None:
             return problem
-    message = f"{_read_as(node)}, and `{name}` takes {_expected(plain)}"
+    message = f"{_read_as(node)}, but `{name}` takes {_expected(plain)}"
     advice = _number_advice(node, scalars) or f"write {_expected(scalars)}"
+    kinds = [part["x-kind"] for part in scalars if part.get("x-kind") in ("integer", "number")]
+    if kinds and advice == f"write {_expected(scalars)}":
+        advice += f", such as `{name}: {_EXAMPLES[kinds[0]]}`"
     return Problem("aml-wrong-type", node.span, message, advice)
 
 
@@ -140,9 +156,9 @@ def _unquoted(node: Scalar, name: str) -> Problem:
     quoted = f'"{node.text}"'
     fix = Fix(node.span, quoted)
     if isinstance(value, dt.date):
-        message = f"`{shorten(node.text, 60)}` is read as a date, and `{name}` takes text"
+        message = f"`{shorten(node.text, 60)}` is read as a date, but `{name}` takes text"
         return Problem("aml-unquoted-date", node.span, message, f"quote it: {quoted}", fix=fix)
-    message = f"{_read_as(node)}, and `{name}` takes text"
+    message = f"{_read_as(node)}, but `{name}` takes text"
     return Problem("aml-wrong-type", node.span, message, f"quote it: {shorten(quoted, 60)}", fix=fix)
 
 
@@ -151,7 +167,7 @@ def _binding(node: Scalar, name: str, alternatives: list[Shape], scalars: list[S
         message = f"`{shorten(node.text, 60)}` is not an expression that `{name}` can hold"
     else:
         message = f"`{name}` takes {_expected(scalars)} here, not the expression `{shorten(node.text, 60)}`"
-    advice = "write the value itself, or put the command into a component and bind its step"
+    advice = "write the value itself, or move the command into a component and bind it on the step"
     return Problem("aml-binding-not-allowed", node.span, message, advice)
 
 
@@ -172,7 +188,7 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
         advice = "Azure ML takes it only with `AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED=True`"
         return Problem("aml-private-preview", node.span, message, advice)
     if (former := _FORMER_TYPES.get(node.text)) in words:
-        advice = f"write `{former}`, the word since the 2021 preview"
+        advice = f"write `{former}`: `{node.text}` was its name in the 2021 preview"
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, former))
     same = next(
         (
@@ -185,7 +201,7 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
     if same is not None:
         advice = f"write `{same}`"
         if same == node.text.lower():
-            advice += "; upper and lower case count here"
+            advice += "; the value is case-sensitive"
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, same))
     suggestion = closest(node.text, words)
     if suggestion is not None:
@@ -214,7 +230,7 @@ def _fraction(node: Scalar, name: str, value: float) -> Problem:
     message = f"`{name}` is `{node.text}`, not a whole number"
     advice = "write a whole number"
     if math.isfinite(value) and abs(value) < 1e15:
-        advice = f"write a whole number; Azure ML would cut it down to {int(value)}"
+        advice = f"write a whole number; Azure ML would truncate it to {int(value)}"
     return Problem("aml-fraction", node.span, message, advice)
 
 
@@ -233,7 +249,7 @@ def _bad_form(node: Scalar, name: str, scalars: list[Shape]) -> Problem:
     if any(part.get("format") == "date-time" for part in scalars):
         advice = 'write date and time, for example "2030-01-31T08:00:00"'
     elif advice is None and any("azureml" in part.get("pattern", "") for part in scalars):
-        advice = "write `azureml:name:version`, `azureml:name@latest` or a path that starts with `azureml://registries/`"
+        advice = "write `azureml:NAME:VERSION`, `azureml:NAME@latest` or an ID that starts with `azureml://registries/`"
     return Problem("aml-bad-form", node.span, message, advice)
 
 
@@ -261,6 +277,8 @@ def _not_a_scalar(node: Scalar, name: str, plain: list[Shape]) -> Problem:
             advice = f"write `{name}: {{{discriminator['key']}: {word}}}`"
         elif mapping and discriminator.get("key") == "type":
             advice = f"write a mapping with `type`, one of {', '.join(f'`{known}`' for known in mapping)}"
+            if "uri_folder" in mapping:
+                advice = f"write a mapping with its type, such as `{name}: {{type: uri_folder}}`"
         elif part.get("type") == "array":
             advice = f"write a list: `{name}: [{shorten(node.text, 60)}]`"
     return Problem("aml-wrong-type", node.span, message, shorten(advice, 200))
@@ -286,7 +304,8 @@ def _read_as(node: Scalar) -> str:
     value = node.value
     shown = f"`{shorten(node.text, 60)}`"
     if isinstance(value, bool):
-        return f"{shown} is read as {str(value).lower()}"
+        is_plain = node.text.lower() == str(value).lower()
+        return f"{shown} is a boolean" if is_plain else f"{shown} is read as {str(value).lower()}"
     if isinstance(value, (int, float)):
         return f"{shown} is read as the number {value}" if str(value) != node.text else f"{shown} is a number"
     if isinstance(value, dt.date):

@@ -93,7 +93,7 @@ def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
         return problem
     if context.shape.get("additionalProperties") is True:
         return _outside(key, context, "remove it, unless you know that it has an effect")
-    listing = _listing(known_keys(context.shape))
+    listing = _listing(known_keys(context.shape), taker=context.title)
     return _unknown(key, context, listing or "check its spelling and its indentation, or remove it")
 
 
@@ -107,10 +107,15 @@ def _unknown(key: Scalar, context: MappingContext, help_text: str | None, fix: F
     return Problem(
         "aml-unknown-key",
         key.span,
-        f"{context.title} has no key `{shorten(key.text, 60)}`",
+        _describe_unknown(key, context),
         help_text,
         fix=fix,
     )
+
+
+def _describe_unknown(key: Scalar, context: MappingContext) -> str:
+    where = "" if context.parent is None else f" in {context.title}"
+    return f"unknown key `{shorten(key.text, 60)}`{where}"
 
 
 def _kept(key: Scalar, context: MappingContext) -> Problem:
@@ -132,7 +137,7 @@ def _takes_conda_file(context: MappingContext) -> bool:
 
 
 def _conda(key: Scalar, context: MappingContext) -> Problem:
-    message = f"`{key.text}` belongs into a conda file, not straight under {context.title}"
+    message = f"`{key.text}` belongs in a conda file, not directly under {context.title}"
     advice = "put `channels` and `dependencies` under `conda_file:`, beside `image:`"
     return Problem("aml-misplaced-key", key.span, message, advice)
 
@@ -161,7 +166,8 @@ def _contained(key: Scalar, context: MappingContext, catalog: Catalog) -> Proble
     container = None if key.text in _COMMON else _container_of(key.text, context, catalog)
     if container is None:
         return None
-    message = f"`{key.text}` belongs under `{container}`, not directly under {context.title}"
+    where = f"directly under {context.title}" if context.parent is not None else "at the top of the file"
+    message = f"`{key.text}` belongs under `{container}`, not {where}"
     return Problem("aml-misplaced-key", key.span, message, f"move it under `{container}:`")
 
 
@@ -186,12 +192,12 @@ def _of_other_type(key: Scalar, context: MappingContext) -> Problem | None:
         return None
     slug = "distribution-field-of-other-type" if context.name == "distribution" else "aml-field-of-other-type"
     listed_owners = _listing(owners, "and")
-    message = f"`{key.text}` is a key of type {listed_owners}, and the type here is `{context.type}`"
+    message = f"`{key.text}` is a key of type {listed_owners}, but the type here is `{context.type}`"
     own = [name for name in known_keys(context.shape) if name not in _COMMON]
     advice = (
         f"type `{context.type}` takes {_listing(own, 'and')}"
         if 0 < len(own) <= 8
-        else "remove it or change `type`"
+        else f"remove `{key.text}`, or change `type`"
     )
     return Problem(slug, key.span, message, advice)
 
@@ -242,14 +248,14 @@ def _sure(key: Scalar, suggestion: str, candidates: list[str]) -> Fix | None:
     return fix_word(key.span, key.text, suggestion) if is_sure else None
 
 
-def _listing(words: Iterable[str], last: str = "or") -> str | None:
+def _listing(words: Iterable[str], last: str = "or", taker: str = "") -> str | None:
     """`a`, `b` or `c`; None if the list would be too long to help."""
     quoted = [f"`{word}`" for word in words if not word.startswith("$")]
     if not 0 < len(quoted) <= 14:
         return None
     if len(quoted) == 1:
-        return quoted[0] if last == "and" else f"it takes only {quoted[0]}"
-    return join_words(quoted, last) if last == "and" else f"it takes {join_words(quoted)}"
+        return quoted[0] if last == "and" else f"{taker} takes only {quoted[0]}"
+    return join_words(quoted, last) if last == "and" else f"{taker} takes {join_words(quoted)}"
 
 
 # What to write for a key that is missing.
@@ -285,7 +291,7 @@ def report_selector(context: MappingContext, discriminator: Shape) -> Problem:
     key = context.node.key(typo) if typo is not None else None
     if key is not None:
         fix = fix_word(key.span, key.text, wanted) if closest_unambiguous(key.text, [wanted]) else None
-        message = f"{context.title} has no key `{key.text}`"
+        message = _describe_unknown(key, context)
         return Problem("aml-unknown-key", key.span, message, f"did you mean `{wanted}`?", fix=fix)
     advice = f"write `{wanted}:` with one of {words}"
     return Problem("aml-missing-key", context.anchor, f"{context.title} needs `{wanted}`", advice)

@@ -80,7 +80,7 @@ def check_schema_name(root: Node, kind: str) -> Iterator[Problem]:
         )
         at = node.text.lower().rfind(wrong.lower())
         corrected = node.text[:at] + right + node.text[at + len(wrong) :]
-        advice = f"write `{corrected}`; Azure ML does not read it, but editors do"
+        advice = f"write `{corrected}`; Azure ML does not read `$schema`, but editors do"
         yield Problem("aml-wrong-schema", node.span, message, advice, fix=Fix(node.span, corrected))
 
 

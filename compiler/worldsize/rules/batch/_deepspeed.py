@@ -95,7 +95,7 @@ def _check_text(use: ConfigUse, kind: str) -> Iterator[Finding]:
     faults = [fault for fault in use.faults if _kind(fault, use) == kind]
     for fault in faults if kind == "duplicate" else faults[:1]:
         first = (Related(use.source.span(*fault.first), "first here"),) if fault.first else ()
-        rest = f", and {len(faults) - 1} more" if kind == "lenient" and len(faults) > 1 else ""
+        rest = f" (and {len(faults) - 1} more)" if kind == "lenient" and len(faults) > 1 else ""
         span = use.source.span(fault.start, fault.end)
         yield Finding(span, fault.message + rest, fault.help, related=first)
 
@@ -161,7 +161,7 @@ def _uses(context: Context, job: Job) -> list[ConfigUse]:
 def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
     root, wrong = json_text.read_json(source)
     if root is not None and not isinstance(root, Mapping):
-        message = "this value is the whole configuration, and it is not a block"
+        message = "the configuration is not an object `{…}`"
         wrong = [json_text.Fault("syntax", root.start, root.end, message, 'write `{"key": value}`')]
     return root, tuple(wrong)
 
@@ -178,7 +178,7 @@ def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
         if context.is_folder(path):
             yield field.span, f"`{path.name or path}` is a folder, not a file of JSON"
         elif context.text(path) is None:
-            yield field.span, f"`{path.name}` is not UTF-8 text of at most {LARGEST_TEXT >> 20} MiB"
+            yield field.span, f"`{path.name}` is not UTF-8 text, or is larger than {LARGEST_TEXT >> 20} MiB"
 
 
 def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:

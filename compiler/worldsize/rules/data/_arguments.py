@@ -52,7 +52,7 @@ def _check_paths(job: Job) -> Iterator[Problem]:
     for name, field in given.items():
         data = field.value
         if isinstance(data, Data) and data.path is None and (data.type or "").lower() in _DATA_TYPES:
-            message = f"the input `{name}` is {data.type} data without a `path`"
+            message = f"the input `{name}` has `type: {data.type}` but no `path`"
             help_ = "add `path:` with a path, a URL or `azureml:NAME:VERSION`"
             yield Problem("data-without-path", field.key_span or NOWHERE, message, help_)
 
@@ -85,11 +85,11 @@ def _check_type(context: Context, data: DataArgument, path: Path) -> list[Proble
     is_folder = context.is_folder(path)
     slug = message = help_ = ""
     if data.type == "uri_folder" and not is_folder:
-        message = f"`{data.text}` is a file, and {data.what} is of type `uri_folder`"
+        message = f"`{data.text}` is a file, but {data.what} has `type: uri_folder`"
         help_ = "write `type: uri_file`, or name the folder that holds it"
         slug = "data-is-file"
     elif data.type == "uri_file" and is_folder:
-        message = f"`{data.text}` is a folder, and {data.what} is of type `uri_file`"
+        message = f"`{data.text}` is a folder, but {data.what} has `type: uri_file`"
         help_ = "write `type: uri_folder`, or name the file in the folder"
         slug = "data-is-folder"
     elif data.type == "mltable" and not (is_folder and context.exists(path / "MLTable")):

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import folder_of, is_file, local_path
+from worldsize.azureml.references import folder_of, is_file, list_names, local_path
 from worldsize.base.problem import Problem, Related
 from worldsize.base.source import Source
+from worldsize.base.suggest import closest
 from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping, Scalar
 
@@ -30,7 +31,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
     if folder is None or not context.exists(folder):
         return
     if is_file(folder):
-        message = f"`{path.text}` is a file, and `build.path` names the folder of the Dockerfile"
+        message = f"`{path.text}` is a file, but `build.path` names the folder of the Dockerfile"
         help_ = (
             f"write `path: {folder_name}`"
             if (folder_name := path.text.rpartition("/")[0])
@@ -43,7 +44,11 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
     place = named if isinstance(named, Scalar) else path
     if not context.exists(folder / name):
         message = f"`{path.text}` has no `{name}` to build the image from"
-        help_ = "add it, or say where it lies with `dockerfile_path`"
+        help_ = "add it, or write its path in the folder as `dockerfile_path`"
+        files = [each for each in list_names(folder) if is_file(folder / each)]
+        near = closest(name, files) or next((e for e in files if e.lower().startswith("dockerfile")), None)
+        if near is not None:
+            help_ = f"write `dockerfile_path: {near}`, or rename `{near}`"
         yield Problem("dockerfile-missing", place.span, message, help_)
     source = context.text(folder / name)
     if source is not None:
@@ -66,5 +71,5 @@ def _check_copies(
             if _PLAIN.fullmatch(name) and ".." not in name.split("/") and not context.exists(folder / name):
                 at = match.start("words") + start
                 message = f"the Dockerfile copies `{name}`, which `{shown}` does not have"
-                help_ = "add it there: Azure ML uploads the build folder alone"
+                help_ = "add it there: Azure ML uploads only the build folder"
                 yield Problem("copied-file-missing", source.span(at, at + len(name)), message, help_, related)

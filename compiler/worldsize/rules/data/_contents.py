@@ -37,7 +37,7 @@ def check_contents(context: Context, path: Path, text: str, span: Span) -> Itera
         except OSError:  # more files than may be listed, or one that may not be read
             return
         if not names:
-            message = f"`{text}` is an empty folder, and Azure ML uploads none"
+            message = f"`{text}` is an empty folder, which Azure ML does not upload"
             yield Problem("data-empty", span, message, "put the data into it, or correct the path")
         files = [path / name for name in names]
     else:

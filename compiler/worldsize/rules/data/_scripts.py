@@ -73,18 +73,23 @@ def _missing(search: ScriptSearch) -> Problem:
     name, span = search.script.name, search.script.span
     if search.code is None:
         message = f"the command {search.script.verb} `{name}`, but there is no `code` to upload"
+        help_ = f"add `code:` with the folder that holds `{name}`"
         if search.shown:
             message = (
                 f"the command {search.script.verb} `{name}`, but `code` is the single file `{search.shown}`"
             )
-        return Problem("script-missing", span, message, "add `code:` with the folder that holds it")
+            help_ = f"write the folder that holds `{name}` after `code:`"
+        return Problem("script-missing", span, message, help_)
     folder, _, last = name.rpartition("/")
     suffix = PurePosixPath(last).suffix
     names = references.list_names(search.code / folder)
     near = closest(last, [each for each in names if each != last and each.endswith(suffix)])
     message = f"`{name}` is not in the code folder `{search.shown}`"
     if near is None:
+        below = next((each for each in names if is_file(search.code / folder / each / last)), None)
         help_ = f"add it there, or write its path relative to `{search.shown}`"
+        if below is not None:
+            help_ = f"write `{f'{folder}/{below}' if folder else below}/{last}`"
         return Problem("script-missing", span, message, help_)
     better = f"{folder}/{near}" if folder else near
     return Problem(

@@ -148,7 +148,7 @@ def _check_width(request: Request, file: Path, row: int, value: Any, first: Any)
     """Refuse a list of features that is longer or shorter than the first; raises UserError."""
     if isinstance(first, list) and len(value) != len(first):
         raise UserError(
-            f"row {row} of `{request.show(file)}` has {len(value)} values, the first row {len(first)}",
+            f"row {row} of `{request.show(file)}` has {len(value)} values, but the first row {len(first)}",
             "all rows must have the same number of features",
         )
 

@@ -39,7 +39,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
 def _check_file(named: Scalar, document: Document) -> Iterator[Problem]:
     for fault in document.problems[:1]:
         related = (Related(fault.span, fault.message),)
-        message = f"`{named.text}` cannot be read: line {fault.span.line}, {fault.message}"[:200]
+        message = f"`{named.text}`, line {fault.span.line}: {fault.message}"[:200]
         yield Problem(
             "conda-file-invalid", named.span, message, fault.help or "correct the file", related=related
         )
@@ -57,7 +57,7 @@ def _check_file(named: Scalar, document: Document) -> Iterator[Problem]:
     elif wanted is not None and not isinstance(wanted, Sequence):
         message = f"`{named.text}` has `dependencies` that are not a list"
         related = (Related(wanted.span, "a list of packages belongs here"),)
-        help_ = "write one package a line, each after a dash"
+        help_ = "write one package per line, each after a dash"
         yield Problem("conda-file-invalid", named.span, message, help_, related=related)
     elif root is not None:
         yield from _check_lines(root, (Related(named.span, "the environment names the conda file here"),))
@@ -72,8 +72,6 @@ def _check_lines(root: Node, related: tuple[Related, ...]) -> Iterator[Problem]:
             match = _READS.match(line.text) if isinstance(line, Scalar) else None
             name = (match["file"] or match["folder"]) if match is not None else ""
             if name and classify(name) == "local":
-                message = (
-                    f"`{name}` is not there when the image is built: Azure ML sends the conda file alone"
-                )
+                message = f"`{name}` is not there when the image is built: Azure ML sends only the conda file"
                 help_ = "list the packages here, or build from a Dockerfile, with `build: {path: …}`"
                 yield Problem("conda-line-reads-file", line.span, message, help_, related=related)

@@ -22,9 +22,12 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
             fix = Fix(node.span, written)
             yield Problem("compute-without-prefix", node.span, message, f"write `{written}`", fix=fix)
         if node.text == "local" and job.type == "pipeline":
-            message = "`local` runs a job that is not a pipeline; a step of a pipeline needs a compute"
+            message = "`local` is for jobs outside a pipeline; a pipeline step needs a compute"
             yield Problem(
-                "compute-name", node.span, message, "write `azureml:NAME` of a cluster, or `serverless`"
+                "compute-name",
+                node.span,
+                message,
+                "write `azureml:NAME` with the name of a cluster, or `serverless`",
             )
         name = node.text.removeprefix("azureml:")
         if "/" in name or "${{" in name or _NAME.fullmatch(name) or _is_placeholder(name):

@@ -21,7 +21,9 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
                 continue
             node, name, written = text_node(field.node), bound.value.port, str(bound.value)
             if node is not None and node.text != written:
-                message = f"with blanks inside, `{node.text}` is a path to Azure ML and the binding is lost"
+                message = (
+                    f"`{node.text}` has spaces inside, so Azure ML reads it as a path and the binding is lost"
+                )
                 fix = Fix(node.span, written)
                 yield Problem("output-binding-blanks", node.span, message, f"write `{written}`", fix=fix)
             if name is None:

@@ -53,9 +53,14 @@ def _check_input_names(component: Component) -> Iterator[Problem]:
         span = port.span or NOWHERE
         if name.lower() in _RESERVED:
             help_ = f"rename it, for example to `data_{name.lower()}`"
-            yield Problem("name-reserved", span, f"`{name}` is a reserved name", help_)
+            yield Problem(
+                "name-reserved",
+                span,
+                f"the environment variable of input `{name}` would replace the system's",
+                help_,
+            )
         if name in _METHODS and component.path is not None:
-            message = f"`{name}` is a method of the SDK's inputs, which hides the input from Python"
+            message = f"in the SDK, `inputs.{name}` is a method of Python mappings, not this input"
             yield Problem("name-shadows-method", span, message, f"rename it, for example to `{name}_text`")
 
 
@@ -63,15 +68,19 @@ def _check_outputs(component: Component) -> Iterator[Problem]:
     for name, port in component.outputs.items() if component.type != "flow" else ():
         span = port.span or NOWHERE
         if port.type in literals.PRIMITIVES:
-            message = f"output `{name}` is {literals.article(port.type)}, and outputs are files or folders"
-            help_ = "write `type: uri_file`, and the value into that file"
+            message = f"output `{name}` is {literals.article(port.type)}, but outputs are files or folders"
+            help_ = "write `type: uri_file`, and let the script write the value into that file"
             yield Problem("primitive-output", span, message, help_)
         if name in component.inputs and component.inputs[name].is_data and not component.inline:
             earlier = component.inputs[name].span
             related = (Related(earlier, "the input is declared here"),) if earlier else ()
             help_ = f"rename one of the two, for example to `{name}_out`"
             yield Problem(
-                "name-of-input-and-output", span, f"`{name}` is an input and an output", help_, related
+                "name-of-input-and-output",
+                span,
+                f"`{name}` is the name of both an input and an output",
+                help_,
+                related,
             )
 
 
@@ -81,7 +90,7 @@ def _check_enum(port: Port) -> Iterator[Problem]:
     if not isinstance(items, list) or port.type not in ("number", "integer", "boolean"):
         return
     if all(isinstance(item, str) for item in items):
-        message = f"`enum` is for inputs of type `string`, and `{port.name}` is {literals.article(port.type)}"
+        message = f"`enum` is for inputs of type `string`, but `{port.name}` is {literals.article(port.type)}"
         help_ = (
             "write `type: string`" if port.type == "boolean" else "write `min` and `max`, or `type: string`"
         )
@@ -108,7 +117,7 @@ def _check_text_default(port: Port) -> Iterator[Problem]:
         str(value if isinstance(value, bool) else float(value)) if isinstance(value, (int, float)) else text
     )
     if read != text:
-        message = f"default `{text}` of the text `{port.name}` becomes `{read}`"
+        message = f"default `{text}` of the string `{port.name}` is not quoted, so it becomes `{read}`"
         # The script may rely on what it gets today.
         fix = Fix(span_of(default), f'"{text}"', safe=False)
         yield Problem("default-not-text", span_of(default), message, f'quote it: "{text}"', fix=fix)

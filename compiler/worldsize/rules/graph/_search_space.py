@@ -85,6 +85,6 @@ def _check_choice(key: Scalar, entry: Mapping, *, is_grid: bool) -> Iterator[Pro
             span = (values or kind).span
             yield Problem("search-space-empty", span, message, "list them, such as `values: [16, 32]`")
     elif is_grid and isinstance(kind.value, str):
-        message = f"grid sampling tries every value, and `{key.text}` is `{kind.text}`"
+        message = f"grid sampling tries every value, but `{key.text}` is `{kind.text}`"
         help_ = "write `type: choice` with `values:`, or `sampling_algorithm: random`"
         yield Problem("grid-needs-choice", kind.span, message, help_)

@@ -81,10 +81,8 @@ def _judge_loop(
     where = Related(module.span(steps[0]), "the step")
     slug = "accumulation-incomplete"
     if all(at_times) and always:
-        message = (
-            "the gradients are cleared in every pass, but applied only in some: those of the others are lost"
-        )
-        help_ = "call `zero_grad()` behind `step()`, under the same condition"
+        message = "the gradients are cleared in every pass, but applied only in some: the others are lost"
+        help_ = "call `zero_grad()` after `step()`, under the same condition"
         return slug, Finding(module.span(always[0]), message, help_, (where,)), always[0]
     plain = [call for call in steps if not list_conditions(module, call)]
     if plain and all(_find_count(module, call) for call in clears):
@@ -174,9 +172,7 @@ def _judge_no_sync(module: Module) -> list[_Found]:
         steps = [call for _, call in list_steps(module) if find_block(module, call) is scope]
         after = [call for call in steps if _follows(module, block, call)]
         if backward and ((steps and not others) or after):
-            message = (
-                "all gradients that the step applies are of `no_sync()`: the processes never average them"
-            )
+            message = "all gradients that the step applies come from `no_sync()`: they are never averaged"
             help_ = "run the last backward pass before the step outside of `no_sync()`"
             related = (Related(module.span((after or steps)[0]), "the step"),)
             call = _find_no_sync(block) or block

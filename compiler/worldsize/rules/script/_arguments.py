@@ -71,7 +71,7 @@ def _report(
     if fault.what == "command" and span is not None:
         listed = " or ".join(f"`{name}`" for name in fault.names[:8])
         message = f"`{script}` needs one of its commands, but the command line names none"
-        return Problem("argument-missing", span, message, f"write {listed} behind `{script}`")
+        return Problem("argument-missing", span, message, f"write {listed} after `{script}`")
     if fault.argument is None:
         misspelt = {
             closest(each.argument.written.partition("=")[0], labels) for each in faults if each.argument
@@ -83,7 +83,11 @@ def _report(
         message = f"`{script}` needs {quoted}, which the command does not give"
         related = next((each.related for each in interface.options if each.label == names[0]), ())
         return Problem(
-            "argument-missing", span, message, f"add {quoted} with a value behind `{script}`", related
+            "argument-missing",
+            span,
+            message,
+            f"add {quoted} with {'values' if len(names) > 1 else 'a value'} after `{script}`",
+            related,
         )
     span = fault.argument.span or span
     if span is None:
@@ -95,7 +99,7 @@ def _report(
             message = f"`{launcher}` gives `{script}` the argument `{flag}`, which it does not declare"
             help_: str | None = f'add `parser.add_argument("{flag}", type=int)` to the script'
         elif fault.argument.is_flag:
-            message, help_ = f"`{script}` has no argument `{flag}`", did_you_mean(flag, labels)
+            message, help_ = f"`{script}` has no argument `{flag}`", did_you_mean(flag, labels, but="--help")
         else:
             message, help_ = f"`{script}` takes no further argument, but the command gives `{flag}`", None
         help_ = help_ or f"remove `{flag}`, or declare it in the script"

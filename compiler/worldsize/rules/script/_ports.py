@@ -43,7 +43,7 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
         ):
             continue
         message = f"the output `{name}` stays empty: the command does not tell `{script}` where it is"
-        help_ = f"pass `${{{{outputs.{name}}}}}` to the script, which writes there"
+        help_ = f"pass `${{{{outputs.{name}}}}}` to the script, and write the output there"
         yield Problem("output-not-passed", port.span, message, help_, program.related)
     for name, port in component.inputs.items():
         if port.span is None or not _is_set(launch, name, port) or _is_named(context, launch, "inputs", name):

@@ -66,7 +66,7 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
         said.add(kind)
         message = (
             f"the GPUs of `{size.name}` ({size.gpu_model}) have compute capability"
-            f" {_show(gpu.capability)}, and {form.what} needs {_show(form.least)}"
+            f" {_show(gpu.capability)}, but {form.what} needs {_show(form.least)}"
         )
         help_ = f"{form.help}, or choose a size with GPUs of {form.since} or newer"
         at_size = program.launch.size_span

@@ -53,7 +53,9 @@ def _judge_optimizers(module: Module) -> Iterator[_Found]:
                 message = (
                     f"this optimizer holds the parameters of `{model}` from before `{wrapper}` replaces them"
                 )
-                help_ = f"make the optimizer behind `{wrapper}`, else it never changes the sharded parameters"
+                help_ = (
+                    f"create the optimizer after `{wrapper}`, else it never updates the sharded parameters"
+                )
                 related = (Related(module.span(call), "replaced here"),)
                 yield "optimizer-before-sharding", Finding(module.span(maker), message, help_, related), maker
 

@@ -48,7 +48,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding | Prob
     address = config.get("main_process_ip")
     if isinstance(address, Scalar) and address.value in _LOCAL and "main_process_ip" not in flags:
         message = (
-            f"`main_process_ip` is `{address.value}` on each of the {instances} instances, which never meet"
+            f"`main_process_ip` is `{address.value}` on each of the {instances} instances, so they never meet"
         )
         yield _report(
             program, config, "main_process_ip", message, "add `--main_process_ip $MASTER_ADDR` to the command"

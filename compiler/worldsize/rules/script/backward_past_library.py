@@ -33,7 +33,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
             for call in list_backward_calls(module):
                 if runs(module, call) and isinstance(call.func, ast.Attribute) and not call.keywords:
                     loss = ast.unparse(call.func.value)
-                    message = f"`{loss[:60]}.backward()` runs past the library that has the model: {effect}"
+                    message = f"`{loss[:60]}.backward()` bypasses the library that wraps the model: {effect}"
                     right = f"{owners[0]}.backward({loss})"
                     fix = Fix(module.full_span(call), right, safe=False) if _is_plain(module, call) else None
                     help_ = f"write `{right[:80]}`"

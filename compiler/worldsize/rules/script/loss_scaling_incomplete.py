@@ -111,9 +111,7 @@ def _judge_scaler(program: Program) -> Finding | None:
     ):
         module, call = applies[0]
         message = "`scaler.update()` is never called, and the next `scaler.step` stops"
-        return Finding(
-            module.span(call), message, "call `scaler.update()` behind it", related=program.related
-        )
+        return Finding(module.span(call), message, "call `scaler.update()` after it", related=program.related)
     return _judge_clipping(program, scales) if not program.refers("unscale_") else None
 
 

@@ -47,7 +47,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 def _judge_precisions(program: Program, module: Module, call: ast.Call) -> Iterator[Finding]:
     half, brain = keyword_argument(call, "fp16"), keyword_argument(call, "bf16")
     if half is not None and brain is not None and constant_value(half) is constant_value(brain) is True:
-        message = "`fp16` and `bf16` are both true, and `TrainingArguments` takes one of them"
+        message = "`fp16` and `bf16` are both true, but `TrainingArguments` takes only one of them"
         related = (Related(module.span(half), "the other"), *program.related)
         yield Finding(module.span(brain), message, "remove one of them", related=related)
 

@@ -39,7 +39,7 @@ def _judge(node: Scalar) -> Iterator[Problem]:
     latest = _LATEST.search(node.text)
     if latest is not None:
         span = node.subspan(latest.start(), latest.end())
-        message = f"`{latest[0].strip()}` is another environment as soon as a new version is registered"
+        message = f"`{latest[0].strip()}` runs another environment as soon as a new version is registered"
         name = node.text[: latest.start()]
         pinned = f"{name}/versions/N" if "/" in latest[0] else f"{name}:N"
         yield Problem(

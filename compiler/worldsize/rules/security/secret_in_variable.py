@@ -63,8 +63,8 @@ def _report(source: Source, written: set[Assignment]) -> Iterator[Finding]:
             if len(assignment.value) >= known_formats.LONG
             else ""
         )
-        message = f"`{assignment.name}` is given its value here{shown}, readable by whoever reads this file"
-        help_ = "revoke it if it is real; fetch it in the script from Key Vault with the job's identity"
+        message = f"`{assignment.name}` is set here in plain text{shown}, readable by whoever reads this file"
+        help_ = "revoke it if it is real; let the script fetch it from Key Vault with the job's identity"
         yield Finding(source.span(assignment.start, assignment.end), message, help_)
 
 

@@ -50,7 +50,7 @@ def _judge(context: Context, subject: Job | Compute) -> Iterator[Problem]:
             message = f"`{name}` is not available: {why}"
             yield Problem("vm-size-retired", span, message, _suggest_replacement(size))
         elif size.status == "retiring":
-            message = f"`{name}` will be retired by Azure on {size.retirement_date}"
+            message = f"`{name}` retires on {size.retirement_date}"
             yield Problem("vm-size-retiring", span, message, "move to a current size before that day")
 
 
@@ -101,5 +101,5 @@ def _suggest_replacement(size: VmSize) -> str:
             continue
         if other.gpus == size.gpus and bool(other.rdma) == bool(size.rdma):
             like = f"has as many GPUs ({other.gpu_model})" if size.gpus else "is current"
-            return f"`{other.name}` {like}"
+            return f"write for example `{other.name}`, which {like}"
     return "choose a current size with as many GPUs"

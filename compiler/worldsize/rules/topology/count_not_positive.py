@@ -54,7 +54,7 @@ def _check_counts(block: Field[Any] | None, least_by_name: dict[str, int]) -> It
         value = _number(field.value)
         if value is not None and value < least:
             unit = " second" if "timeout" in name else ""
-            message = f"`{name}` is {field.value}, not at least {least}{unit}"
+            message = f"`{name}` is {field.value} but must be at least {least}{unit}"
             yield Finding(field.span, message, f"write a whole number of at least {least}, or remove it")
 
 

@@ -22,7 +22,7 @@ def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:
     if most is not None and least > most:
         return  # there is no such cluster
     gpus = plural(int(least) * size.gpus, "GPU")
-    message = f"`min_instances` is {low.text}: {gpus} of `{size.name}` run, and cost money, while no job does"
+    message = f"`min_instances` is {low.text}: {gpus} of `{size.name}` are paid for even when no job runs"
     help_ = "write 0; `idle_time_before_scale_down` keeps instances for the next job"
     # The wait for an instance may be what the money is paid for.
     yield Finding(low.span, message, help_, fix=Fix(low.span, "0", safe=False))

@@ -56,7 +56,7 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
         return None
     if "standalone" in options:
         message = f"`--standalone` is for one node: each of the {count} instances trains alone"
-        return options["standalone"][0], message, f"write `--nnodes {count}` and where the nodes meet"
+        return options["standalone"][0], message, f"write `--nnodes {count} {_WHERE}` instead"
     if nodes == 1 and inner.name in _launchers.TORCH and not given and not _MEET & options.keys():
         message = (
             f"`{inner.name}` without `--nnodes` is for one node: each of the {count} instances trains alone"
@@ -92,8 +92,10 @@ def _find_fixed(inner: Launcher, count: int) -> tuple[Word, str, str] | None:
         flag, value = inner.options.get(name, (inner.word, None))
         if value is not None and _LOCAL.fullmatch(value.bare):
             shown = flag.text.partition("=")[0]
-            message = f"`{shown}` is `{value.bare}` on each of the {count} instances, which never meet"
-            return value, message, "write `$MASTER_ADDR`, the address of the first instance"
+            message = f"`{shown}` is `{value.bare}` on each of the {count} instances, so they never meet"
+            port = value.bare.rpartition(":")[2] if ":" in value.bare else ""
+            written = f"$MASTER_ADDR:{port}" if port else "$MASTER_ADDR"
+            return value, message, f"write `{written}`, which is the first instance"
     for name in _RANKS:
         flag, value = inner.options.get(name, (inner.word, None))
         if value is not None and _SAME_RANK.search(value.bare):

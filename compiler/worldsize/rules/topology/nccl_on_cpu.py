@@ -56,6 +56,6 @@ def _problem(
     launch: Launch, span: Span, what: str = "`nccl`", do: str = "write `gloo`, or choose"
 ) -> Finding:
     assert launch.size is not None
-    message = f"{what} needs GPUs and `{launch.size.name}` has none"
+    message = f"{what} needs GPUs, but `{launch.size.name}` has none"
     related = (Related(launch.size_span, "a size without GPUs"),) if launch.size_span else ()
     return Finding(span, message, f"{do} a size with GPUs", related=related)

@@ -155,7 +155,7 @@ def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyError("oh")
         yield
 
-    monkeypatch.setattr(registry, "checked_rules", lambda: [rule])
+    monkeypatch.setattr(registry, "list_rules_on", lambda _types: [rule])
     monkeypatch.setattr(registry, "load_checks", lambda _rule: [("Document", check_document)])
 
 

@@ -27,20 +27,49 @@ _LONGEST_HELP = 600  # characters; an example of what to write may take some lin
 def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
     """The problems of every rule that has a check for one of the subjects."""
     met: dict[str, bool] = {}
-    groups: dict[str, list[_Group]] = {}
-    for rule in registry.checked_rules():
-        if not any(subjects.get(name) for name in registry.subject_types(rule)):
-            continue
+    groups = {name: _group_by_file(fed) for name, fed in subjects.items()}
+    for rule in registry.list_rules_on(frozenset(groups)):
         if rule.when is not None and rule.when not in met:
             met[rule.when] = CONDITIONS[rule.when](context, subjects)
         if not met.get(rule.when or "", True):
             continue
+        for name in rule.on:
+            if name in registry.PARTS and name not in groups:
+                groups[name], problems = _list_parts(context, groups, registry.PARTS[name])
+                yield from problems
+        if not any(groups.get(name) for name in rule.on):
+            continue  # its file need not be imported
         for name, check in registry.load_checks(rule):
-            if name not in groups:
-                groups[name] = _group_by_file(subjects.get(name, ()))
-            for path, group in groups[name]:
+            for path, group in groups.get(name, ()):
                 if path not in context.budgets.exhausted:
                     yield from _check_in_budget(rule, check, context, path, group)
+
+
+def _list_parts(
+    context: Context, groups: Mapping[str, Sequence[_Group]], part: registry.Part
+) -> tuple[list[_Group], list[Problem]]:
+    """What a part's function finds in the subjects, by file, and what stopped it."""
+    find_parts = registry.load_part(part)
+    parts: list[_Group] = []
+    problems: list[Problem] = []
+    for path, group in (each for fed in part.found_in for each in groups.get(fed, ())):
+        if path in context.budgets.exhausted:
+            continue
+        try:
+            with context.budgets.charge(path):
+                for subject, span in group:
+                    limits.check_time()
+                    try:
+                        found = [(each, span) for each in find_parts(context, subject)]
+                    except limits.OverBudgetError:
+                        raise
+                    except Exception as error:
+                        problems.append(crash(f"reading for {part.function}", span, error))
+                    else:
+                        parts += [(path, found)] if found else []
+        except limits.OverBudgetError:
+            problems.append(context.budgets.give_up(path))
+    return parts, problems
 
 
 def _group_by_file(fed: Sequence[tuple[Any, Span]]) -> list[_Group]:

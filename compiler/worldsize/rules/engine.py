@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby, islice
 from typing import Any
 
@@ -20,18 +21,18 @@ from worldsize.rules.rule import Rule
 Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
 """What is checked, by type name; the span is where a crash of a rule on it is reported."""
 _Group = tuple[str, list[tuple[Any, Span]]]  # a file, and what of it is checked
+_Work = tuple[Rule, Check, list[tuple[Any, Span]]]  # one check of what a file holds
 
 _LONGEST_HELP = 600  # characters; an example of what to write may take some lines
 
 
 def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
     """The problems of every rule that has a check for one of the subjects."""
-    met: dict[str, bool] = {}
     groups = {name: _group_by_file(fed) for name, fed in subjects.items()}
+    work: dict[str, list[_Work]] = {}
+    is_met = cache(lambda name: CONDITIONS[name](context, subjects))
     for rule in registry.list_rules_on(frozenset(groups)):
-        if rule.when is not None and rule.when not in met:
-            met[rule.when] = CONDITIONS[rule.when](context, subjects)
-        if not met.get(rule.when or "", True):
+        if rule.when is not None and not is_met(rule.when):
             continue
         for name in rule.on:
             if name in registry.PARTS and name not in groups:
@@ -41,8 +42,10 @@ def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
             continue  # its file need not be imported
         for name, check in registry.load_checks(rule):
             for path, group in groups.get(name, ()):
-                if path not in context.budgets.exhausted:
-                    yield from _check_in_budget(rule, check, context, path, group)
+                work.setdefault(path, []).append((rule, check, group))
+    for path, checks in work.items():
+        if path not in context.budgets.exhausted:
+            yield from _check_in_budget(context, path, checks)
 
 
 def _list_parts(
@@ -77,26 +80,25 @@ def _group_by_file(fed: Sequence[tuple[Any, Span]]) -> list[_Group]:
     return [(path, list(group)) for path, group in groupby(fed, lambda each: each[1].path)]
 
 
-def _check_in_budget(
-    rule: Rule, check: Check, context: Context, path: str, group: Sequence[tuple[Any, Span]]
-) -> list[Problem]:
-    """One check on what one file holds, charged to the file.
+def _check_in_budget(context: Context, path: str, checks: Sequence[_Work]) -> list[Problem]:
+    """All checks on what one file holds, charged to the file.
 
     A crash becomes a problem, so that the other subjects and rules are still checked.
     """
     problems: list[Problem] = []
     try:
         with context.budgets.charge(path):
-            for subject, span in group:
-                limits.check_time()
-                try:
-                    for each in islice(check(context, subject), limits.FOUND):
-                        problems.append(each.under(rule.slug) if isinstance(each, Finding) else each)
-                        limits.check_time()
-                except limits.OverBudgetError:
-                    raise
-                except Exception as error:
-                    problems.append(crash(f"rule `{rule.code} {rule.slug}`", span, error))
+            for rule, check, group in checks:
+                for subject, span in group:
+                    limits.check_time()
+                    try:
+                        for each in islice(check(context, subject), limits.FOUND):
+                            problems.append(each.under(rule.slug) if isinstance(each, Finding) else each)
+                            limits.check_time()
+                    except limits.OverBudgetError:
+                        raise
+                    except Exception as error:
+                        problems.append(crash(f"rule `{rule.code} {rule.slug}`", span, error))
     except limits.OverBudgetError:
         problems.append(context.budgets.give_up(path))
     return problems

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from worldsize.secrecy.assignments import Assignment
-from worldsize.secrecy.names import is_secret, may_name_secrets
+from worldsize.secrecy.names import find_lines_with_hints, is_secret
 
 # `password = "…"`, `password="…"`, `"password": "…"`, `environ["PASSWORD"] = "…"`, `password: str = "…"`.
 _QUOTED = re.compile(
@@ -38,12 +38,12 @@ def find_code_assignments(text: str, language: str) -> Iterator[Assignment]:
 
     The ``language`` is ``python``, ``shell``, or ``command`` for a YAML file, whose keys are read as YAML.
     """
-    start = 0
-    for line in text.splitlines(keepends=True) if may_name_secrets(text) else ():
-        if len(line) <= _LONGEST and may_name_secrets(line):
-            for pattern in PATTERNS[language]:
+    for first, end in find_lines_with_hints(text):
+        start = first
+        for line in text[first:end].splitlines(keepends=True):
+            for pattern in PATTERNS[language] if len(line) <= _LONGEST else ():
                 for match in pattern.finditer(line):
                     if is_secret(match["name"]):
                         place = (start + match.start("value"), start + match.end("value"))
                         yield Assignment(match["name"], match["value"], *place)
-        start += len(line)
+            start += len(line)

@@ -121,6 +121,21 @@ def may_name_secrets(text: str) -> bool:
     return any(hint in folded for hint in _HINTS)
 
 
+def find_lines_with_hints(text: str) -> list[tuple[int, int]]:
+    """The lines that can contain such a name: start and end of each, in order."""
+    folded = text.casefold()
+    if len(folded) != len(text):  # a letter became two
+        return [(0, len(text))]
+    lines: set[tuple[int, int]] = set()
+    for hint in _HINTS:
+        at = folded.find(hint)
+        while at >= 0:
+            start, end = folded.rfind("\n", 0, at) + 1, folded.find("\n", at) + 1 or len(text)
+            lines.add((start, end))
+            at = folded.find(hint, end)
+    return sorted(lines)
+
+
 @cache
 def is_secret(name: str) -> bool:
     """Whether the value of an input or variable of this name is a secret.

@@ -48,8 +48,8 @@ def call_set_epoch(module: Module, sampler: ast.Call) -> Fix | None:
         return None
     scope = _scope(module, assignment)
     variable = name.partition(".")[0]
-    stores = [node for node in _names_in(module, scope) if node.id == variable]
-    if len([node for node in stores if not isinstance(node.ctx, ast.Load)]) != 1:
+    stores = module.once(_list_stores).get(variable, ())
+    if len([node for node in stores if _scope(module, node) is scope]) != 1:
         return None
     block = module.parents[assignment]
     for loop in module.kinds.get(ast.For, ()):
@@ -157,19 +157,32 @@ def _find_horovod(module: Module) -> str | None:
 
 def _is_visible(module: Module, scope: ast.AST, name: str, line: int) -> bool:
     """Whether a name is bound where a statement stands, and not to the rank on the instance."""
+    first = module.once(_find_binding, scope, name)
+    return first is not None and first < line
+
+
+def _find_binding(module: Module, scope: ast.AST, name: str) -> int | None:
+    """The line from which on a name is bound in a scope; None where it is not, or to the local rank."""
     if any(node.arg == name and _scope(module, node) is scope for node in module.kinds.get(ast.arg, ())):
-        return True
-    is_bound = False
-    for node in module.kinds.get(ast.Name, ()):
-        if node.id != name or isinstance(node.ctx, ast.Load):
-            continue
+        return 0
+    lines: list[int] = []
+    for node in module.once(_list_stores).get(name, ()):
         statement = next((up for up, _ in module.ancestors(node) if isinstance(up, ast.stmt)), None)
         if any(word in _LOCAL for word in find_mentions(getattr(statement, "value", None))):
-            return False
+            return None
         own = _scope(module, node)
-        is_bound |= own is scope and node.lineno < line
-        is_bound |= own is module.tree and scope is not module.tree
-    return is_bound
+        if own in (scope, module.tree):
+            lines.append(node.lineno if own is scope else 0)
+    return min(lines, default=None)
+
+
+def _list_stores(module: Module) -> dict[str, list[ast.Name]]:
+    """Where each name is bound or deleted."""
+    stores: dict[str, list[ast.Name]] = {}
+    for node in module.kinds.get(ast.Name, ()):
+        if not isinstance(node.ctx, ast.Load):
+            stores.setdefault(node.id, []).append(node)
+    return stores
 
 
 def _name_sampler(module: Module, sampler: ast.Call) -> tuple[str | None, ast.Assign | None]:
@@ -184,10 +197,6 @@ def _name_sampler(module: Module, sampler: ast.Call) -> tuple[str | None, ast.As
     if isinstance(above, ast.Assign) and len(above.targets) == 1 and isinstance(above.targets[0], ast.Name):
         return above.targets[0].id + suffix, above
     return None, None
-
-
-def _names_in(module: Module, scope: ast.AST) -> list[ast.Name]:
-    return [node for node in module.kinds.get(ast.Name, ()) if _scope(module, node) is scope]
 
 
 def _scope(module: Module, node: ast.AST) -> ast.AST:

@@ -88,8 +88,7 @@ def _changes_arguments(module: Module) -> bool:
     """Whether something is done with `sys.argv`, also under another name, but reading it."""
     if "argv" not in module.text:
         return False
-    lists = [node for node in module.kinds.get(ast.Attribute, ()) if module.name_of(node) == "sys.argv"]
-    lists += [node for node in module.kinds.get(ast.Name, ()) if module.names.get(node.id) == "sys.argv"]
+    lists = list(module.once(_list_argv))
     above = [module.parents.get(node) for node in lists]
     names = {
         target.id
@@ -104,6 +103,16 @@ def _changes_arguments(module: Module) -> bool:
     return any(_changes(module, node) for node in lists)
 
 
+def _list_argv(module: Module) -> list[ast.Attribute | ast.Name]:
+    """Where a file names `sys.argv`."""
+    if "argv" not in module.text:
+        return []
+    return [
+        *(node for node in module.kinds.get(ast.Attribute, ()) if module.name_of(node) == "sys.argv"),
+        *(node for node in module.kinds.get(ast.Name, ()) if module.names.get(node.id) == "sys.argv"),
+    ]
+
+
 def _changes(module: Module, node: ast.Attribute | ast.Name) -> bool:
     above = module.parents.get(node)
     if isinstance(above, ast.Subscript):
@@ -116,9 +125,7 @@ def find_words_read(reached: Reached) -> tuple[int, Module, ast.AST] | None:
     """The greatest number read each time, and where; None where the script may ask how many there are."""
     found: list[tuple[int, Module, ast.AST]] = []
     for module in reached.modules:
-        lists = [node for node in module.kinds.get(ast.Attribute, ()) if module.name_of(node) == "sys.argv"]
-        lists += [node for node in module.kinds.get(ast.Name, ()) if module.names.get(node.id) == "sys.argv"]
-        for node in lists:
+        for node in module.once(_list_argv):
             above = module.parents.get(node)
             if not isinstance(above, ast.Subscript) or not isinstance(above.ctx, ast.Load):
                 return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -77,9 +77,7 @@ class Module(Struct, eq=False):
 
     def called(self, *endings: str) -> list[ast.Call]:
         """Calls whose name is, or ends with a dot and, one of these."""
-        lasts = {ending.rpartition(".")[2] for ending in endings} & self.callers.keys()
-        known = self.calls if len(lasts) > 1 else self.callers[lasts.pop()] if lasts else ()
-        return [call for name, call in known if any(f".{name}".endswith(f".{end}") for end in endings)]
+        return self.once(_find_called, endings)
 
     def once(self, work: Callable[..., T], *arguments: object) -> T:
         """What a function makes of this file, worked out once for all rules and all starts of it."""
@@ -98,6 +96,10 @@ class Module(Struct, eq=False):
                 nodes.add(node)
                 node = self.parents.get(node)
         return nodes
+
+    def mentions(self, word: str) -> Sequence[ast.AST]:
+        """The names, attributes, parameters and texts that are a word."""
+        return self.once(_words).get(word, ())
 
     def holding(self, test: Callable[[str], object]) -> set[ast.AST]:
         """All nodes inside of which a name, attribute, parameter or text passes a test."""
@@ -161,6 +163,13 @@ def _walk(module: Module) -> None:
                 parents[value] = node
 
 
+def _find_called(module: Module, endings: tuple[str, ...]) -> list[ast.Call]:
+    lasts = {ending.rpartition(".")[2] for ending in endings} & module.callers.keys()
+    known = module.calls if len(lasts) > 1 else module.callers[lasts.pop()] if lasts else ()
+    dotted = tuple(f".{ending}" for ending in endings)
+    return [call for name, call in known if f".{name}".endswith(dotted)]
+
+
 def _words(module: Module) -> dict[str, list[ast.AST]]:
     """Every name, attribute, parameter and text, with where it stands."""
     words: dict[str, list[ast.AST]] = {}
@@ -216,13 +225,18 @@ def _is_environ(node: ast.AST) -> bool:
     )
 
 
-def variable_writes(module: Module) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
+def variable_writes(module: Module) -> list[tuple[str, ast.expr, ast.stmt]]:
     """``os.environ["X"] = value``: name, value, statement."""
-    for node in module.kinds.get(ast.Assign, ()):
-        for target in node.targets:
-            name = variable_read(target) if isinstance(target, ast.Subscript) else None
-            if name:
-                yield name, node.value, node
+    return module.once(_list_variable_writes)
+
+
+def _list_variable_writes(module: Module) -> list[tuple[str, ast.expr, ast.stmt]]:
+    return [
+        (name, node.value, node)
+        for node in module.kinds.get(ast.Assign, ())
+        for target in node.targets
+        if isinstance(target, ast.Subscript) and (name := variable_read(target))
+    ]
 
 
 def is_conditional(module: Module, node: ast.AST) -> bool:

@@ -8,7 +8,7 @@ from worldsize.azureml import binding
 from worldsize.azureml.model import Binding, Component, Port
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
-from worldsize.rules.command_line import HARMLESS
+from worldsize.rules.command_line import HARMLESS, Command
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 from worldsize.rules.script._program import Program
@@ -26,8 +26,7 @@ _IMPLICIT = "default"  # the output of every job
 
 def check_program(context: Context, program: Program) -> Iterator[Problem]:
     launch, component = program.launch, program.launch.step.component
-    others = [each for each in launch.commands if each.arguments and each.arguments[0].bare not in HARMLESS]
-    if component is None or others != [program.command] or not program.complete:
+    if component is None or context.once(_list_working, launch) != [program.command] or not program.complete:
         return
     if program.says(*_BY_VARIABLE) or program.imports("azureml", "azure"):
         return
@@ -51,6 +50,11 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
         message = f"the input `{name}` has no effect: the command does not pass it to `{script}`"
         help_ = f"pass `${{{{inputs.{name}}}}}` to the script, or remove the input"
         yield Problem("input-not-passed", port.span, message, help_, program.related)
+
+
+def _list_working(_context: Context, launch: Launch) -> list[Command]:
+    """The commands of a step that start something of their own."""
+    return [each for each in launch.commands if each.arguments and each.arguments[0].bare not in HARMLESS]
 
 
 def _names_others(component: Component) -> bool:

@@ -24,6 +24,13 @@ _FLASH = ("flash_attention_2", "flash_attention_3")
 _TAKES_DTYPE = ("to", "autocast", "set_default_dtype", "type")
 
 
+_CALLS = frozenset({*_TAKES_DTYPE, "fp8_autocast", "fp8_model_init", "bfloat16", "set_global_policy"})
+_KEYWORDS = frozenset(
+    {*_DTYPES, "bf16", "tf32", "bf16_full_eval", "precision", "mixed_precision", "attn_implementation"}
+    | {"use_flash_attention_2"}
+)
+
+
 class _Format(NamedTuple):
     what: str
     slug: str
@@ -76,7 +83,7 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
 
 def _find_uses(context: Context, program: Program) -> Iterator[_Use]:
     for module in program.modules:
-        for name, call in module.calls:
+        for name, call in module.once(_list_candidates):
             kind = _judge_call(program, module, name, call)
             if kind is not None and not _is_chosen(module, call):
                 yield kind[0], module.span(kind[1]), module, call
@@ -112,6 +119,17 @@ def _find_uses(context: Context, program: Program) -> Iterator[_Use]:
         enabled = block.get("enabled") if isinstance(block, Mapping) else None
         if isinstance(enabled, Scalar) and enabled.value is True:
             yield "bf16", enabled.span, None, None
+
+
+def _list_candidates(module: Module) -> list[tuple[str, ast.Call]]:
+    """The calls that ask for a format in some program."""
+    return [
+        (name, call)
+        for name, call in module.calls
+        if (last := name.rpartition(".")[2]) in _CALLS
+        or last.startswith("flash_attn_")
+        or any(one.arg in _KEYWORDS for one in call.keywords)
+    ]
 
 
 def _judge_call(program: Program, module: Module, name: str, call: ast.Call) -> tuple[str, ast.AST] | None:

@@ -105,9 +105,8 @@ def _find_guard(
     uses = [
         (other, node)
         for other in program.modules
-        for kind in (ast.Name, ast.Attribute)
-        for node in other.kinds.get(kind, ())
-        if getattr(node, "id", getattr(node, "attr", None)) == name
+        for node in other.mentions(name)
+        if isinstance(node, ast.Name | ast.Attribute)
         and any(each is function for _, each in find(other, node))
     ]
     if not all(getattr(other.parents.get(node), "func", None) is node for other, node in uses):

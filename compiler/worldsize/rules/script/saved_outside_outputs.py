@@ -15,6 +15,7 @@ from worldsize.rules.script._program import Program
 
 _SAVES = ("torch.save", "save_pretrained", "save_weights", "model.save", "joblib.dump", "save_model")
 _LOST = re.compile(r"/(?:tmp|var/tmp|root|home|workspace|opt|scratch)/.+")
+_MOST = 50  # saves of a program whose paths are looked for in all of its text
 # What may take it from there, or says that something else is kept.
 _TAKES = re.compile(
     r"outputs\b|mlflow|azureml|azure\.|upload|copy|shutil|\.move\(|rename|subprocess|os\.system|wandb|push_to_hub|boto|"
@@ -25,14 +26,11 @@ _TAKES = re.compile(
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if any(_TAKES.search(module.text) for module in program.modules):
         return
-    saves = [
-        (module, call, path)
-        for module in program.modules
-        for call in module.called(*_SAVES)
-        for path in [try_evaluate(module, _find_path(module, call))]
-    ]
+    saves = [(module, call, path) for module in program.modules for call, path in module.once(_list_saves)]
     text = program.launch.step.component.command if program.launch.step.component else None
-    if not saves or not all(isinstance(path, str) and _LOST.fullmatch(path) for _, _, path in saves):
+    if not 0 < len(saves) <= _MOST or not all(
+        isinstance(path, str) and _LOST.fullmatch(path) for _, _, path in saves
+    ):
         return
     for module, call, path in saves:
         assert isinstance(path, str)
@@ -45,6 +43,10 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     message = f"`{path}` is deleted with the node: nothing keeps what is saved here"
     help_ = "save it below `./outputs`, or in an output that the job declares"
     yield Finding(module.span(call), message, help_, related=program.related)
+
+
+def _list_saves(module: Module) -> list[tuple[ast.Call, object]]:
+    return [(call, try_evaluate(module, _find_path(module, call))) for call in module.called(*_SAVES)]
 
 
 def _find_path(module: Module, call: ast.Call) -> ast.AST | None:

@@ -40,7 +40,12 @@ def _find_texts(context: Context, part: object) -> Iterator[tuple[Source, str]]:
         )
         if source is not None:
             read += 1
-            yield source, language
+            yield context.once(_start_texts, source).setdefault(language, (source, language))
+
+
+def _start_texts(_context: Context, _source: Source) -> dict[str, tuple[Source, str]]:
+    """A file by its language: in several uploads it is one subject, whose findings are the same in each."""
+    return {}
 
 
 def _find_language(place: str) -> str | None:

@@ -16,15 +16,19 @@ _HELP = "revoke it, then read it from a datastore, a workspace connection or Key
 
 
 def check_document(context: Context, document: Document) -> Iterator[Finding]:
-    yield from _check_text(document.source)
+    yield from _find_in_text(document.source)
 
 
 def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
-    for source, _ in _texts.find_texts(context, upload):
-        yield from _check_text(source, is_code=True)
+    for text in _texts.find_texts(context, upload):
+        yield from context.all_of(_find_in_code, text)
 
 
-def _check_text(source: Source, *, is_code: bool = False) -> Iterator[Finding]:
+def _find_in_code(_context: Context, text: tuple[Source, str]) -> Iterator[Finding]:
+    yield from _find_in_text(text[0], is_code=True)
+
+
+def _find_in_text(source: Source, *, is_code: bool = False) -> Iterator[Finding]:
     for secret in known_formats.find_known_secrets(source.text):
         # A docstring shows what an address looks like: `postgresql://scott:tiger@host`.
         if is_code and "password" in secret.label and not _texts.PASSWORD.search(source.text, *secret[1:]):

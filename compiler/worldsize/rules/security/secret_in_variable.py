@@ -44,12 +44,18 @@ def check_document(context: Context, document: Document) -> Iterator[Finding]:
 
 
 def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
-    for source, language in _texts.find_texts(context, upload):
-        written = find_code_assignments(source.text, language)
-        yield from _report(source, set(filter(_is_real_in_code, written)))
+    for text in _texts.find_texts(context, upload):
+        yield from context.all_of(_find_in_text, text)
+
+
+def _find_in_text(context: Context, text: tuple[Source, str]) -> Iterator[Finding]:
+    source, language = text
+    yield from _report(source, set(filter(_is_real_in_code, find_code_assignments(source.text, language))))
 
 
 def _report(source: Source, written: set[Assignment]) -> Iterator[Finding]:
+    if not written:
+        return
     known = [
         (secret.start, secret.end) for secret in known_formats.find_known_secrets(source.text)
     ]  # in order, apart

@@ -30,7 +30,7 @@ _COMPUTES = ("amlcompute", "computeinstance", "kubernetes", "virtualmachine", "s
 _DATA = ("uri_file", "uri_folder", "mltable")
 _LITERALS = ("string", "number", "integer", "boolean")
 
-_SCHEMA_NAME = re.compile(r"/([a-z]+)\.schema\.json")
+_SCHEMA_NAME = re.compile(r"/([a-z0-9]+)\.schema\.json")
 _BY_SCHEMA = {
     **{f"{name}job": f"{name}-job" for name in _JOBS},
     **{f"{name}component": f"{name}-component" for name in _COMPONENTS},

@@ -143,7 +143,8 @@ def _check_entries(upload: Upload) -> Iterator[Problem]:
     if left_out:
         place, what = next(iter(sorted(left_out.items())))
         more = f", and so are {len(left_out) - 1} more such entries" if len(left_out) > 1 else ""
-        message = f"`{place}` in `{part.path.name}` is {what}, which cannot be uploaded{more}"
+        name = part.path.name or "."
+        message = f"`{place}` in `{name}` is {what}, which cannot be uploaded{more}"
         help_ = f"remove it, or {_suggest_exclusion(folder, place)}"
         yield Problem("entry-not-copied", span, message, help_)
 

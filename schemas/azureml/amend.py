@@ -87,9 +87,14 @@ def _port(shape: Shape) -> Shape:
     return shape
 
 
+# Docker takes neither an address of the web, nor blanks, nor capital letters after the host.
+_IMAGE = r"^(?!https?://|docker://)(?![^/\s]*/[^:@\s]*[A-Z][a-z])\S+$"
+
+
 def _environment(shape: Shape) -> Shape:
     """Environment.validate wants exactly one of image and build."""
     shape["x-one-of-keys"] = ["image", "build"]
+    shape["properties"]["image"]["pattern"] = _IMAGE
     shape["properties"]["conda_file"] = {"anyOf": [{"type": "string", "x-path": "file"}, {"type": "object"}]}
     return shape
 

@@ -16,7 +16,7 @@ LEAST_FOUND = {
     "arguments": 49,  # of 54
     "data": 26,  # of 26
     "distribution": 51,  # of 53
-    "files": 45,  # of 45
+    "files": 65,  # of 65
     "graph": 7,  # of 7
     "idle_gpus": 16,  # of 16
     "secrets": 15,  # of 15

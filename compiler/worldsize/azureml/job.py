@@ -77,6 +77,23 @@ def read_schedule(
     return schedule, problems
 
 
+def read_import(root: Mapping, path: Path) -> JobSchedule:
+    """Read a schedule that starts no job: of an import of data, with the file it names, or of a monitor."""
+    named = root.get("import_data")
+    reference = fields.read_node(named) if isinstance(named, Scalar) else None
+    text = reference.value if reference is not None else None
+    return JobSchedule(
+        path=path,
+        raw=root,
+        trigger=fields.read_mapping(root, "trigger"),
+        create_job=None,
+        reference=reference,
+        target=local_path(text, path.parent) if isinstance(text, str) else None,
+        job=None,
+        inputs=None,
+    )
+
+
 class Compute(Struct, frozen=True):
     """One cluster or instance; values as written. ``size`` is Azure's name of a VM size."""
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize.azureml import environment, ignore, listing
+from worldsize.azureml import environment, fields, ignore, listing
 from worldsize.azureml.copying import Archive, CopyAccess, read_listed
 from worldsize.azureml.files import Files
 from worldsize.azureml.ignore import Ignore
@@ -25,7 +25,7 @@ from worldsize.azureml.references import classify, closest_path, exists, is_file
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error, shorten
-from worldsize.yaml.nodes import Sequence
+from worldsize.yaml.nodes import Mapping, Sequence
 
 _ROOT = PurePosixPath()
 _SHOWN = 5  # links that are reported one by one
@@ -232,6 +232,9 @@ def check_references(component: Component, folder: Path) -> list[Problem]:
     """Report faults of the files that a component refers to, without listing any folder."""
     problems: list[Problem] = []
     code = _find_code(component.code, folder, problems)
+    task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
+    if isinstance(task, Mapping):
+        _find_code(fields.read_field(task, "code"), folder, problems)
     before: dict[str, Path] = {}
     for source, span in _find_includes(component.additional_includes, folder, problems):
         if not _report_clash(source, code, span, problems):

@@ -1,7 +1,7 @@
 """Leaves out what is missing only in the repository: a script fetches the file, or code sets the value.
 
-The search is bounded: the scripts in the folder of the YAML and in the two above it, and in the folder that
-lacks the file.
+The search is bounded: the scripts and workflows in the folder of the YAML, in the two above it, where a
+repository usually keeps them, and in the folder that lacks the file.
 """
 
 from __future__ import annotations
@@ -28,17 +28,30 @@ _MISSING = frozenset(
         "environment-missing",
         "component-missing",
         "include-missing",
+        "copied-file-missing",
     }
 )
 _SET_IN_CODE = frozenset({"pipeline-input-empty", "data-without-path"})
 _SCRIPTS = (".sh", ".ps1", ".bat", ".cmd", ".py", ".ipynb", ".r", "makefile", ".gitmodules")
+_WORKFLOWS = (".yml", ".yaml")
 _FETCHES = re.compile(
     r"download|clone|wget|curl|azcopy|retrieve|unzip|extract|untar|\btar\b|mkdir|makedirs|snapshot|submodule"
-    r"|\bcp\b|copy|\bmv\b|rename|move|\bsave|to_(?:csv|json|parquet)|write|\bdump|touch|generate",
+    r"|\bcp\b|copy|\bmv\b|rename|move|\bsave|to_(?:csv|json|parquet)|write|\bdump|touch|generate"
+    r"|\bfreeze\b|\bexport\b|--output|>[ \t]{0,4}[\"']?[\w./${}-]{1,80}\.\w{2,5}\b",
     re.IGNORECASE,
 )
 _ASSIGNS = re.compile(r"\s{0,40}(?:export\s)?\w{0,40}(?:dir|folder|path|dataset)\w{0,20}=", re.IGNORECASE)
-_LOADS = re.compile(r"load_(?:job|component)|--set\b")
+_LOADS = re.compile(r"load_(?:job|component)|--set\b|%%writefile\b")
+_CONTINUED = re.compile(r"[\\`]\r?\n")  # one command on several lines, in bash or PowerShell
+_OF_REPOSITORIES = (
+    "",
+    ".github/workflows",
+    ".azuredevops",
+    ".azure-pipelines",
+    ".pipelines",
+    "scripts",
+    "bin",
+)
 _LARGEST = 2 * 1024 * 1024  # bytes of a script that are read
 _FILES = 60  # scripts of a folder that are read
 _AROUND = 300  # characters of a long line that are looked at before and after the name
@@ -56,7 +69,7 @@ def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Conte
     span = problem.span
     if problem.slug in _SET_IN_CODE:
         name = os.path.basename(span.path)
-        lines = _search(context, _folders_around(span.path), name)
+        lines = _search(context, _folders_around(span.path, context), name)
         return any(_LOADS.search(line) for line in lines)
     if problem.slug not in _MISSING or span.path not in sources or span.end_line != span.line:
         return False
@@ -77,7 +90,7 @@ def _is_fetched(text: str, file: str, context: Context) -> bool:
     names = {missing[0], missing[-1]} if missing else set()
     for name in sorted(names):
         if len(name) >= _SHORTEST:
-            lines = _search(context, (present, *_folders_around(file)), name)
+            lines = _search(context, (present, *_folders_around(file, context)), name)
             if any(_FETCHES.search(line) or _ASSIGNS.match(line) for line in lines):
                 return True
     return False
@@ -115,11 +128,12 @@ def _is_left_out(present: str, missing: list[str], context: Context) -> bool:
     return False
 
 
-def _folders_around(file: str) -> Iterator[str]:
+def _folders_around(file: str, context: Context) -> Iterator[str]:
     folder = os.path.dirname(os.path.abspath(file))
     for _ in range(3):
         yield folder
         folder = os.path.dirname(folder)
+    yield from (os.path.join(context.root, place) for place in _OF_REPOSITORIES)
 
 
 def _search(context: Context, folders: Iterable[str], name: str) -> Iterator[str]:
@@ -143,12 +157,15 @@ def _read_scripts(context: Context, folder: str) -> list[str]:
     """The texts of a folder's scripts, read once."""
     question = ("scripts", folder)
     if question not in context.files.known:
-        names = [name for name in list_names(Path(folder)) if name.lower().endswith(_SCRIPTS)][:_FILES]
-        context.files.known[question] = [
-            text for name in names if (text := _read(os.path.join(folder, name))) is not None
-        ]
-    texts: list[str] = context.files.known[question]  # type: ignore[assignment]
-    return texts
+        listed = list_names(Path(folder))
+        likely = [name for name in listed if name.lower().endswith(_SCRIPTS)][:_FILES]
+        others = [name for name in listed if name.endswith(_WORKFLOWS) or "." not in name][:_FILES]
+        texts = [_read(os.path.join(folder, name)) for name in likely]
+        for text in (_read(os.path.join(folder, name)) for name in others):
+            texts += [text] if text is not None and (text.startswith("#!") or "az ml " in text) else []
+        context.files.known[question] = [_CONTINUED.sub("  ", text) for text in texts if text is not None]
+    answer: list[str] = context.files.known[question]  # type: ignore[assignment]
+    return answer
 
 
 def _read(path: str) -> str | None:

@@ -19,7 +19,7 @@ from worldsize.rules import engine
 from worldsize.rules.context import Context, read_cluster
 
 if TYPE_CHECKING:
-    from worldsize.azureml.job import Compute, JobSchedule
+    from worldsize.azureml.job import Compute
     from worldsize.azureml.model import Component, Job
     from worldsize.resolving.resolve import ResolvedSpec
     from worldsize.spec.model import ComputeProfile, Spec
@@ -201,6 +201,10 @@ def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
     if document.root is None:
         return
     at_start = _start_of(document.path)
+    if isinstance(document.root, yaml.Mapping) and list(document.root) == ["$schema"]:
+        message = "the file has a `$schema` and nothing else, so there is nothing to check"
+        run.problems.append(Problem("template-not-filled", document.root.span, message, "write its keys"))
+        return
     if kind in shape.CHECKED:
         run.problems += shape.check_shape(document.root, kind)
         run.problems += shape.check_schema_name(document.root, kind)
@@ -218,9 +222,25 @@ def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
         _STAGES[kind](run, document.root, Path(document.path))
 
 
+def _other(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
+    """Check when a monitor or an import of data runs, and the file that the import names."""
+    from worldsize.azureml import job, shape  # few trees have such files
+
+    if "create_monitor" in root or "import_data" in root:
+        schedule = job.read_import(root, path)
+        run.problems += shape.check_member(root, "schedule", "trigger")
+        run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()
+        run.feed(schedule, root.span)
+
+
 def _compute(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     from worldsize.azureml import job  # few trees have such files
 
+    schedules = root.get("schedules")
+    actions = schedules.get("compute_start_stop") if isinstance(schedules, yaml.Mapping) else None
+    for action in actions.items if isinstance(actions, yaml.Sequence) else ():
+        trigger = action.get("trigger") if isinstance(action, yaml.Mapping) else None
+        run.problems += _check_times(trigger) if isinstance(trigger, yaml.Mapping) else ()
     cluster = job.read_compute(root, path)
     if cluster is not None:
         run.context.describe(cluster)
@@ -243,7 +263,7 @@ def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
 
     schedule, problems = job.read_schedule(root, path, run.context.files, run.context.inside)
     run.problems += problems
-    run.problems += _times(schedule)
+    run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()
     run.feed(schedule, root.span)
     if schedule.job is not None and schedule.target is not None:
         run.referred.append((str(schedule.target), ""))
@@ -258,15 +278,20 @@ def _data(run: CheckRun, root: yaml.Mapping, _path: Path) -> None:
         run.feed(asset, root.span)
 
 
-_STAGES = {"compute": _compute, "data": _data, "environment": _environment, "schedule": _schedule}
+_STAGES = {
+    "compute": _compute,
+    "data": _data,
+    "environment": _environment,
+    "schedule": _schedule,
+    "other": _other,
+}
 
 
-def _times(schedule_file: JobSchedule) -> Iterator[Problem]:
-    """What is wrong with the times, by the rules for the schedule of a spec."""
+def _check_times(trigger: yaml.Mapping) -> Iterator[Problem]:
+    """What is wrong with the times of a trigger, by the rules for the schedule of a spec."""
     from worldsize.spec import schedule  # few trees have schedules
 
-    if schedule_file.trigger is not None:
-        yield from schedule.check_trigger(schedule_file.trigger)
+    yield from schedule.check_trigger(trigger)
 
 
 def _feed_job(run: CheckRun, job: Job, place: Span) -> None:

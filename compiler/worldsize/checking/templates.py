@@ -11,12 +11,16 @@ from worldsize.base.span import Span
 from worldsize.rules import registry
 
 _PLACEHOLDER = re.compile(
-    r"(?<!\$)\{\{[^{}\n]{1,80}\}\}|\{%[^\n]{1,200}?%\}"  # Jinja, Mustache, cookiecutter
+    r"(?<!\$)\{\{(?!\s?parent\.)[^{}\n]{1,80}\}\}|\{%[^\n]{1,200}?%\}"  # Jinja, Mustache, cookiecutter
     r"|(?<![$\w])\{[A-Za-z_][\w-]{0,80}\}"  # str.format
     r"|<[ \t]{0,4}[A-Za-z][^<>|&;\n]{0,80}>"  # <fill in>
-    r"|\b(?:TODO|FIXME|TBD|CHANGE_?ME|REPLACE_?ME|FILL_?ME|YOUR_\w{1,80})\b|\byour[-_]\w{1,80}"
+    r"|\b(?:TODO|FIXME|TBD|CHANGE_?ME|REPLACE_?ME|FILL_?ME|(?:YOUR|INSERT|PATH_TO)_\w{1,80})\b"
+    r"|\byour[-_]\w{1,80}|\bpath/to/|\[[A-Z][A-Z _-]{2,80}\]|^[\"']?\.\.\.[\"']?$"
     r"|#\{[\w.-]{1,80}\}#|__[A-Z][A-Z0-9_]{0,80}__|%[A-Z_]{2,80}%|@[A-Z_]{2,80}@"  # replace tokens, sed
-    r"|\$\([A-Za-z][\w.-]{0,80}\)|\$\{?[A-Za-z_]\w{0,80}\}?(?![{\w\[.])"  # Azure DevOps, envsubst
+)
+# Azure DevOps, envsubst. Among other words the shell fills them in.
+_VARIABLE = re.compile(
+    r"[^\s$]{0,80}(?P<name>\$\([A-Za-z][\w.-]{0,80}\)|\$(?!schema\b)\{?[A-Za-z_]\w{0,80}\}?)(?![{\w\[.])\S*"
 )
 # Rules over code have tokens in which these characters are code; a secret counts wherever it stands.
 _FAMILIES = frozenset({"spec", "data", "graph", "schedule", "topology"})
@@ -56,6 +60,8 @@ def _find_placeholder(problem: Problem, sources: Mapping[str, Source]) -> str | 
         end = span.end_column - 1 if span.end_line == span.line else len(line)
         line = line[span.column - 1 : end]
     match = _PLACEHOLDER.search(line)
+    if match is None and (variable := _VARIABLE.fullmatch(line)) is not None:
+        return variable["name"]
     return match[0] if match else None
 
 

@@ -37,11 +37,16 @@ _FORMER_TYPES = {
     "sweep_job": "sweep",
 }
 
+# What `azureml://` can begin with; other words are not judged.
+_URIS = ("datastores", "registries", "subscriptions", "locations", "jobs", "workspaces")
+_SINGULARS = {"datastore": "datastores", "registry": "registries", "subscription": "subscriptions"}
+
 _TIME_SPAN = re.compile(r"(\d{1,9})\s*([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _PATTERN_ADVICE = {
     "mini_batch_size": 'write a count of files, "10", or a size such as "64kb" or "1mb"',
+    "image": "write `HOST/NAME:TAG` in small letters, without `https://` and without blanks",
     "expression": "write five fields, minute hour day month weekday",
 }
 
@@ -49,6 +54,24 @@ _PATTERN_ADVICE = {
 def report_empty(name: str, span: Span) -> Problem:
     """Report a key without a value, which Azure ML refuses."""
     return Problem("aml-empty-value", span, f"`{name}` has no value", "give it a value, or remove the key")
+
+
+def report_bad_uri(node: Scalar) -> Problem | None:
+    """Report a URI such as `azureml://datastore/…`, of which a word is mistyped or missing."""
+    if not node.text.startswith("azureml://") or not isinstance(node.value, str) or "{" in node.text:
+        return None
+    words = node.text.removeprefix("azureml://").split("/")
+    message = f"`{shorten(node.text, 60)}` is not a form of `azureml://`"
+    near = None if words[0] in _URIS else _SINGULARS.get(words[0]) or closest(words[0], _URIS)
+    if near is not None:
+        start = len("azureml://")
+        span = node.subspan(start, start + len(words[0]))
+        fix = Fix(span, near, safe=False)
+        return Problem("aml-bad-form", span, message, f"did you mean `azureml://{near}/`?", fix=fix)
+    if words[0] == "datastores" and len(words) > 3 and words[2] and words[2] != "paths":
+        better = f"azureml://datastores/{words[1]}/paths/{words[-1]}"
+        return Problem("aml-bad-form", node.span, message, f"write `paths` before the path: `{better}`")
+    return None
 
 
 def report_name_not_text(key: Scalar) -> Problem:

@@ -50,6 +50,9 @@ _COMMON = frozenset(
     {"$schema", "name", "type", "description", "properties", "path", "id", "tags", "version", "datastore"}
 )
 
+# Keys of outputs that azure-ai-ml reads with its private features only.
+_PRIVATE_OF_OUTPUTS = frozenset({"is_control", "early_available"})
+
 # What a step or job says of how a component runs; the component's own file cannot.
 _STEP_KEYS = frozenset(
     {"compute", "limits", "environment_variables", "identity", "services", "queue_settings"}
@@ -76,6 +79,9 @@ def explain_key(key: Scalar, context: MappingContext, catalog: Catalog) -> tuple
 
 
 def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
+    if key.text in _PRIVATE_OF_OUTPUTS and context.parent is not None and context.parent.name == "outputs":
+        advice = "Azure ML reads it only with `AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED=True`"
+        return Problem("aml-private-preview", key.span, f"`{key.text}` is a private preview", advice)
     if context.shape.get("x-unknown-keys") == "kept":
         return _kept(key, context)
     explained = limits.take_comparisons(len(context.shape.get("properties", ())))

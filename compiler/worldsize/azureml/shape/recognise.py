@@ -31,7 +31,7 @@ _DATA = ("uri_file", "uri_folder", "mltable")
 _OF_COMMANDS = ("code", "inputs", "outputs", "version", "resources", "distribution", "is_deterministic")
 _LITERALS = ("string", "number", "integer", "boolean")
 
-_SCHEMA_NAME = re.compile(r"/([a-z]+)\.schema\.json")
+_SCHEMA_NAME = re.compile(r"/([a-z0-9]+)\.schema\.json")
 _BY_SCHEMA = {
     **{f"{name}job": f"{name}-job" for name in _JOBS},
     **{f"{name}component": f"{name}-component" for name in _COMPONENTS},
@@ -89,13 +89,15 @@ def _with_article(kind: str) -> str:
 
 
 def _declared(root: Mapping) -> str | None:
-    """The kind that ``$schema`` names; ``other`` for an Azure ML schema that we do not check."""
+    """The kind that ``$schema`` names, if any; ``other`` for an Azure ML schema that we do not check."""
     text = _text(root, "$schema")
     if text is None:
         return None
     _, of_azure, path = text.lower().partition("azureml")
     names = _SCHEMA_NAME.findall(path) if of_azure else []
-    return _BY_SCHEMA.get(names[-1], "other") if names else "foreign"
+    if not names:  # `http://azureml/sdk-2-0/Schedule.json` says no kind, too
+        return None if of_azure else "foreign"
+    return _BY_SCHEMA.get(names[-1], "other")
 
 
 def _by_declaration(root: Mapping, declared: str | None) -> str | None:

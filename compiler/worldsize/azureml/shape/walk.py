@@ -30,6 +30,14 @@ def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Probl
     return walker.problems
 
 
+def check_member(root: Mapping, kind: str, name: str) -> list[Problem]:
+    """As :func:`check_shape`, of the value of one key alone, in a file whose other keys are not known."""
+    walker, key, value = _Walker(load_catalog(kind), registered=True), root.key(name), root.get(name)
+    if key is not None and value is not None:
+        walker.value(value, walker.catalog.root["properties"][name], key, None)
+    return walker.problems
+
+
 # Names of what a job runs. Empty text passes the client, and the service refuses it.
 _NEVER_EMPTY = frozenset(
     {"image", "command", "component", "trial", "environment", "conda_file", "entry_script"}
@@ -93,7 +101,10 @@ class _Walker:
                 if "null" in part.get("type", ()) or not part:
                     return
             elif fits_shape(value, part):
-                if not self._version(node, part):
+                problem = blame.report_bad_uri(node)
+                if problem is not None:
+                    self.problems.append(problem)
+                elif not self._version(node, part):
                     self._sound.add(token)
                 return
         if value is None:

@@ -212,10 +212,11 @@ def _started(command: Command) -> Word | None:
 
 
 def _find_entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:
-    """The entry script of a parallel task, its code and the folder that the code is relative to."""
-    task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
-    if not isinstance(task, Mapping):
-        return
-    entry, code = task.get("entry_script"), task.get("code")
+    """The entry of a parallel task or Spark job, its code and the folder that the code is relative to."""
+    raw = component.raw if isinstance(component.raw, Mapping) else None
+    kind, key = ("entry", "file") if component.type.lower() == "spark" else ("task", "entry_script")
+    block = raw.get(kind) if raw is not None else None
+    entry = block.get(key) if isinstance(block, Mapping) else None
+    code = (block.get("code") if isinstance(block, Mapping) else None) or (raw.get("code") if raw else None)
     if isinstance(entry, Scalar) and isinstance(entry.value, str) and "${{" not in entry.text:
-        yield Script(entry.value, entry.span), code if isinstance(code, Scalar) else None, folder_of(task)
+        yield Script(entry.value, entry.span), code if isinstance(code, Scalar) else None, folder_of(entry)

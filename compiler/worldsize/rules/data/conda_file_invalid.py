@@ -37,6 +37,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
 
 
 def _check_file(named: Scalar, document: Document) -> Iterator[Problem]:
+    of_environment = (Related(named.span, "the environment names the conda file here"),)
     for fault in document.problems[:1]:
         related = (Related(fault.span, fault.message),)
         message = f"`{named.text}`, line {fault.span.line}: {fault.message}"[:200]
@@ -47,20 +48,32 @@ def _check_file(named: Scalar, document: Document) -> Iterator[Problem]:
     wanted = root.get("dependencies") if isinstance(root, Mapping) else None
     if root is not None and wanted is None:
         near = closest("dependencies", list(root)) if isinstance(root, Mapping) else None
+        key = root.key(near) if isinstance(root, Mapping) and near is not None else None
         help_ = f"write `dependencies` instead of `{near}`" if near else "list packages under `dependencies:`"
-        yield Problem(
-            "conda-file-invalid",
-            named.span,
-            f"`{named.text}` has no `dependencies`, so it installs nothing",
-            help_,
-        )
+        message = f"`{named.text}` has no `dependencies`, so it installs nothing"
+        if key is None:
+            yield Problem("conda-file-invalid", named.span, message, help_)
+        else:
+            yield Problem("conda-file-invalid", key.span, message, help_, of_environment)
     elif wanted is not None and not isinstance(wanted, Sequence):
         message = f"`{named.text}` has `dependencies` that are not a list"
-        related = (Related(wanted.span, "a list of packages belongs here"),)
         help_ = "write one package per line, each after a dash"
-        yield Problem("conda-file-invalid", named.span, message, help_, related=related)
+        yield Problem("conda-file-invalid", wanted.span, message, help_, of_environment)
     elif root is not None:
-        yield from _check_lines(root, (Related(named.span, "the environment names the conda file here"),))
+        yield from _check_packages(root, of_environment)
+        yield from _check_lines(root, of_environment)
+
+
+def _check_packages(root: Node, related: tuple[Related, ...]) -> Iterator[Problem]:
+    """Report a package that is a mapping, such as `python: 3.10`: only `pip` has a list of its own."""
+    listed = root.get("dependencies") if isinstance(root, Mapping) else None
+    for item in listed.items if isinstance(listed, Sequence) else ():
+        for key, value in item.items() if isinstance(item, Mapping) else ():
+            if key.text != "pip":
+                message = f"`{key.text}:` is a mapping, and conda takes a package as one text"
+                version = f"{key.text}={value.text}" if isinstance(value, Scalar) and value.text else ""
+                help_ = f"write `{version or 'NAME=VERSION'}`, or `pip:` before a list of pip's packages"
+                yield Problem("conda-file-invalid", key.span, message, help_, related)
 
 
 def _check_lines(root: Node, related: tuple[Related, ...]) -> Iterator[Problem]:

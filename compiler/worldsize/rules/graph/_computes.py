@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Fix, Problem
 from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Scalar
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*")
+_NEW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # what a compute can be created with
 _WITHOUT_PREFIX = frozenset({"local", "serverless"})
 
 
@@ -36,6 +38,13 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
         span = node.subspan(start, len(node.text)) if name else node.span
         message = f"`{name}` cannot be the name of a compute"
         yield Problem("compute-name", span, message, "use letters, digits and `-`")
+
+
+def check_compute(context: Context, compute: Compute) -> Iterator[Problem]:
+    node = compute.raw.get("name") if compute.raw is not None else None
+    if isinstance(node, Scalar) and node.text and not _NEW_NAME.fullmatch(node.text):
+        message = f"`{node.text}` cannot be the name of a compute"
+        yield Problem("compute-name", node.span, message, "use letters, digits and `-`; start with a letter")
 
 
 def _find_computes(job: Job) -> Iterator[Scalar]:

@@ -10,7 +10,7 @@ from worldsize.azureml.model import Component, Port
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import NOWHERE, span_of
-from worldsize.yaml.nodes import Scalar
+from worldsize.yaml.nodes import Mapping, Scalar
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _OTHER = re.compile(r"\W", re.ASCII)
@@ -67,7 +67,7 @@ def _check_input_names(component: Component) -> Iterator[Problem]:
 def _check_outputs(component: Component) -> Iterator[Problem]:
     for name, port in component.outputs.items() if component.type != "flow" else ():
         span = port.span or NOWHERE
-        if port.type in literals.PRIMITIVES:
+        if port.type in literals.PRIMITIVES and not _is_control(component, name):
             message = f"output `{name}` is {literals.article(port.type)}, but outputs are files or folders"
             help_ = "write `type: uri_file`, and let the script write the value into that file"
             yield Problem("primitive-output", span, message, help_)
@@ -82,6 +82,13 @@ def _check_outputs(component: Component) -> Iterator[Problem]:
                 help_,
                 related,
             )
+
+
+def _is_control(component: Component, name: str) -> bool:
+    """Whether an output steers the pipeline, a private preview in which it may be a value."""
+    outputs = component.raw.get("outputs") if isinstance(component.raw, Mapping) else None
+    output = outputs.get(name) if isinstance(outputs, Mapping) else None
+    return isinstance(output, Mapping) and "is_control" in output
 
 
 def _check_enum(port: Port) -> Iterator[Problem]:

@@ -16,4 +16,5 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
     if reference is None or target is None or reference.span is None:
         return
     if context.inside(target) and not is_file(target):
-        yield snapshot.describe_missing("`create_job`", reference.value, target, reference.span)
+        key = "`create_job`" if schedule.create_job is not None else "`import_data`"
+        yield snapshot.describe_missing(key, reference.value, target, reference.span)

@@ -10,6 +10,7 @@ from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
+from worldsize.yaml.nodes import Mapping
 
 _LEAST = {
     "process_count_per_instance": 1,
@@ -23,6 +24,14 @@ _LEAST = {
     "max_concurrent_trials": 1,
 }
 
+_LEAST_OF_PARALLEL = {
+    "max_concurrency_per_instance": 1,
+    "error_threshold": -1,
+    "mini_batch_error_threshold": -1,
+}
+_LEAST_OF_RETRIES = {"max_retries": 0, "timeout": 1}
+_LEAST_OF_STOPPING = {"evaluation_interval": 1, "delay_evaluation": 0, "truncation_percentage": 1}
+
 _LEAST_OF_COMPUTE = {
     "min_instances": 0,
     "max_instances": 1,
@@ -34,11 +43,22 @@ _LEAST_OF_COMPUTE = {
 def check_step(context: Context, step: Step) -> Iterator[Finding]:
     for block in (step.distribution, step.resources, step.limits):
         yield from _check_counts(block, _LEAST)
+    if step.type == "parallel" and isinstance(step.raw, Mapping):
+        yield from _check_parallel(step.raw)
+    if step.type == "sweep" and isinstance(step.raw, Mapping):
+        yield from _check_counts(fields.read_field(step.raw, "early_termination"), _LEAST_OF_STOPPING)
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
     for block in (component.distribution, component.resources):
         yield from _check_counts(block, _LEAST)
+    if component.type == "parallel" and component.path is not None and isinstance(component.raw, Mapping):
+        yield from _check_parallel(component.raw)
+
+
+def _check_parallel(raw: Mapping) -> Iterator[Finding]:
+    yield from _check_counts(fields.read_node(raw), _LEAST_OF_PARALLEL)
+    yield from _check_counts(fields.read_field(raw, "retry_settings"), _LEAST_OF_RETRIES)
 
 
 def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:

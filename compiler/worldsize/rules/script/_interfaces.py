@@ -9,7 +9,7 @@ from worldsize.rules.script._click import read_click
 from worldsize.rules.script._dataclass_arguments import read_dataclass_arguments
 from worldsize.rules.script._fire import read_fire
 from worldsize.rules.script._interface import Interface, try_evaluate
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._module import Module, constant_value, is_conditional, keyword_argument
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._reached import Reached, follow
 from worldsize.rules.script._typer import read_typer
@@ -47,6 +47,14 @@ def read_interface(program: Program) -> Interface | None:
 def read_reached(program: Program) -> Reached:
     """Which code of the script runs."""
     return program.entry.once(follow, program.modules)
+
+
+def runs_in_job(program: Program, module: Module, node: ast.AST) -> bool:
+    """Whether a node is under no condition, or under such that hold in a job with several processes."""
+    if not is_conditional(module, node):
+        return True
+    in_group = program.kind == "pytorch" and program.processes > 1
+    return in_group and read_reached(program).runs_in_group(module, node)
 
 
 def read_setting(program: Program, module: Module, node: ast.AST | None) -> object:

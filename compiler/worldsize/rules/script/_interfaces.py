@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from worldsize.rules.script._argparse import read_argparse
 from worldsize.rules.script._click import read_click
@@ -74,6 +75,14 @@ def read_setting(program: Program, module: Module, node: ast.AST | None) -> obje
 
 def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
     readers = {read for name, read in _READERS.items() for module in modules if _is_used(module, name)}
+    if len(readers) > 1:  # a module beside the script may have a program of its own
+        reached = entry.once(follow, modules)
+        readers = {
+            read
+            for name, read in _READERS.items()
+            for module in modules
+            if any(reached.runs(module, node) for node in _find_uses(module, name))
+        }
     tops = {name.partition(".")[0] for module in modules for name, _, _ in module.imports}
     if len(readers) != 1 or not tops.isdisjoint(_OTHERS):
         return None
@@ -84,11 +93,16 @@ def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
 
 def _is_used(module: Module, name: str) -> bool:
     """Whether a file names something of a library; a decorator need not be called."""
+    return name.partition(".")[2] in module.text and next(_find_uses(module, name), None) is not None
+
+
+def _find_uses(module: Module, name: str) -> Iterator[ast.AST]:
     last = name.partition(".")[2]
-    return last in module.text and any(
-        module.name_of(node) in (name, f"rich_{name}")
+    return (
+        node
         for node in (*module.kinds.get(ast.Attribute, ()), *module.kinds.get(ast.Name, ()))
         if (node.attr if isinstance(node, ast.Attribute) else module.names.get(node.id, "")).endswith(last)
+        and module.name_of(node) in (name, f"rich_{name}")
     )
 
 

@@ -11,7 +11,7 @@ from worldsize.rules.script._module import Module, constant_value, keyword_argum
 
 _STRTOBOOL = ("distutils.util.strtobool", "setuptools._distutils.util.strtobool")
 _LOWER = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
-_TRUTHS = tuple(form for word in _LOWER for form in (word, word.upper(), word.capitalize()))
+_TRUTHS = (*_LOWER, *(form for word in _LOWER for form in (word.upper(), word.capitalize())))
 _NO_WORDS = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version")
 
 

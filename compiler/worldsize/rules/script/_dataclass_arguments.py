@@ -24,7 +24,12 @@ def read_dataclass_arguments(reached: Reached) -> Interface | None:
         for module in reached.modules
         for call in module.called("transformers.HfArgumentParser")
     ]
-    parses = [(module, call) for module in reached.modules for call in module.called(*_PARSES)]
+    parses = [
+        (module, call)
+        for module in reached.modules
+        for call in module.called(*_PARSES)
+        if reached.runs(module, call)
+    ]
     if len(made) != 1 or not parses or not reached.surely_runs(*made[0]):
         return None
     module, call = made[0]
@@ -56,10 +61,12 @@ def _add_others(reached: Reached, interface: Interface, module: Module, maker: a
     made = module.parents.get(maker)
     names = {ast.unparse(target) for target in made.targets} if isinstance(made, ast.Assign) else set()
     for other in reached.modules:
-        interface.closed &= not other.called("add_argument_group")
-        for call in other.called("add_argument"):
+        for call in other.called("add_argument", "add_argument_group"):
+            if not reached.runs(other, call):
+                continue
             owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-            if other is module and owner is not None and ast.unparse(owner) in names:
+            named = owner is not None and ast.unparse(owner) in names
+            if other is module and named and module.name_of(call.func).endswith(".add_argument"):
                 read_option(interface, module, call, sure=reached.surely_runs(module, call))
             else:
                 interface.closed = False

@@ -9,6 +9,9 @@ from itertools import product
 from worldsize.rules.script._interface import Interface, Option, try_evaluate
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 
+_STRTOBOOL = ("distutils.util.strtobool", "setuptools._distutils.util.strtobool")
+_LOWER = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
+_TRUTHS = (*_LOWER, *(form for word in _LOWER for form in (word.upper(), word.capitalize())))
 _NO_WORDS = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version")
 
 
@@ -53,6 +56,8 @@ def _option(module: Module, call: ast.Call, words: tuple[str, ...], names: Mappi
         option.least, option.most = (nargs if isinstance(nargs, int) else int(nargs == "+")), most
     kind = try_evaluate(module, given.get("type"), names)
     option.kind = kind if kind in (int, float) else None
+    if "type" in given and option.kind is None and module.name_of(given["type"]) in _STRTOBOOL:
+        option.choices = _TRUTHS
     choices = try_evaluate(module, given.get("choices"), names)
     if isinstance(choices, str):
         choices = tuple(choices)

@@ -144,12 +144,17 @@ class _Reader:
     ) -> Iterator[tuple[ast.AST, str]]:
         for _, function in self.reached.find(module, call.func):
             names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-            if names[:1] in (["self"], ["cls"]):
+            if names[:1] in (["self"], ["cls"]) and not self._names_class(call.func):
                 names = names[1:]
             if name is not None and name in (*names, *(each.arg for each in function.args.kwonlyargs)):
                 yield function, name
             elif 0 <= position < len(names):
                 yield function, names[position]
+
+    def _names_class(self, function: ast.expr) -> bool:
+        """Whether it is `Base.method`, which is given the object too."""
+        owner = function.value if isinstance(function, ast.Attribute) else None
+        return isinstance(owner, ast.Name) and owner.id in self.reached.classes
 
     def use(self) -> None:
         """Give each parser what its uses say."""

@@ -19,6 +19,7 @@ from worldsize.rules.script._matching import Fault, match_arguments
 from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._words import read_arguments
+from worldsize.rules.topology._gpu_builds import list_frameworks
 
 _STEPS = 200  # that start the same script, whose inputs are looked at
 
@@ -30,6 +31,7 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
         return
     if interface.reads_files and context.exists(program.path.with_suffix(".args")):
         return  # HfArgumentParser adds what stands in it
+    yield from _check_launcher(context, program, interface)
     said: set[tuple[str, Span]] = set()
     for launch in program.launches[:_STEPS]:
         faults = match_arguments(interface, read_arguments(program, launch))
@@ -39,6 +41,25 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
                 said.add((problem.message, problem.span))
                 # what fire does with a word that it cannot use depends on what the function returns
                 yield replace(problem, confidence="likely") if interface.kind == "fire" else problem
+
+
+def _check_launcher(context: Context, program: Program, interface: Interface) -> Iterator[Problem]:
+    """`torch.distributed.launch`, which from torch 2 on gives `--local-rank`, and before `--local_rank`."""
+    words = [word.bare for word in program.command.arguments]
+    component, span = program.launch.step.component, program.launch.span(program.command.arguments[0])
+    if "torch.distributed.launch" not in words or {"--use_env", "--use-env"} & {*words} or component is None:
+        return
+    flags = {flag for option in interface.options for flag in option.flags}
+    if not interface.closed or interface.ignores_others or "--local-rank" in flags or span is None:
+        return
+    for each in list_frameworks(context, component) if "--local_rank" in flags else ():
+        if each.package == "torch" and not each.version.startswith(("0.", "1.")):
+            message = (
+                f"`torch.distributed.launch` of torch {each.version} gives `{program.path.name}`"
+                " the argument `--local-rank`, which it does not declare"
+            )
+            help_ = 'write `parser.add_argument("--local-rank", "--local_rank", type=int)`'
+            yield Problem("argument-unknown", span, message, help_)
 
 
 def _check_words(program: Program) -> Iterator[Problem]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.rules.script._add_argument import read_option
 from worldsize.rules.script._annotations import Class, find_class, read_annotation
 from worldsize.rules.script._interface import Interface, Option
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._reached import Reached
+from worldsize.rules.script._training_arguments import CLASSES, list_training_arguments
 
 _PARSES = ("parse_args_into_dataclasses", "parse_args", "parse_known_args")
 _FILES = ("parse_json_file", "parse_yaml_file", "parse_dict")
@@ -22,7 +24,12 @@ def read_dataclass_arguments(reached: Reached) -> Interface | None:
         for module in reached.modules
         for call in module.called("transformers.HfArgumentParser")
     ]
-    parses = [(module, call) for module in reached.modules for call in module.called(*_PARSES)]
+    parses = [
+        (module, call)
+        for module in reached.modules
+        for call in module.called(*_PARSES)
+        if reached.runs(module, call)
+    ]
     if len(made) != 1 or not parses or not reached.surely_runs(*made[0]):
         return None
     module, call = made[0]
@@ -39,15 +46,30 @@ def read_dataclass_arguments(reached: Reached) -> Interface | None:
     types = given.elts if isinstance(given, ast.List | ast.Tuple) else [given]
     for node in types:
         found = find_class(reached, module, node)
-        if found is None or not _add_fields(reached, interface, found):
+        if found is None and node is not None and module.name_of(node) in CLASSES:
+            interface.options += list_training_arguments(module, node)
+        elif found is None or not _add_fields(reached, interface, found):
             interface.closed = False
-    interface.closed &= len(call.keywords) <= (not call.args) and not _adds_more(reached)
+    interface.closed &= len(call.keywords) <= (not call.args)
+    _add_others(reached, interface, module, call)
     interface.options.append(Option(("-h", "--help"), "help", module, call, 0, 0))
     return interface
 
 
-def _adds_more(reached: Reached) -> bool:
-    return any(module.called("add_argument", "add_argument_group") for module in reached.modules)
+def _add_others(reached: Reached, interface: Interface, module: Module, maker: ast.Call) -> None:
+    """What is added to the parser by itself, where it is a variable."""
+    made = module.parents.get(maker)
+    names = {ast.unparse(target) for target in made.targets} if isinstance(made, ast.Assign) else set()
+    for other in reached.modules:
+        for call in other.called("add_argument", "add_argument_group"):
+            if not reached.runs(other, call):
+                continue
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+            named = owner is not None and ast.unparse(owner) in names
+            if other is module and named and module.name_of(call.func).endswith(".add_argument"):
+                read_option(interface, module, call, sure=reached.surely_runs(module, call))
+            else:
+                interface.closed = False
 
 
 def _add_fields(reached: Reached, interface: Interface, found: Class, depth: int = 6) -> bool:
@@ -57,6 +79,9 @@ def _add_fields(reached: Reached, interface: Interface, found: Class, depth: int
     known = any(module.name_of(each).rpartition(".")[2] == "dataclass" for each in decorators)
     for base in node.bases:
         above = find_class(reached, module, base)
+        if above is None and module.name_of(base) in CLASSES:
+            interface.options += list_training_arguments(module, base)
+            continue
         known &= above is not None and depth > 0 and _add_fields(reached, interface, above, depth - 1)
     inherited = list(interface.options) if node.bases else []
     for each in node.body:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from worldsize.rules.script._argparse import read_argparse
 from worldsize.rules.script._click import read_click
 from worldsize.rules.script._dataclass_arguments import read_dataclass_arguments
 from worldsize.rules.script._fire import read_fire
 from worldsize.rules.script._interface import Interface, try_evaluate
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._module import Module, constant_value, is_conditional, keyword_argument
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._reached import Reached, follow
 from worldsize.rules.script._typer import read_typer
@@ -49,6 +50,14 @@ def read_reached(program: Program) -> Reached:
     return program.entry.once(follow, program.modules)
 
 
+def runs_in_job(program: Program, module: Module, node: ast.AST) -> bool:
+    """Whether a node is under no condition, or under such that hold in a job with several processes."""
+    if not is_conditional(module, node):
+        return True
+    in_group = program.kind == "pytorch" and program.processes > 1
+    return in_group and read_reached(program).runs_in_group(module, node)
+
+
 def read_setting(program: Program, module: Module, node: ast.AST | None) -> object:
     """What an expression is, also by a constant, or the default of an argument that is not given."""
     if not isinstance(node, ast.Attribute):
@@ -66,6 +75,14 @@ def read_setting(program: Program, module: Module, node: ast.AST | None) -> obje
 
 def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
     readers = {read for name, read in _READERS.items() for module in modules if _is_used(module, name)}
+    if len(readers) > 1:  # a module beside the script may have a program of its own
+        reached = entry.once(follow, modules)
+        readers = {
+            read
+            for name, read in _READERS.items()
+            for module in modules
+            if any(reached.runs(module, node) for node in _find_uses(module, name))
+        }
     tops = {name.partition(".")[0] for module in modules for name, _, _ in module.imports}
     if len(readers) != 1 or not tops.isdisjoint(_OTHERS):
         return None
@@ -76,11 +93,16 @@ def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
 
 def _is_used(module: Module, name: str) -> bool:
     """Whether a file names something of a library; a decorator need not be called."""
+    return name.partition(".")[2] in module.text and next(_find_uses(module, name), None) is not None
+
+
+def _find_uses(module: Module, name: str) -> Iterator[ast.AST]:
     last = name.partition(".")[2]
-    return last in module.text and any(
-        module.name_of(node) in (name, f"rich_{name}")
+    return (
+        node
         for node in (*module.kinds.get(ast.Attribute, ()), *module.kinds.get(ast.Name, ()))
         if (node.attr if isinstance(node, ast.Attribute) else module.names.get(node.id, "")).endswith(last)
+        and module.name_of(node) in (name, f"rich_{name}")
     )
 
 

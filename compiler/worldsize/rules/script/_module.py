@@ -207,19 +207,20 @@ def constant_value(node: ast.AST | None) -> object:
 def variable_read(node: ast.AST) -> str | None:
     """The name, where a node reads an environment variable: ``os.environ["X"]`` or ``getenv("X")``."""
     name: ast.AST | None = None
-    if isinstance(node, ast.Subscript) and _is_environ(node.value):
+    if isinstance(node, ast.Subscript) and is_environment(node.value):
         name = node.slice
     elif isinstance(node, ast.Call) and node.args:
         function = node.func
         if isinstance(function, ast.Attribute) and (
-            function.attr == "getenv" or (function.attr in ("get", "pop") and _is_environ(function.value))
+            function.attr == "getenv" or (function.attr in ("get", "pop") and is_environment(function.value))
         ):
             name = node.args[0]
     value = constant_value(name)
     return value if isinstance(value, str) else None
 
 
-def _is_environ(node: ast.AST) -> bool:
+def is_environment(node: ast.AST) -> bool:
+    """Whether it is ``os.environ``."""
     return (isinstance(node, ast.Attribute) and node.attr == "environ") or (
         isinstance(node, ast.Name) and node.id in ("environ", "env")
     )

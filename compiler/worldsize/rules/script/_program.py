@@ -34,6 +34,7 @@ _KNOWN = re.compile(  # packages that start no process group and shard no data b
     "|matplotlib|seaborn|PIL|cv2|tqdm|yaml|mlflow|azureml|azure|pyarrow|joblib|requests|datasets|tokenizers"
     "|sentencepiece|packaging|psutil|einops|regex|dotenv|click|rich|fsspec|h5py|timm|skimage|imageio"
 )
+_COMMENT = re.compile(r"^[ \t]*#.*|[ \t]#[^\"'\n]*$", re.MULTILINE)
 _Closure = tuple[tuple[Module, ...], bool]
 
 
@@ -97,7 +98,9 @@ class Program(Struct, eq=False):
         """Whether one of the words stands anywhere in the modules, or in the command."""
         command = " ".join(word.text for word in self.command.words)
         return any(
-            word in text for text in (command, *(module.text for module in self.modules)) for word in words
+            word in text
+            for text in (command, *(module.once(_leave_out_comments) for module in self.modules))
+            for word in words
         )
 
     def refers(self, *names: str) -> bool:
@@ -107,6 +110,10 @@ class Program(Struct, eq=False):
     def imports(self, *tops: str) -> bool:
         """Whether one of these packages is imported."""
         return any(not module.once(_list_packages).isdisjoint(tops) for module in self.modules)
+
+
+def _leave_out_comments(module: Module) -> str:
+    return _COMMENT.sub("", module.text)
 
 
 def _list_packages(module: Module) -> set[str]:

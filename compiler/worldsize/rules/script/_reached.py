@@ -7,11 +7,13 @@ Reading too much only makes a rule silent, so whatever a name can mean is follow
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import TypeAlias
 
 from msgspec import Struct, field
 
+from worldsize.rules.script._group_tests import holds_in_group
 from worldsize.rules.script._module import Module
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -30,6 +32,8 @@ class Reached(Struct, eq=False):
     maybe: set[ast.AST] = field(default_factory=set)
     surely: set[ast.AST] = field(default_factory=set)
     known: dict[object, list[tuple[Module, Function]]] = field(default_factory=dict)
+    edges: dict[ast.AST, list[tuple[Place, ast.AST, bool]]] = field(default_factory=dict)
+    grouped: set[ast.AST] = field(default_factory=set)  # surely reached where several processes start
 
     def runs(self, module: Module, node: ast.AST) -> bool:
         """Whether a node may run."""
@@ -39,6 +43,13 @@ class Reached(Struct, eq=False):
         """Whether a node runs each time that the script is started."""
         sure = find_scope(module, node) in self.surely and not self.is_other_main(module, node)
         return sure and node not in module.once(_list_conditional)
+
+    def runs_in_group(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node runs in each process of a job that starts several with the variables of torch."""
+        if not self.grouped:
+            _spread(self, self.grouped, lambda each: each.once(_list_conditional, True))
+        sure = find_scope(module, node) in self.grouped and not self.is_other_main(module, node)
+        return sure and node not in module.once(_list_conditional, True)
 
     def find(self, module: Module, name: ast.AST) -> list[tuple[Module, Function]]:
         """The functions that a name or attribute may mean; of a class those that make an object of it."""
@@ -100,7 +111,7 @@ def follow(entry: Module, modules: tuple[Module, ...]) -> Reached:
                 reached.functions.setdefault(each.name, []).append((module, each))
         for each in module.kinds.get(ast.ClassDef, ()):
             reached.classes.setdefault(each.name, []).append((module, each))
-    edges: dict[ast.AST, list[tuple[Place, ast.AST, bool]]] = {}
+    edges = reached.edges
     for module in modules:
         scopes = module.once(_list_scopes)
         for name in (*module.kinds.get(ast.Name, ()), *module.kinds.get(ast.Attribute, ())):
@@ -112,26 +123,23 @@ def follow(entry: Module, modules: tuple[Module, ...]) -> Reached:
                     edges.setdefault(scopes.get(name, module.tree), []).append(
                         ((module, name), place[1], called)
                     )
-    _spread(reached, edges, reached.maybe, sure=False)
-    _spread(reached, edges, reached.surely, sure=True)
+    _spread(reached, reached.maybe)
+    _spread(reached, reached.surely, lambda each: each.once(_list_conditional))
     return reached
 
 
 def _spread(
-    reached: Reached,
-    edges: dict[ast.AST, list[tuple[Place, ast.AST, bool]]],
-    into: set[ast.AST],
-    *,
-    sure: bool,
+    reached: Reached, into: set[ast.AST], conditional: Callable[[Module], set[ast.AST]] | None = None
 ) -> None:
+    """Add the functions that are reached; only by calls that are not conditional, where that is given."""
     waiting: list[ast.AST] = [module.tree for module in reached.modules]
     while waiting:
         scope = waiting.pop()
         if scope in into:
             continue
         into.add(scope)
-        for (module, name), function, called in edges.get(scope, ()):
-            if sure and not (called and name not in module.once(_list_conditional)):
+        for (module, name), function, called in reached.edges.get(scope, ()):
+            if conditional is not None and not (called and name not in conditional(module)):
                 continue
             if not reached.is_other_main(module, name):
                 waiting.append(function)
@@ -157,7 +165,7 @@ def _list_scopes(module: Module) -> dict[ast.AST, ast.AST]:
     return scopes
 
 
-def _list_conditional(module: Module) -> set[ast.AST]:
+def _list_conditional(module: Module, in_group: bool = False) -> set[ast.AST]:
     """The nodes that do not run each time that their function does."""
     conditional: set[ast.AST] = set()
     skipped = {
@@ -172,7 +180,7 @@ def _list_conditional(module: Module) -> set[ast.AST]:
         if (
             (above in conditional and not isinstance(above, _FUNCTIONS))
             or node in skipped
-            or _is_branch(above, node)
+            or (_is_branch(above, node) and not (in_group and _is_for_group(module, above, node)))
         ):
             conditional.add(node)
     return conditional
@@ -188,6 +196,10 @@ def _is_branch(above: ast.AST, node: ast.AST) -> bool:
     if isinstance(above, ast.BoolOp):
         return node is not above.values[0]
     return isinstance(above, ast.ExceptHandler | ast.Lambda | ast.match_case)
+
+
+def _is_for_group(module: Module, above: ast.AST, node: ast.AST) -> bool:
+    return isinstance(above, ast.If) and node in above.body and holds_in_group(module, above.test)
 
 
 def _asks_for_main(node: ast.If | ast.IfExp | ast.While) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.base.span import Span
 from worldsize.rules.script._interfaces import read_setting
 from worldsize.rules.script._module import Module, keyword_argument
 from worldsize.rules.script._program import Program
+from worldsize.rules.script._words import read_arguments
 
 
 def read_number(program: Program, module: Module, node: ast.AST | None) -> int | None:
@@ -46,3 +48,16 @@ def _is_argument(program: Program, name: str) -> bool:
 def read_keyword(program: Program, module: Module, call: ast.Call, name: str) -> object:
     """The value of a keyword argument, None where it is not given or not known."""
     return read_value(program, module, keyword_argument(call, name))
+
+
+def find_place(program: Program, module: Module, node: ast.AST) -> Span:
+    """Where the value of an expression is written: the command, an input of the step, or the script."""
+    if isinstance(node, ast.Attribute) and _is_argument(program, node.attr):
+        flags = [
+            flag for flag in program.command.flags() if flag.name == node.attr and flag.value is not None
+        ]
+        for given in read_arguments(program, program.launch) if len(flags) == 1 else ():
+            word = flags[0].value
+            if word is not None and given.span is not None and given.place == program.launch.span(word):
+                return given.span
+    return module.span(node)

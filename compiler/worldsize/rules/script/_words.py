@@ -13,6 +13,7 @@ from worldsize.rules.script._program import Program
 
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a negative number
 _SHELL = re.compile(r"[$`*?\\~]|\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_ONE_WORD = re.compile(r"\$\{?(?:(?:LOCAL_|NODE_)?RANK|WORLD_SIZE|MASTER_(?:ADDR|PORT))\}?")
 _ENDS = frozenset({")", "}", "fi", "done", "esac", ";;"})
 LOCAL_RANK = "--local_rank"
 _LEFT_OUT = object()
@@ -87,7 +88,9 @@ def _argument(launch: Launch, bare: str, span: Span | None, *, quoted: bool) -> 
             return Argument(bare, None, span, span)
         shell = _SHELL.search(bare) is not None and not (quoted and "$" not in bare and "`" not in bare)
         text = None if shell else bare.replace('"', "").replace("'", "")
-        return Argument(bare, text, span, span, loose=shell and not bare.startswith("-"))
+        return Argument(
+            bare, text, span, span, loose=shell and not bare.startswith("-") and not _ONE_WORD.fullmatch(bare)
+        )
     value = _value(launch, bare)
     port = launch.step.component.inputs.get(expression.port or "") if launch.step.component else None
     is_data = expression.scope == "outputs" or (port is not None and port.is_data)

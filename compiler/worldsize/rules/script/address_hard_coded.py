@@ -12,11 +12,10 @@ from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
-from worldsize.rules.script._interfaces import read_setting
+from worldsize.rules.script._interfaces import read_setting, runs_in_job
 from worldsize.rules.script._module import (
     Module,
     constant_value,
-    is_conditional,
     keyword_argument,
     variable_writes,
 )
@@ -42,7 +41,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     for module in program.modules:
         for node, name, value in _find_in_script(program, module):
-            if name in _NAMES and isinstance(value, str | int) and not is_conditional(module, node):
+            if name in _NAMES and isinstance(value, str | int) and runs_in_job(program, module, node):
                 yield from _judge(program, _Fixed(module.span(node), name, str(value)))
     for fixed in context.all_of(_find_in_job, program.launch):
         yield from _judge(program, fixed)

@@ -56,7 +56,8 @@ _ACCELERATE = frozenset(
 )
 _SHARDED = frozenset(["full_optim_state_dict", "optim_state_dict", "summon_full_params", "full_tensor"])
 _CHECKPOINT = re.compile(r"(?:torch\.distributed\.checkpoint|dist_cp|dcp)\.(?:save|load|async_save)")
-_Guarded = tuple[Module, ast.Call, str, Side, ast.AST]
+_Guard = tuple[Side, Module, ast.AST, ast.AST]  # its side, and in a module the condition and what is under it
+_Guarded = tuple[Module, ast.Call, str, _Guard]
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
@@ -64,19 +65,21 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     found = [each for module in program.modules for each in _find_guarded(program, module)]
     sides: dict[str, set[Side]] = {}
-    for _, _, name, side, _ in found:
-        sides.setdefault(name, set()).add(side)
+    for _, _, name, guard in found:
+        sides.setdefault(name, set()).add(guard[0])
     said: set[ast.AST] = set()
     runs = read_reached(program).runs
-    for module, call, name, side, test in found:
+    for module, call, name, (side, place, test, node) in found:
         if len(sides[name]) > 1 or test in said or not runs(module, call):
             continue  # with both sides each process calls it once, in a branch of its own
         said.add(test)
         who = "the first process" if side == "first" else "the other processes"
         message = f"all processes must call `{name}`, but only {who} can reach it here: they wait forever"
-        related = (Related(module.span(test), "the condition"), *program.related)
+        related = (Related(place.span(test), "the condition"), *program.related)
+        if node is not call:
+            related = (Related(module.span(call), f"`{name}` is called here"), *related)
         help_ = "call it outside of the condition, and keep in there only what one process does"
-        yield Finding(module.span(call), message, help_, related=related)
+        yield Finding(place.span(node), message, help_, related=related)
 
 
 def _find_guarded(program: Program, module: Module) -> Iterator[_Guarded]:
@@ -84,14 +87,12 @@ def _find_guarded(program: Program, module: Module) -> Iterator[_Guarded]:
     for name, call in sorted(module.once(_list_collectives), key=lambda each: each[1].lineno):
         guard = _find_guard(program, module, call)
         if guard is not None:
-            yield module, call, name, *guard
+            yield module, call, name, guard
 
 
-def _find_guard(
-    program: Program, module: Module, node: ast.AST, depth: int = 2
-) -> tuple[Side, ast.AST] | None:
-    guards = [
-        (side, test)
+def _find_guard(program: Program, module: Module, node: ast.AST, depth: int = 2) -> _Guard | None:
+    guards: list[_Guard] = [
+        (side, module, test, node)
         for side, test in _rank_tests.find_guards(module, node)
         if program.per_instance > 1 or not _rank_tests.is_local(test)
     ]
@@ -111,10 +112,10 @@ def _find_guard(
     ]
     if not all(getattr(other.parents.get(node), "func", None) is node for other, node in uses):
         return None
-    above = [_find_guard(program, other, node, depth - 1) for other, node in uses[:20]]
+    above = [_find_guard(program, other, other.parents[node], depth - 1) for other, node in uses[:20]]
     if not above or len({each and each[0] for each in above}) > 1:
         return None
-    return above[0] if above[0] is None or uses[0][0] is module else (above[0][0], function)
+    return above[0]
 
 
 def _list_collectives(module: Module) -> list[tuple[str, ast.Call]]:

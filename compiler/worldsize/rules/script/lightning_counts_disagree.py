@@ -12,7 +12,7 @@ from worldsize.rules.script import _edits
 from worldsize.rules.script._interfaces import read_reached
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._program import Program
-from worldsize.rules.script._settings import read_number
+from worldsize.rules.script._settings import find_place, read_number
 
 _PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
 _KINDS = ("Trainer", "Fabric")
@@ -42,8 +42,8 @@ def _count_expected(program: Program) -> tuple[int | None, int | None] | None:
         return (
             (inner.starts, instances) if program.kind == "pytorch" and launch.processes.value == 1 else None
         )
-    if launch.kind == "pytorch":
-        return launch.processes.value, instances
+    if launch.kind == "pytorch":  # in one process of an instance Lightning starts the others itself
+        return launch.processes.value if launch.processes.value != 1 else None, instances
     return (None, instances) if launch.kind is None and instances == 1 else None
 
 
@@ -60,7 +60,7 @@ def _judge_nodes(
     message = f"{written}, but the job has {plural(instances, 'instance')}"
     where = program.launch.instances.span
     related = (*((Related(where, plural(instances, "instance")),) if where else ()), *program.related)
-    span = module.span(node if node is not None else call.func)
+    span = find_place(program, module, node) if node is not None else module.span(call.func)
     fix = _write(module, call, node, f"num_nodes={instances}")
     yield Finding(span, message, f"write `num_nodes={instances}`", related=related, fix=fix)
 
@@ -103,4 +103,6 @@ def _judge_devices(
     else:
         return
     fix = _write(module, call, node, help_.split("`")[1])
-    yield Finding(module.span(node), message, help_, related=(*related, *program.related), fix=fix)
+    yield Finding(
+        find_place(program, module, node), message, help_, related=(*related, *program.related), fix=fix
+    )

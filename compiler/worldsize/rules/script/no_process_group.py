@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES
+from worldsize.rules.script._interfaces import read_reached
 from worldsize.rules.script._module import Module, variable_read
 from worldsize.rules.script._program import Program
 
+_GROUPS = ("init_process_group", "init_device_mesh", "init_rpc", "horovod", "mpi4py")
+_LIBRARIES = ("init_distributed", "deepspeed", "accelerat", "apex", "fabric")  # they start one
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if not is_without_group(program):
+        yield from _check_wrapped(program)
         return
     for module in program.modules:
         for name, level, statement in module.imports:
@@ -26,11 +30,26 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
                 return
 
 
+def _check_wrapped(program: Program) -> Iterator[Finding]:
+    """A model that is wrapped for a group that nothing starts, though the script knows its rank."""
+    if program.kind not in STARTS_PROCESSES or not program.complete or program.says(*_GROUPS, *_LIBRARIES):
+        return
+    for module in program.modules:
+        for call in module.called("DistributedDataParallel"):
+            if program.processes > 1 and read_reached(program).runs(module, call):
+                message = (
+                    "`DistributedDataParallel` needs a process group, and nothing calls `init_process_group`"
+                )
+                help_ = "call `torch.distributed.init_process_group()` before it"
+                yield Finding(module.span(call), message, help_, related=program.related)
+                return
+
+
 def is_without_group(program: Program) -> bool:
     """Whether several processes train, and none of them joins the others."""
     if program.kind not in STARTS_PROCESSES or program.processes < 2 or not program.complete:
         return False
-    if program.says("init_process_group", "init_device_mesh", "init_rpc", "horovod", "mpi4py"):
+    if program.says(*_GROUPS):
         return False
     return program.says(".backward(") and not any(module.once(_uses_rank) for module in program.modules)
 

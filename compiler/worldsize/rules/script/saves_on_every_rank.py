@@ -21,7 +21,8 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     if is_without_group(program):
         return  # that is the cause
-    for what, chosen in (("saves this file", _saves), ("logs this", _logs)):
+    keras = (("saves its checkpoints here", _checkpoints),) if program.imports("horovod") else ()
+    for what, chosen in (("saves this file", _saves), ("logs this", _logs), *keras):
         saves = program.entry.once(_unguarded, program.modules, chosen)
         if saves:
             module, call = saves[0]
@@ -48,6 +49,10 @@ def _unguarded(
 
 def _saves(name: str) -> bool:
     return name in _SAVES or name.endswith(".save_pretrained")
+
+
+def _checkpoints(name: str) -> bool:
+    return name.endswith("keras.callbacks.ModelCheckpoint")
 
 
 def _logs(name: str) -> bool:

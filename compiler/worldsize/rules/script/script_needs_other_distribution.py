@@ -19,6 +19,7 @@ from worldsize.rules.script._module import (
     variable_writes,
 )
 from worldsize.rules.script._program import Program
+from worldsize.rules.script._reached import find_scope
 from worldsize.rules.topology._launchers import MPI, read_inner_launchers
 
 _PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
@@ -52,7 +53,9 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     inner = {inner.name in MPI for inner in read_inner_launchers(context, launch)}
     given = {kind, *(("mpi" if mpi else "pytorch") for mpi in inner)}
-    runs = read_reached(program).surely_runs
+    reached = read_reached(program)
+    in_group = program.kind == "pytorch" and program.processes > 1
+    runs = reached.runs_in_group if in_group else reached.surely_runs
     said: set[str] = set()
     for need in _find_needs(context, program):
         if need.kind in given or need.kind in said or (need.alone and program.processes < 2):
@@ -167,7 +170,9 @@ def _find_set_by_job(_context: Context, launch: Launch) -> set[str]:
 
 
 def _list_writes(module: Module) -> set[str] | None:
-    written = {name for name, _, _ in variable_writes(module)}
+    written = {
+        name for name, _, statement in variable_writes(module) if not _is_read_before(module, name, statement)
+    }
     for name, call in module.calls:
         if name.startswith(("os.environ.", "os.putenv")) and name.rpartition(".")[2] in _SETS_ALL:
             value = constant_value(call.args[0] if call.args else None)
@@ -177,6 +182,18 @@ def _list_writes(module: Module) -> set[str] | None:
         elif name.endswith("load_dotenv"):
             return None
     return written
+
+
+def _is_read_before(module: Module, name: str, statement: ast.stmt) -> bool:
+    """Whether the same function reads the variable first, and stops where it is not set."""
+    scope = find_scope(module, statement)
+    return any(
+        variable == name
+        and isinstance(node, ast.Subscript)
+        and find_scope(module, node) is scope
+        and node.lineno < statement.lineno
+        for variable, node in module.once(_list_reads)
+    )
 
 
 def _kind_of(name: str) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.script._interfaces import read_reached
+from worldsize.rules.script._interfaces import read_interface, read_reached
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._settings import read_keyword, read_value
@@ -28,11 +28,14 @@ _SAME: tuple[tuple[str, str, object], ...] = (
     ("fp16.enabled", "fp16", False),
     ("bf16.enabled", "bf16", False),
 )
+_TRUE = ("true", "t", "yes", "y", "1")
+_STRATEGIES = frozenset({"no", "steps", "epoch"})
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if not program.imports(*_PACKAGES):
         return
+    yield from _judge_command(program)
     for module in program.modules:
         for name, call in module.calls:
             last = name.rpartition(".")[2]
@@ -42,6 +45,33 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
             if is_arguments and read_reached(program).runs(module, call):
                 yield from _judge_precisions(program, module, call)
                 yield from _judge_config(context, program, module, call)
+
+
+def _judge_command(program: Program) -> Iterator[Finding]:
+    """The same in the words that the command gives to `HfArgumentParser`."""
+    interface = read_interface(program)
+    if interface is None or not any(option.name == "fp16_full_eval" for option in interface.options):
+        return
+    given = {flag.name: flag for flag in program.command.flags()}
+    texts = {name: flag.value.bare if flag.value is not None else "true" for name, flag in given.items()}
+    true = {name for name, text in texts.items() if text.lower() in _TRUE}
+    span = program.launch.span(given["bf16"].word) if {"fp16", "bf16"} <= true else None
+    if span is not None:
+        message = "`--fp16` and `--bf16` are both given, and `TrainingArguments` takes one of them"
+        yield Finding(span, message, "remove one of them", related=program.related)
+    evaluates, saves = (
+        texts.get("eval_strategy", texts.get("evaluation_strategy")),
+        texts.get("save_strategy"),
+    )
+    if "load_best_model_at_end" not in true or evaluates == saves or not {evaluates, saves} < _STRATEGIES:
+        return
+    span = program.launch.span(given["save_strategy"].word)
+    if span is not None:
+        message = (
+            f"the model is saved by `{saves}` and evaluated by `{evaluates}`: the best one cannot be known"
+        )
+        help_ = f"write `--save_strategy {evaluates}`, or leave out `--load_best_model_at_end`"
+        yield Finding(span, message, help_, related=program.related)
 
 
 def _judge_precisions(program: Program, module: Module, call: ast.Call) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -10,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
+from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.command_line import HARMLESS
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 
 if TYPE_CHECKING:
-    from worldsize.rules.script._module import Module
     from worldsize.rules.script._program import Program
 
 # What drives several GPUs from one process, or starts processes itself.
 _SPREADS = re.compile(
     r"device_map|(?<!Distributed)(?<!Sharded)DataParallel\b|spawn|start_processes|subprocess|os\.system|popen|"
     r"execv|tensor_parallel|pipeline_parallel|cuda:[1-9]|MirroredStrategy|torchrun|accelerate|deepspeed|"
-    r"lightning|transformers|vllm|\bray\b|\bdask\b|\bjoblib\b|rapids|\bjax\b",
+    r"range\(\s*torch\.cuda\.device_count|lightning|transformers|vllm|\bray\b|\bdask\b|\bjoblib\b|rapids|\bjax\b",
     re.IGNORECASE,
 )
 _JOINS = re.compile(r"\binit_process_group\(")
@@ -77,10 +76,11 @@ def drives_one_device(context: Context, launch: Launch) -> bool:
     return torch or (horovod and any(_HOROVOD.search(text) for text in texts))
 
 
-def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int, Module, ast.expr]]:
+def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int, Span]]:
     """`Trainer(devices=1)` of Lightning: how many GPUs a process uses, and where that is written."""
     from worldsize.rules.script._interfaces import read_reached, read_setting
     from worldsize.rules.script._module import keyword_argument
+    from worldsize.rules.script._settings import find_place, read_value
 
     for program in list_programs(context, launch):
         calls = [
@@ -92,14 +92,14 @@ def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int
         for module, call in calls if len(calls) == 1 else ():
             devices = keyword_argument(call, "devices") or keyword_argument(call, "gpus")
             accelerator = read_setting(program, module, keyword_argument(call, "accelerator"))
-            value = read_setting(program, module, devices)
+            value = read_value(program, module, devices)
             if accelerator in ("cpu", "tpu") or devices is None or isinstance(value, bool):
                 continue
             count = len(value) if isinstance(value, tuple) else value
             if isinstance(count, str) and count.isdigit():
                 count = int(count)
             if isinstance(count, int) and count > 0 and read_reached(program).surely_runs(module, call):
-                yield count, module, devices
+                yield count, find_place(program, module, devices)
 
 
 def _find_cpu_program(context: Context, launch: Launch) -> Program | None:

@@ -58,12 +58,10 @@ def _by_trainer(context: Context, launch: Launch) -> Finding | None:
     """Lightning's `Trainer(devices=1)` in the only process of an instance."""
     if launch.size is None or (launch.processes.value if launch.kind else 1) != 1:
         return None
-    for count, module, node in _one_device.find_trainer_devices(context, launch):
+    for count, span in _one_device.find_trainer_devices(context, launch):
         if count < launch.size.devices:
             help_ = f"write `devices={launch.size.devices}`, or choose a smaller size"
-            return _finding(
-                launch, module.span(node), f"`Trainer` uses {plural(count, 'device')}", count, help_
-            )
+            return _finding(launch, span, f"`Trainer` uses {plural(count, 'device')}", count, help_)
     return None
 
 

@@ -251,14 +251,14 @@ def is_conditional(module: Module, node: ast.AST) -> bool:
             break
         path.append(child)
         if isinstance(above, ast.If | ast.Try | ast.ExceptHandler):
-            result = getattr(above, "test", above) not in module.once(_speaks_of_main)
+            result = getattr(above, "test", above) not in module.once(speaks_of_main)
         if result:
             break
     known.update(dict.fromkeys(path, result))
     return result
 
 
-def _speaks_of_main(module: Module) -> set[ast.AST]:
+def speaks_of_main(module: Module) -> set[ast.AST]:
     """The nodes in which ``__main__`` stands, in whatever way."""
     return module.around(
         node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
-from worldsize.rules.script._module import Module, constant_value, variable_read
+from worldsize.rules.script._module import Module, constant_value, is_conditional, variable_read
 from worldsize.rules.script._reached import Reached, find_scope
 
 
@@ -79,24 +79,33 @@ def _find_values(
     listed = module.once(_list_values)
     if name.id not in names:
         place = (scope, name.id) if (scope, name.id) in listed else (module.tree, name.id)
-        return _open_calls(reached, module, listed.get(place, []))
+        values = listed.get(place, [])
+        return _open_calls(reached, module, [] if _is_overwritten(module, values) else values)
     if (scope, name.id) in listed:
         return []  # a parameter that is set again
     position = names.index(name.id)
-    values: list[tuple[Module, ast.AST]] = []
+    given_values: list[tuple[Module, ast.AST]] = []
     for other in reached.modules:
         for _, call in other.callers.get(getattr(scope, "name", ""), ())[:20]:
             keyword = [one.value for one in call.keywords if one.arg == name.id]
             given = call.args[position : position + 1] or keyword
             if len(given) != 1:
                 return []
-            values.append((other, given[0]))
+            given_values.append((other, given[0]))
     mentioned = sum(
         each.id == getattr(scope, "name", "")
         for other in reached.modules
         for each in other.kinds.get(ast.Name, ())
     )
-    return values if mentioned == len(values) else []  # else something else calls it, such as `mp.spawn`
+    return (
+        given_values if mentioned == len(given_values) else []
+    )  # else something else calls it, such as `mp.spawn`
+
+
+def _is_overwritten(module: Module, values: list[tuple[ast.AST, int | None]]) -> bool:
+    """Whether a fixed number is what the name is set to last, in any case."""
+    last = max((value for value, _ in values), key=lambda value: getattr(value, "lineno", 0), default=None)
+    return last is not None and _is_number(last) and not is_conditional(module, last)
 
 
 def _open_calls(

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from worldsize.rules.script._group_tests import holds_in_group
-from worldsize.rules.script._module import Module
+from worldsize.rules.script._module import Module, speaks_of_main
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Place: TypeAlias = tuple[Module, ast.AST]  # a function, or the tree of a module for what is outside of all
@@ -167,48 +167,53 @@ def _list_scopes(module: Module) -> dict[ast.AST, ast.AST]:
 
 def _list_conditional(module: Module, in_group: bool = False) -> set[ast.AST]:
     """The nodes that do not run each time that their function does."""
+    branches = _list_branches(module)
+    if in_group:
+        tests = [node for node in module.kinds.get(ast.If, ()) if holds_in_group(module, node.test)]
+        branches -= {child for node in tests for child in node.body}
+    branches |= _list_skipped(module)
     conditional: set[ast.AST] = set()
-    skipped = {
-        later
-        for node in module.kinds.get(ast.If, ())
-        if isinstance(node.body[-1], ast.Return)
-        for block in [getattr(module.parents[node], "body", None)]
-        if isinstance(block, list) and node in block
-        for later in block[block.index(node) + 1 :]
-    }
     for node, above in module.parents.items():
-        if (
-            (above in conditional and not isinstance(above, _FUNCTIONS))
-            or node in skipped
-            or (_is_branch(above, node) and not (in_group and _is_for_group(module, above, node)))
-        ):
+        if node in branches or (above in conditional and not isinstance(above, _FUNCTIONS)):
             conditional.add(node)
     return conditional
 
 
-def _is_branch(above: ast.AST, node: ast.AST) -> bool:
-    if isinstance(above, ast.If | ast.IfExp | ast.While):
-        return node is not above.test and not _asks_for_main(above)
-    if isinstance(above, ast.Try):
-        caught = {getattr(part, "id", "") for each in above.handlers for part in ast.walk(each.type or each)}
-        stops = bool(caught & _ENDS_PROGRAM) or any(each.type is None for each in above.handlers)
-        return stops or node in above.orelse
-    if isinstance(above, ast.BoolOp):
-        return node is not above.values[0]
-    return isinstance(above, ast.ExceptHandler | ast.Lambda | ast.match_case)
+def _list_skipped(module: Module) -> set[ast.AST]:
+    """The statements behind an ``if`` that returns."""
+    first: dict[int, list[ast.stmt]] = {}
+    for node in module.kinds.get(ast.If, ()):
+        block = getattr(module.parents[node], "body", None)
+        returns = isinstance(node.body[-1], ast.Return)
+        if returns and isinstance(block, list) and id(block) not in first and node in block:
+            first[id(block)] = block[block.index(node) + 1 :]
+    return {later for statements in first.values() for later in statements}
 
 
-def _is_for_group(module: Module, above: ast.AST, node: ast.AST) -> bool:
-    return isinstance(above, ast.If) and node in above.body and holds_in_group(module, above.test)
-
-
-def _asks_for_main(node: ast.If | ast.IfExp | ast.While) -> bool:
-    return any(getattr(part, "value", None) == "__main__" for part in ast.walk(node.test))
+def _list_branches(module: Module) -> set[ast.AST]:
+    """The nodes that something right above them runs in some case only."""
+    branches: set[ast.AST] = set()
+    speaking = module.once(speaks_of_main)
+    for kind in (ast.If, ast.IfExp, ast.While):
+        for node in module.kinds.get(kind, ()):
+            if node.test not in speaking:
+                branches.update(child for child in ast.iter_child_nodes(node) if child is not node.test)
+    for node in module.kinds.get(ast.Try, ()):
+        caught = {getattr(part, "id", "") for each in node.handlers for part in ast.walk(each.type or each)}
+        stops = bool(caught & _ENDS_PROGRAM) or any(each.type is None for each in node.handlers)
+        branches.update(ast.iter_child_nodes(node) if stops else node.orelse)
+    for node in module.kinds.get(ast.BoolOp, ()):
+        branches.update(node.values[1:])
+    for other in (ast.ExceptHandler, ast.Lambda, ast.match_case):
+        for node in module.kinds.get(other, ()):
+            branches.update(ast.iter_child_nodes(node))
+    return branches
 
 
 def _list_main_nodes(module: Module) -> set[ast.AST]:
     nodes: set[ast.AST] = set()
-    tests = {node for node in module.kinds.get(ast.If, ()) if _asks_for_main(node)}
+    speaking = module.once(speaks_of_main)
+    tests = {node for node in module.kinds.get(ast.If, ()) if node.test in speaking}
     for node, above in module.parents.items() if tests else ():
         if above in nodes or (above in tests and isinstance(above, ast.If) and node is not above.test):
             nodes.add(node)

@@ -40,7 +40,8 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
             if problem is not None and (problem.message, problem.span) not in said:
                 said.add((problem.message, problem.span))
                 # what fire does with a word that it cannot use depends on what the function returns
-                yield replace(problem, confidence="likely") if interface.kind == "fire" else problem
+                certain = interface.certain and interface.kind != "fire"
+                yield problem if certain else replace(problem, confidence="likely")
 
 
 def _check_launcher(context: Context, program: Program, interface: Interface) -> Iterator[Problem]:

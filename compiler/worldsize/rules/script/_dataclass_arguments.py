@@ -48,6 +48,7 @@ def read_dataclass_arguments(reached: Reached) -> Interface | None:
         found = find_class(reached, module, node)
         if found is None and node is not None and module.name_of(node) in CLASSES:
             interface.options += list_training_arguments(module, node)
+            interface.certain = False
         elif found is None or not _add_fields(reached, interface, found):
             interface.closed = False
     interface.closed &= len(call.keywords) <= (not call.args)
@@ -81,6 +82,7 @@ def _add_fields(reached: Reached, interface: Interface, found: Class, depth: int
         above = find_class(reached, module, base)
         if above is None and module.name_of(base) in CLASSES:
             interface.options += list_training_arguments(module, base)
+            interface.certain = False
             continue
         known &= above is not None and depth > 0 and _add_fields(reached, interface, above, depth - 1)
     inherited = list(interface.options) if node.bases else []

@@ -53,6 +53,7 @@ class Interface(Struct, eq=False):
     needs_command: bool = False  # such a word must be there
     kind: str = "argparse"  # or `click`, also for typer, or `fire`: whose rules hold for the words
     by_position: bool = False  # words without a flag fill the options in their order, as in fire
+    certain: bool = True  # no class of a library declares some, which differ from version to version
     reads_files: bool = False  # one word may be a file with all arguments
     exclusive: list[tuple[bool, list[Option]]] = field(default_factory=list)  # whether one is required
 

@@ -43,6 +43,21 @@ def test_data_that_a_script_fetches_is_not_missing(
     assert codes(tmp_path) == ([] if provided else ["WS501"])
 
 
+@pytest.mark.parametrize(("script", "provided"), [("fetch.py", True), ("train.py", False)])
+def test_a_file_of_a_table_that_a_script_writes_is_not_missing(
+    script: str, provided: bool, tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "job.yml").write_text(
+        JOB.replace("type: uri_folder, path: ./raw/rows", "type: mltable, path: rows")
+    )
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "MLTable").write_text("paths:\n- file: ./a.parquet\n")
+    verb = "to_parquet" if provided else "read_parquet"
+    (tmp_path / script).write_text(f'table.{verb}("rows/a.parquet")')
+    assert codes(tmp_path) == ([] if provided else ["WS539"])
+
+
 @pytest.mark.parametrize(("present", "provided"), [((), True), (("raw/images",), False)])
 def test_what_git_ignores_is_missing_only_beside_others_that_are_there(
     present: tuple[str, ...], provided: bool, tmp_path: Path
@@ -55,8 +70,9 @@ def test_what_git_ignores_is_missing_only_beside_others_that_are_there(
     assert codes(tmp_path) == ([] if provided else ["WS501"])
 
 
-def test_a_placeholder_hides_nothing_but_what_it_causes(tmp_path: Path) -> None:
-    text = JOB.replace("azureml:sklearn:3", "<your environment>") + "distribution: {type: torch}\n"
+@pytest.mark.parametrize("placeholder", ["<your environment>", "CHANGE_ME_ENVIRONMENT", "'{{environment}}'"])
+def test_a_placeholder_hides_nothing_but_what_it_causes(placeholder: str, tmp_path: Path) -> None:
+    text = JOB.replace("azureml:sklearn:3", placeholder) + "distribution: {type: torch}\n"
     (tmp_path / "job.yml").write_text(text.replace("./raw/rows", "azureml:rows:1"))
     assert codes(tmp_path / "job.yml") == ["WS014", "WS143"]
 

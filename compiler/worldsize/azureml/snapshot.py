@@ -334,6 +334,9 @@ def _ignoring_folder(code: Path | None, folder: Path) -> Path | None:
 
 def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
     """Describe a missing file or folder, with the most similar path of its kind that exists."""
+    if "\n" in text.strip():
+        message = f"{what} is a text of several lines, and Azure ML takes a text as the name of a file"
+        return Finding(span, message, "remove `|` or `>` after the key, so that its content is a mapping")
     message = f"{what} names `{shorten(text)}`, which does not exist"
     near = closest_path(text, path, span.path)
     if near is not None:

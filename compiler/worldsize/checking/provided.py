@@ -29,6 +29,7 @@ _MISSING = frozenset(
         "component-missing",
         "include-missing",
         "copied-file-missing",
+        "mltable-path-missing",
     }
 )
 _SET_IN_CODE = frozenset({"pipeline-input-empty", "data-without-path"})
@@ -71,6 +72,8 @@ def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Conte
         name = os.path.basename(span.path)
         lines = _search(context, _folders_around(span.path, context), name)
         return any(_LOADS.search(line) for line in lines)
+    if problem.slug == "mltable-path-missing" and problem.related:
+        span = problem.related[0].span  # in the file `MLTable`
     if problem.slug not in _MISSING or span.path not in sources or span.end_line != span.line:
         return False
     written = sources[span.path].line(span.line)[span.column - 1 : span.end_column - 1]

@@ -14,7 +14,7 @@ _PLACEHOLDER = re.compile(
     r"(?<!\$)\{\{(?!\s?parent\.)[^{}\n]{1,80}\}\}|\{%[^\n]{1,200}?%\}"  # Jinja, Mustache, cookiecutter
     r"|(?<![$\w])\{[A-Za-z_][\w-]{0,80}\}"  # str.format
     r"|<[ \t]{0,4}[A-Za-z][^<>|&;\n]{0,80}>"  # <fill in>
-    r"|\b(?:TODO|FIXME|TBD|CHANGE_?ME|REPLACE_?ME|FILL_?ME|(?:YOUR|INSERT|PATH_TO)_\w{1,80})\b"
+    r"|\b(?:(?:TODO|FIXME|TBD|CHANGE_?ME|REPLACE_?ME|FILL_?ME)(?:_\w{1,80})?|(?:YOUR|INSERT|PATH_TO)_\w{1,80})\b"
     r"|\byour[-_]\w{1,80}|\bpath/to/|\[[A-Z][A-Z _-]{2,80}\]|^[\"']?\.\.\.[\"']?$"
     r"|#\{[\w.-]{1,80}\}#|__[A-Z][A-Z0-9_]{0,80}__|%[A-Z_]{2,80}%|@[A-Z_]{2,80}@"  # replace tokens, sed
 )

@@ -7,9 +7,11 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from msgspec.structs import replace
+
 from worldsize.azureml.references import exists, is_file, is_folder, local_path
 from worldsize.azureml.snapshot import describe_missing
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
@@ -71,7 +73,8 @@ def check_table(context: Context, path: Path, span: Span) -> Iterator[Problem]:
                 matches = _match(path, text)
             if matches is not None and not matches:
                 missing = describe_missing("`MLTable`", text, path / text, span)
-                yield missing.under("mltable-path-missing")
+                named = (Related(value.span, "the file is named here"),)
+                yield replace(missing.under("mltable-path-missing"), related=named)
                 return
             files += [None] if matches is None else matches
     if files and None not in files and isinstance(files[0], Path) and is_file(files[0]):

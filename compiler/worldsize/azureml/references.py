@@ -7,7 +7,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from worldsize.base.problem import Finding
+from worldsize.base.wording import shorten
+
 if TYPE_CHECKING:
+    from worldsize.base.span import Span
     from worldsize.yaml.nodes import Node
 
 _LONGEST_NAME, _LONGEST_PATH = 255, 3000  # bytes; the operating system raises for longer ones
@@ -100,3 +104,18 @@ def normalise(path: Path) -> Path:
 def folder_of(node: Node) -> Path:
     """The folder of the file in which a node stands, which the node's paths are relative to."""
     return Path(os.path.dirname(node.source.path))  # noqa: PTH120 - paths are text here
+
+
+def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
+    """Describe a missing file or folder, with the most similar path of its kind that exists."""
+    if "\n" in text.strip():
+        message = f"{what} is a text of several lines, and Azure ML takes a text as the name of a file"
+        return Finding(span, message, "remove `|` or `>` after the key, so that its content is a mapping")
+    message = f"{what} names `{shorten(text)}`, which does not exist"
+    near = closest_path(text, path, span.path)
+    if near is not None:
+        return Finding(span, message, f"did you mean `{shorten(near)}`?")
+    help_ = "correct the path, which is relative to this file, or add it"
+    if str(path) != os.path.normpath(text):
+        help_ = f"there is no `{shorten(str(path))}`: {help_}"
+    return Finding(span, message, help_)

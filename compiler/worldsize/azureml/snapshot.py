@@ -21,8 +21,8 @@ from worldsize.azureml.files import Files
 from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.listing import Listing
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import classify, closest_path, exists, is_file, is_folder, local_path
-from worldsize.base.problem import Finding, Problem
+from worldsize.azureml.references import classify, describe_missing, exists, is_file, is_folder, local_path
+from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error, shorten
 from worldsize.yaml.nodes import Mapping, Sequence
@@ -330,18 +330,3 @@ def _ignoring_folder(code: Path | None, folder: Path) -> Path | None:
     if code is None:
         return folder
     return code if is_folder(code) else None
-
-
-def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
-    """Describe a missing file or folder, with the most similar path of its kind that exists."""
-    if "\n" in text.strip():
-        message = f"{what} is a text of several lines, and Azure ML takes a text as the name of a file"
-        return Finding(span, message, "remove `|` or `>` after the key, so that its content is a mapping")
-    message = f"{what} names `{shorten(text)}`, which does not exist"
-    near = closest_path(text, path, span.path)
-    if near is not None:
-        return Finding(span, message, f"did you mean `{shorten(near)}`?")
-    help_ = "correct the path, which is relative to this file, or add it"
-    if str(path) != os.path.normpath(text):
-        help_ = f"there is no `{shorten(str(path))}`: {help_}"
-    return Finding(span, message, help_)

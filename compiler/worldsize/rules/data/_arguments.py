@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from worldsize.azureml.model import Data, Field, Job, Literal
-from worldsize.azureml.references import exists, folder_of, local_path
-from worldsize.azureml.snapshot import describe_missing
+from worldsize.azureml.references import describe_missing, exists, folder_of, local_path
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
@@ -35,7 +34,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
     found = [problem for data in _find_arguments(job) for problem in _check_argument(context, data)]
     yield from found
     for step in job.steps.values():
-        if "source" in step.inputs or "data" in step.inputs:
+        if "data" in step.inputs:
             from worldsize.planning.memory.workload import is_sharding  # most steps read no tables
 
             if is_sharding(step.component):

@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from msgspec.structs import replace
 
-from worldsize.azureml.references import exists, is_file, is_folder, local_path
-from worldsize.azureml.snapshot import describe_missing
+from worldsize.azureml.references import describe_missing, exists, is_file, is_folder, local_path
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml import snapshot
+from worldsize.azureml import references
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.references import is_file
 from worldsize.base.problem import Finding
@@ -17,4 +17,4 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
         return
     if context.inside(target) and not is_file(target):
         key = "`create_job`" if schedule.create_job is not None else "`import_data`"
-        yield snapshot.describe_missing(key, reference.value, target, reference.span)
+        yield references.describe_missing(key, reference.value, target, reference.span)

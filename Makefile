@@ -25,7 +25,7 @@ check: $(VENV)/.all ## format, lint, types, fast tests and our own checker on ou
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/worldsize check pipelines components
+	$(BIN)/worldsize check .
 	$(BIN)/pytest -m "not run and not bench" -n 2 -q
 
 format: $(VENV)/.all ## rewrite the sources as `make check` wants them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -27,6 +28,7 @@ def _dispatch() -> None:
     if sys.argv[1:2] == ["check"] and paths and all(map(_is_path, paths)):
         from worldsize.checking import checker  # one way or the other, not both
 
+        gc.disable()  # as the command with options does
         raise SystemExit(checker.print_check(paths))
     from worldsize.cli import main as parse
 

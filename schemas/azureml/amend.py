@@ -87,9 +87,14 @@ def _port(shape: Shape) -> Shape:
     return shape
 
 
+# Docker takes neither an address of the web, nor blanks, nor capital letters after the host.
+_IMAGE = r"^(?!https?://|docker://)(?![^/\s]*/[^:@\s]*[A-Z][a-z])\S+$"
+
+
 def _environment(shape: Shape) -> Shape:
     """Environment.validate wants exactly one of image and build."""
     shape["x-one-of-keys"] = ["image", "build"]
+    shape["properties"]["image"]["pattern"] = _IMAGE
     shape["properties"]["conda_file"] = {"anyOf": [{"type": "string", "x-path": "file"}, {"type": "object"}]}
     return shape
 
@@ -116,9 +121,17 @@ def _parallel(shape: Shape) -> Shape:
     return shape
 
 
+def _parallel_node(shape: Shape) -> Shape:
+    """Parallel.__init__ leaves an expression alone (is_data_binding_expression)."""
+    size = _parallel(shape)["properties"]["mini_batch_size"]
+    binding = {"$ref": "common.schema.json#/$defs/binding"}
+    shape["properties"]["mini_batch_size"] = {"anyOf": [binding, *size.get("anyOf", [size])]}
+    return shape
+
+
 def _inline_parallel(shape: Shape) -> Shape:
     """ParallelJob.__init__ hands unknown keys to object, which takes none."""
-    return {**_parallel(shape), "additionalProperties": False}
+    return {**_parallel_node(shape), "additionalProperties": False}
 
 
 def _pipeline(shape: Shape) -> Shape:
@@ -157,7 +170,7 @@ _AMENDMENTS = {
     "AnonymousEnvironmentSchema": _anonymous_environment,
     "EnvironmentSchema": _environment,
     "OutputSchema": _output,
-    "ParallelSchema": _parallel,
+    "ParallelSchema": _parallel_node,
     "PipelineParallelJobSchema": _inline_parallel,
     "ParallelJobSchema": _parallel,
     "ParallelComponentSchema": _parallel,
@@ -180,6 +193,9 @@ def amend_kind(kind: str, shape: Shape) -> Shape:
             shape["properties"]["type"] = {"type": ["string", "null"], "enum": [name, None]}
         elif name != "command":
             shape["required"] = sorted({*shape.get("required", []), "type"})
+    if kind in ("data", "environment") or kind.startswith("compute-"):
+        # `az ml ... create --file` takes `--name`, and fills it in before the schema is applied.
+        shape["required"] = [key for key in shape["required"] if key != "name"]
     if kind.endswith("-component"):
         # A file that a pipeline refers to is anonymous: its name is neither read nor judged.
         shape["x-registered-only"] = ["name"]

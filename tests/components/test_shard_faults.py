@@ -91,12 +91,12 @@ CASES: dict[str, tuple[Make, str, str]] = {
     ),
     "ragged row": (
         _csv(GOOD + "5,6\n"),
-        "line 22 of `d.csv` has 2 values, the header names 3",
+        "line 22 of `d.csv` has 2 values, but the header names 3",
         "one value a column",
     ),
     "too long a row": (
         _csv(GOOD + "5,6,a,7\n"),
-        "line 22 of `d.csv` has 4 values, the header names 3",
+        "line 22 of `d.csv` has 4 values, but the header names 3",
         "value",
     ),
     "text in a feature": (
@@ -143,7 +143,7 @@ CASES: dict[str, tuple[Make, str, str]] = {
     ),
     "fewer rows than shards": (
         _csv(GOOD, shard_count=50),
-        "`.` has 20 training rows, and `shard_count` is 50",
+        "`.` has 20 training rows, but `shard_count` is 50",
         "every shard needs a row",
     ),
     "csv that is binary": (
@@ -165,7 +165,7 @@ CASES: dict[str, tuple[Make, str, str]] = {
     "json list": (_jsonl(OBJECT + "[1]\n"), "row 2 of `d.jsonl` is not a JSON object", "object a line"),
     "json of another type": (
         _jsonl(OBJECT * 3 + '{"x": "red", "label": "a"}\n'),
-        'row 4 of `d.jsonl` has `"red"` in `x`, and the first row float',
+        'row 4 of `d.jsonl` has `"red"` in `x`, and the first row a number',
         "one kind",
     ),
     "json text feature": (
@@ -304,7 +304,7 @@ def test_bad_data_is_one_sentence_and_nothing_is_written(component: Run, tmp_pat
         ({"shard_count": 0}, "`shard_count` is 0", "at least 1"),
         (
             {"source": "builtin:digits", "shard_count": 5000},
-            "has 1,438 training rows, and `shard_count` is 5,000",
+            "has 1,438 training rows, but `shard_count` is 5,000",
             "",
         ),
     ],

@@ -27,7 +27,7 @@ CASES = TABLE["read"]()
 CORPUS = os.environ.get("WORLDSIZE_AZUREML_CORPUS")
 
 # Findings that do not say "refused": the SDK accepts these files, and they are worth a word all the same.
-WARNINGS = {"aml-ignored-key", "aml-version-read-as-number", "aml-component-name"}
+WARNINGS = {"aml-ignored-key", "aml-version-read-as-number", "aml-component-name", "aml-private-preview"}
 
 # What the SDK refuses for a reason that lies outside the file's structure.
 OUTSIDE = ("Can't find", "No such file", "not found", "FileNotFoundError", "referenced source", "top level")

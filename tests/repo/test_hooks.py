@@ -89,3 +89,9 @@ def test_the_action_passes_every_variable_that_its_script_reads() -> None:
     used = {f"inputs.{name}" for name in action["inputs"]}
     assert all(name in (ACTION / "action.yml").read_text() for name in used)
     assert (ACTION / "../../..").resolve() == ROOT
+
+
+def test_our_own_clone_is_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = CliRunner().invoke(main, ["check", "."])
+    assert result.exit_code == 0, result.output

@@ -43,6 +43,13 @@ BUILT: dict[str, tuple[str, ...]] = {
     "rules/graph/_built_in.py:find_with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
     "running/environments/definition.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
     "running/prepare/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
+    "secrecy/known_formats.py:_compile": (
+        r"://[^\s:/@'\"{}$<>]*:((?!%\()[^\s:/@'\"{}$<>*]{4,})@(?!localhost|127\.)[\w.-]",
+        r"://(\w{30,})@(?![\w.-]*sentry)[\w.-]",
+        r"(?<![A-Za-z0-9+/=-])((?=[a-z0-9+/]*[A-Z])(?=[A-Za-z+/]*\d)[A-Za-z0-9+/]{86}==)(?!=)",
+        r"(?i:\b(?:uid|user(?: id|name)?)\s?=[^;\n]{1,80};\s?(?:pwd|password)\s?=)([^;\s'\"{}$<>*%]{4,})",
+        r"\b([A-Za-z0-9]{52}JQQJ9[A-Za-z0-9]{19,35})\b",
+    ),
     "secrecy/masking.py:_sought": (r"(?:abcdefgh|(?<![\w-])abcd(?![\w-]))",),
     "spec/schema.py:_compile": (),
     "yaml/segments.py:trace_segments": (),

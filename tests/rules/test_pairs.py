@@ -38,14 +38,27 @@ SPEC_CANNOT = {
     "parallel-without-input-data": "a step of a spec is a command",
     "search-space-empty": "a step of a spec is a command",
     "grid-needs-choice": "a step of a spec is a command",
-    "compute-name": "the schema of specs refuses such a `target`",
+    "search-space-key-unknown": "a step of a spec is a command",
+    "search-space-key-unused": "a step of a spec is a command",
+    "job-output-unwritten": "a spec has no outputs of its own",
+    "data-without-path": "a spec has no inputs of its own",
     "compute-without-prefix": "the schema of specs refuses such a `target`",
+    "compute-name": "the schema of specs refuses such a `target`",
 }
 
 # Rules whose fault a pipeline cannot have, each with the reason.
 PIPELINE_CANNOT = {
     "memory-exceeded": "the estimate needs the plan of a spec",
     "memory-nearly-full": "the estimate needs the plan of a spec",
+    "input-not-in-enum": "a pipeline has no built-in components",
+    "data-source-missing": "a pipeline has no built-in components",
+    "data-format-wrong": "a pipeline has no built-in components",
+    "data-column-missing": "a pipeline has no built-in components",
+    "data-row-invalid": "a pipeline has no built-in components",
+    "label-not-a-class": "a pipeline has no built-in components",
+    "label-not-categorical": "a pipeline has no built-in components",
+    "picture-invalid": "a pipeline has no built-in components",
+    "data-too-few-rows": "a pipeline has no built-in components",
 }
 
 EXTRA = ["WS225"]  # whether Azure still adds a VM size: a spec describes its clusters itself
@@ -104,7 +117,7 @@ def test_a_spec_is_mended_as_a_pipeline_is(
     shutil.copytree(HERE / case / "pair", tmp_path / "pair")
     monkeypatch.chdir(tmp_path / "pair")
     for path in ("pipeline.yml", "spec.yml"):
-        result = fixing.fix([path])
+        result = fixing.fix([path], unsafe=True)
         assert result.report.fixed == 1
         assert not result.report.diagnostics
 

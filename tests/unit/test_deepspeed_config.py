@@ -120,7 +120,7 @@ def test_a_world_size_that_would_fit_is_offered() -> None:
         "gradient_accumulation_steps": 8,
     }
     (found,) = ds.verify(config, ds.Known(world=1))
-    assert found.message == "`train_batch_size` is 256, but 4 × 8 × 1 process is 32"
+    assert found.message == "`train_batch_size` is 256, but 4 × 8 × 1 process = 32"
     assert found.help == "write 32, or start 8 processes, for which the numbers fit"
     assert str(found).startswith("train_batch_size: `train_batch_size` is 256")
 

@@ -134,6 +134,8 @@ def test_json_has_the_keys_of_version_one() -> None:
                 "code": "WS201",
                 "slug": "too-many",
                 "severity": "error",
+                "confidence": "certain",
+                "fix": "none",
                 "message": "`a` is 3 but 2 fit",
                 "path": "sub/a.yml",
                 "line": 1,

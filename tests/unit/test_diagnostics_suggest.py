@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worldsize.azureml.references import closest_path
 from worldsize.base.suggest import closest, did_you_mean, edit_distance
 
 KEYS = ["instance_count", "instance_type", "learning_rate", "process_count_per_instance", "uses"]
@@ -53,3 +56,24 @@ def test_a_swap_is_one_edit() -> None:
 
 def test_endless_words_cost_no_time() -> None:
     assert closest("a" * 10_000_000, ["a" * 1000]) in {None, "a" * 1000}
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("./a/cnda.yml", "./a/conda.yaml"),  # the spelling of the suffix is free
+        ("a/environment.yml", None),  # not the folder `environment_files`
+        ("a/envronment_files", "a/environment_files"),
+        ("a/tran.py", "a/train.py"),
+        ("a/train.sh", None),  # a script of another kind
+        ("a/rows.cvs", "a/rows.csv"),
+        ("a/jobs.yml", None),  # the file that names it
+    ],
+)
+def test_a_path_is_suggested_only_where_it_is_of_the_kind_asked_for(
+    text: str, near: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "a/environment_files").mkdir(parents=True)
+    for name in ("conda.yaml", "train.py", "rows.csv", "job.yml"):
+        (tmp_path / "a" / name).touch()
+    assert closest_path(text, tmp_path / text, str(tmp_path / "a/job.yml")) == near

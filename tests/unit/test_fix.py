@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import worldsize
 from worldsize import fixing, yaml
 from worldsize.base.problem import Fix
+from worldsize.checking.choice import Choice
 from worldsize.cli import main
 from worldsize.fixing import apply
 from worldsize.fixing.apply import replace_content
@@ -64,7 +65,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def fix_bytes(tree: Path, content: bytes) -> bytes:
     (tree / "job.yml").write_bytes(content)
-    fixing.fix("job.yml")
+    fixing.fix("job.yml", unsafe=True)
     return (tree / "job.yml").read_bytes()
 
 
@@ -74,6 +75,17 @@ def test_only_what_is_wrong_changes(tree: Path, end: str, mark: bytes) -> None:
     before, after = (mark + text.replace("\n", end).encode() for text in (MESSY, MENDED))
     assert fix_bytes(tree, before) == after
     assert fix_bytes(tree, after) == after
+
+
+def test_similar_words_and_changed_values_are_left_to_unsafe_fixes(tree: Path) -> None:
+    (tree / "job.yml").write_text(MESSY + "environment_variables: {FLAG: yes}\n")
+    fixing.fix("job.yml")
+    safe = (tree / "job.yml").read_text()
+    assert safe == (
+        MESSY.replace("Command", "command").replace("${inputs.data}", "${{inputs.data}}")
+        .replace(": gpu-cluster", ": azureml:gpu-cluster") + "environment_variables: {FLAG: yes}\n"
+    )  # fmt: skip
+    assert fix_bytes(tree, safe.encode()).decode() == MENDED + 'environment_variables: {FLAG: "yes"}\n'
 
 
 def test_versions_and_dates_are_quoted(tree: Path) -> None:
@@ -111,9 +123,9 @@ def test_two_possible_words_are_left_to_the_user(tree: Path) -> None:
     job = MENDED.replace("pytorch", "xytorch")
     assert b"pytorch" in fix_bytes(tree, job.encode())
     settings_text = "sevrity: {}\n"
-    assert fixing.fix(_written(tree / "worldsize.yml", settings_text)).report.fixed == 1
+    assert fixing.fix(_written(tree / "worldsize.yml", settings_text), unsafe=True).report.fixed == 1
     near_two = "ignoselect: []\n"
-    assert fixing.fix(_written(tree / "worldsize.yml", near_two)).report.fixed == 0
+    assert fixing.fix(_written(tree / "worldsize.yml", near_two), unsafe=True).report.fixed == 0
 
 
 def _written(path: Path, text: str) -> str:
@@ -144,7 +156,7 @@ def test_suppressed_and_ignored_problems_are_not_fixed(tree: Path) -> None:
     marked = job.replace("# the type", "# worldsize: ignore[WS143] kept")
     assert fix_bytes(tree, marked.encode()) == marked.encode()
     (tree / "job.yml").write_text(job)
-    assert fixing.fix("job.yml", ignore=["WS143"]).changes == ()
+    assert fixing.fix("job.yml", Choice(ignore=["WS143"])).changes == ()
 
 
 def test_files_that_others_refer_to_are_not_touched(tree: Path) -> None:
@@ -164,7 +176,12 @@ def invoke(*arguments: str) -> tuple[int, str]:
 def test_the_command_counts_what_it_fixed(tree: Path) -> None:
     (tree / "job.yml").write_text(MESSY)
     status, output = invoke("job.yml", "--fix")
-    assert (status, output) == (0, "nothing found in 1 file, fixed 6\n")
+    assert (status, output.splitlines()[-2:]) == (
+        1,
+        ["3 unsafe fixes (`--unsafe-fixes`)", "3 errors in 1 file, fixed 3"],
+    )
+    status, output = invoke("job.yml", "--unsafe-fixes")
+    assert (status, output) == (0, "nothing found in 1 file, fixed 3\n")
     status, output = invoke("job.yml", "--fix", "--format", "json")
     assert '"fixed": 0' in output
 
@@ -172,7 +189,7 @@ def test_the_command_counts_what_it_fixed(tree: Path) -> None:
 def test_the_diff_is_one_that_git_applies(tree: Path) -> None:
     content = MESSY.rstrip("\n").replace("# four", "\r\n# four")
     (tree / "job.yml").write_bytes(content.encode())
-    result = CliRunner().invoke(main, ["check", "job.yml", "--fix", "--diff"])
+    result = CliRunner().invoke(main, ["check", "job.yml", "--unsafe-fixes", "--diff"])
     assert result.exit_code == 1
     assert "would fix 6 in 1 file" in result.stderr
     assert (tree / "job.yml").read_bytes() == content.encode()
@@ -188,7 +205,7 @@ def test_modes_and_links_are_kept(tree: Path) -> None:
     real.write_text(MESSY)
     real.chmod(0o640)
     (tree / "job.yml").symlink_to("real.yml")
-    fixing.fix("job.yml")
+    fixing.fix("job.yml", unsafe=True)
     assert (tree / "job.yml").is_symlink()
     assert real.read_text() == MENDED
     assert real.stat().st_mode & 0o777 == 0o640
@@ -206,7 +223,7 @@ def test_a_file_that_changed_in_the_meantime_is_left_alone(tree: Path) -> None:
 def test_a_file_that_cannot_be_written_is_reported(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "job.yml").write_text(MESSY)
     monkeypatch.setattr("worldsize.fixing.apply.replace_content", lambda *_: "permission denied")
-    fixed = fixing.fix("job.yml")
+    fixed = fixing.fix("job.yml", unsafe=True)
     assert [each.slug for each in fixed.report.diagnostics] == ["output-not-written"]
     assert "permission denied" in fixed.report.diagnostics[0].message
 
@@ -276,9 +293,9 @@ def test_a_second_fix_finds_nothing_and_other_values_stay(tree: Path, content: s
     path = tree / "job.yml"
     path.write_bytes(content.encode())
     before = yaml.load("job.yml", content)
-    first = fixing.fix("job.yml")
+    first = fixing.fix("job.yml", unsafe=True)
     mended = path.read_bytes()
-    again = fixing.fix("job.yml")
+    again = fixing.fix("job.yml", unsafe=True)
     assert path.read_bytes() == mended
     assert again.report.fixed == 0
     assert again.report.diagnostics == first.report.diagnostics

@@ -11,6 +11,7 @@ from worldsize.azureml.fields import read_member
 from worldsize.azureml.model import Binding, Literal
 from worldsize.base.span import Span
 from worldsize.checking.checker import check_files
+from worldsize.checking.choice import Choice
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.resolving.resolve import ResolvedSpec, resolve_spec
 from worldsize.spec import load
@@ -43,7 +44,7 @@ OWN = """\
 def built(folder: Path, steps: str) -> tuple[ResolvedSpec, list[Diagnostic]]:
     """The resolved spec, and everything that resolving and the rules say of it."""
     (folder / "spec.yml").write_text(HEAD + steps)
-    report, (run,) = check_files([folder / "spec.yml"], ignore=["WS225", "WS720"])
+    report, (run,) = check_files([folder / "spec.yml"], Choice(ignore=["WS225", "WS720"]))
     (resolved,) = run.resolved
     return resolved, list(report.diagnostics)
 

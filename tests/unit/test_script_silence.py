@@ -34,7 +34,7 @@ SCRIPTS = {
     "model.save_pretrained('out')\n",
     "deepspeed": "import deepspeed\nimport torch\n"
     "engine, *_ = deepspeed.initialize(model=torch.nn.Linear(1, 1))\n"
-    "loss = engine(1)\nloss.backward()\ntorch.save({}, 'a')\n",
+    "loss = engine(1)\nengine.backward(loss)\ntorch.save({}, 'a')\n",
     "guards": "import os\nimport sys\nimport mlflow\nimport torch\ntorch.distributed.init_process_group()\n"
     "RANK = int(os.environ['RANK'])\nmain = RANK == 0\n"
     "def log(x):\n    if not main:\n        return\n    mlflow.log_metric('x', x)\n"

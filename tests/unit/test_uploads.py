@@ -59,7 +59,7 @@ def said(code: str = "./src") -> list[str]:
 
 def test_a_repository_is_named_with_its_size(src: Path) -> None:
     put(src, 1_500_000, ".git/objects/pack/a.pack", ".git/objects/pack/b.pack")
-    assert said() == ["WS836 `.git`, a repository of 3 MB, is uploaded with `src`"]
+    assert said() == ["WS836 `.git` (a repository, 3 MB) is uploaded with `src`"]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_repository_is_named_with_its_size(src: Path) -> None:
 def test_an_environment_is_named_with_its_size(src: Path, name: str) -> None:
     put(src, 70_000_000, name)  # over the limit, but one cause is one finding
     root = name.split("/conda-meta", maxsplit=1)[0] if "conda" in name else name.split("/", 1)[0]
-    assert said() == [f"WS837 `{root}`, installed packages of 70 MB, is uploaded with `src`"]
+    assert said() == [f"WS837 `{root}` (installed packages, 70 MB) is uploaded with `src`"]
 
 
 def test_more_than_50_mb_are_named_by_what_has_most_of_it(src: Path) -> None:
@@ -115,10 +115,10 @@ def test_the_help_names_the_ignore_file_that_counts(src: Path) -> None:
     Path(".gitignore").write_text(".env\n")  # git leaves it out, Azure ML does not
     Path("job.yml").write_text(JOB.replace("CODE", "./src"))
     helps = [each.help for each in worldsize.check(["job.yml"]).diagnostics if each.code == "WS835"]
-    assert helps == ["add `.env` to `src/.amlignore`: Azure ML reads no ignore file of a folder above"]
+    assert helps == ["add `.env` to `src/.amlignore`: Azure ML does not read ignore files of parent folders"]
     (src / ".gitignore").write_text("*.pyc\n")
     helps = [each.help for each in worldsize.check(["job.yml"]).diagnostics if each.code == "WS835"]
-    assert helps == ["add `.env` to `src/.gitignore`: Azure ML reads no ignore file of a folder above"]
+    assert helps == ["add `.env` to `src/.gitignore`: Azure ML does not read ignore files of parent folders"]
 
 
 def test_includes_and_code_that_a_spec_adds_count_too(src: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from worldsize import yaml
 from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Field, Interface, Port
-from worldsize.azureml.references import is_file, list_names, local_path
+from worldsize.azureml.references import closest_path, is_file, is_folder, list_names, local_path
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
@@ -16,6 +17,7 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 CODE_INPUT = "worldsize_code_input"  # the tag that names the input for `path/to/file.py:function`
 DEEPEST = 50  # pipeline components inside each other
+_NAME_AND_VERSION = re.compile(r"\w[\w.-]*(?::[\w.-]+|@\w+)")
 _FLOW = frozenset({"flow", "nodes"})  # what the file of a prompt flow has, which stands in for a component
 
 
@@ -70,7 +72,7 @@ def read_component_node(node: Mapping, path: Path | None, folder: Path, files: F
         outputs=interface.outputs,
         command=fields.read_field(node, "command"),
         code=fields.read_field(node, "code"),
-        environment=fields.read_field(node, "environment"),
+        environment=fields.read_environment(node),
         distribution=fields.read_field(node, "distribution"),
         resources=fields.read_field(node, "resources"),
         additional_includes=fields.read_field(node, "additional_includes"),
@@ -168,9 +170,15 @@ def _report_missing(reference: Scalar, path: Path) -> Problem:
     """Report a reference to a missing file, with the component files that exist in its folder."""
     message = f"component file `{shorten(reference.text)}` does not exist"
     names = [name for name in list_names(path.parent) if name.endswith((".yml", ".yaml"))]
-    beside = ", ".join(f"`{name}`" for name in names[:6])
-    if ":" in reference.text:
+    names = [name for name in names if path.parent / name != Path(reference.source.path)]
+    near = closest_path(reference.text, path, reference.source.path)
+    if _NAME_AND_VERSION.fullmatch(reference.text):
         help_ = f"for a registered component write `azureml:{shorten(reference.text)}`"
+    elif near is not None:
+        help_ = f"did you mean `{shorten(near)}`?"
+    elif not is_folder(path.parent):
+        help_ = f"there is no folder `{shorten(str(path.parent))}`; the path is relative to this file"
     else:
-        help_ = f"files in that folder: {beside}" if beside else "the path is relative to this file"
+        listed = ", ".join(f"`{name}`" for name in names[:6])
+        help_ = f"the folder has {listed}" if listed else "the folder has no YAML file; write the path of one"
     return Problem("component-missing", reference.span, message, help_)

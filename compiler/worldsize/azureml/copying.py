@@ -73,7 +73,7 @@ def _entry(entry: os.DirEntry[str], folder: str) -> Entry:
         real = os.path.realpath(path) if link else path
         status = os.stat(real) if link else entry.stat(follow_symlinks=False)  # noqa: PTH116
     except OSError as error:
-        what = "a link in a circle" if error.errno == errno.ELOOP else "a link to nothing"
+        what = "a link that leads back to itself" if error.errno == errno.ELOOP else "a broken link"
         return Entry(entry.name, "other", path, link=True, what=what)
     kind, what = _kind(status.st_mode)
     return Entry(entry.name, kind, real, status.st_size, link, what)

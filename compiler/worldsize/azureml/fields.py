@@ -23,6 +23,13 @@ def read_field(mapping: Mapping, key: str) -> Field[Any] | None:
     return None if node is None else read_node(node, mapping.key(key))
 
 
+def read_environment(mapping: Mapping) -> Field[Any] | None:
+    """The environment of a job or component; a parallel one has it under `task`."""
+    task = mapping.get("task")
+    found = read_field(mapping, "environment")
+    return read_field(task, "environment") if found is None and isinstance(task, Mapping) else found
+
+
 def read_entries(block: Field[Any] | None) -> MappingType[str, Field[Any]]:
     """The entries of a field that is a mapping, each with its place; none for any other field."""
     if block is None:

@@ -189,7 +189,7 @@ def _inline_component(
         outputs=_inline_outputs(outputs),
         command=fields.read_field(node, "command"),
         code=fields.read_field(node, "code"),
-        environment=fields.read_field(node, "environment"),
+        environment=fields.read_environment(node),
         distribution=fields.read_field(node, "distribution"),
         resources=fields.read_field(node, "resources"),
         raw=node,

@@ -77,6 +77,23 @@ def read_schedule(
     return schedule, problems
 
 
+def read_import(root: Mapping, path: Path) -> JobSchedule:
+    """Read a schedule that starts no job: of an import of data, with the file it names, or of a monitor."""
+    named = root.get("import_data")
+    reference = fields.read_node(named) if isinstance(named, Scalar) else None
+    text = reference.value if reference is not None else None
+    return JobSchedule(
+        path=path,
+        raw=root,
+        trigger=fields.read_mapping(root, "trigger"),
+        create_job=None,
+        reference=reference,
+        target=local_path(text, path.parent) if isinstance(text, str) else None,
+        job=None,
+        inputs=None,
+    )
+
+
 class Compute(Struct, frozen=True):
     """One cluster or instance; values as written. ``size`` is Azure's name of a VM size."""
 
@@ -86,6 +103,7 @@ class Compute(Struct, frozen=True):
     max_instances: Field[Any] | None = None
     tier: Field[Any] | None = None  # dedicated | low_priority
     declared: bool = False  # described in worldsize.yml
+    raw: Mapping | None = None  # the file of Azure ML that describes it
 
 
 def read_compute(root: Mapping, path: Path) -> Compute | None:
@@ -99,6 +117,7 @@ def read_compute(root: Mapping, path: Path) -> Compute | None:
         fields.read_field(root, "size"),
         fields.read_field(root, "max_instances"),
         fields.read_field(root, "tier"),
+        raw=root,
     )
 
 

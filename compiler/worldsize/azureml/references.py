@@ -7,12 +7,17 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from worldsize.base.problem import Finding
+from worldsize.base.wording import shorten
+
 if TYPE_CHECKING:
+    from worldsize.base.span import Span
     from worldsize.yaml.nodes import Node
 
 _LONGEST_NAME, _LONGEST_PATH = 255, 3000  # bytes; the operating system raises for longer ones
 Kind = Literal["local", "asset", "web", "git"]
 
+_OF_WINDOWS = re.compile(r"(?:file:)?[A-Za-z]:[\\/]")  # on another machine: nothing is known of it here
 _WEB = re.compile(r"(?:https?|wasbs?|abfss?|adl|s3|runs|models):", re.IGNORECASE)
 
 
@@ -30,7 +35,7 @@ def classify(text: str) -> Kind:
 
 def local_path(text: str, folder: Path) -> Path | None:
     """The path of a local reference, relative ones against ``folder``; None for anything else."""
-    if classify(text) != "local" or "${{" in text or "\0" in text:
+    if classify(text) != "local" or "${{" in text or "\0" in text or _OF_WINDOWS.match(text):
         return None
     name = text.removeprefix("file:")
     if len(name) > 60 and not _can_exist(name):
@@ -66,6 +71,31 @@ def list_names(folder: Path) -> list[str]:
         return []
 
 
+def closest_path(text: str, path: Path, named_in: str) -> str | None:
+    """The path most similar to ``text``, a missing ``path``, of what exists beside it; None if there is none.
+
+    It is of the kind that is asked for: a file with the same suffix, or a folder for a name without one. The
+    file ``named_in`` cannot mean itself.
+    """
+    from worldsize.base.suggest import closest  # only a fault pays for it
+
+    names = [
+        name
+        for name in list_names(path.parent)
+        if _same_kind(path, path.parent / name) and path.parent / name != Path(named_in)
+    ]
+    near = closest(path.name, names)
+    return text[: text.rstrip("/").rfind("/") + 1] + near if near is not None else None
+
+
+def _same_kind(asked: Path, found: Path) -> bool:
+    if not asked.suffix:
+        return not found.suffix or is_folder(found)
+    wanted, suffix = asked.suffix.lower(), found.suffix.lower()
+    mistyped = len(suffix) > 3 and sorted(suffix) == sorted(wanted)  # `.cvs`
+    return (suffix == wanted or mistyped or {suffix, wanted} == {".yml", ".yaml"}) and not is_folder(found)
+
+
 def normalise(path: Path) -> Path:
     """A path without ``a/..``; a relative path stays relative, as messages show it."""
     return Path(os.path.normpath(path))
@@ -74,3 +104,18 @@ def normalise(path: Path) -> Path:
 def folder_of(node: Node) -> Path:
     """The folder of the file in which a node stands, which the node's paths are relative to."""
     return Path(os.path.dirname(node.source.path))  # noqa: PTH120 - paths are text here
+
+
+def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
+    """Describe a missing file or folder, with the most similar path of its kind that exists."""
+    if "\n" in text.strip():
+        message = f"{what} is a text of several lines, and Azure ML takes a text as the name of a file"
+        return Finding(span, message, "remove `|` or `>` after the key, so that its content is a mapping")
+    message = f"{what} names `{shorten(text)}`, which does not exist"
+    near = closest_path(text, path, span.path)
+    if near is not None:
+        return Finding(span, message, f"did you mean `{shorten(near)}`?")
+    help_ = "correct the path, which is relative to this file, or add it"
+    if str(path) != os.path.normpath(text):
+        help_ = f"there is no `{shorten(str(path))}`: {help_}"
+    return Finding(span, message, help_)

@@ -15,17 +15,17 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize.azureml import environment, ignore, listing
+from worldsize.azureml import environment, fields, ignore, listing
 from worldsize.azureml.copying import Archive, CopyAccess, read_listed
 from worldsize.azureml.files import Files
 from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.listing import Listing
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import classify, exists, is_file, is_folder, list_names, local_path
-from worldsize.base.problem import Finding, Problem
+from worldsize.azureml.references import classify, describe_missing, exists, is_file, is_folder, local_path
+from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error, shorten
-from worldsize.yaml.nodes import Sequence
+from worldsize.yaml.nodes import Mapping, Sequence
 
 _ROOT = PurePosixPath()
 _SHOWN = 5  # links that are reported one by one
@@ -112,10 +112,10 @@ def check_uploads(component: Component, folder: Path, files: Files) -> list[Prob
 
 def list_uploads(component: Component, folder: Path, files: Files) -> tuple[list[Part], list[Problem]]:
     """As :func:`list_parts`, cached, and without code outside of the checked tree."""
-    question = ("uploads", str(id(component.code)), str(id(component.additional_includes)), str(folder))
+    kept = (component.code, component.additional_includes, component.environment)
+    question = ("uploads", *(str(id(field)) for field in kept), str(folder))
     cached = files.known.get(question)
-    if cached is None:
-        kept = (component.code, component.additional_includes)  # kept alive, so that their ids stay unique
+    if cached is None:  # the fields are kept alive, so that their ids stay unique
         parts, problems = list_parts(_drop_unreadable_code(component, folder, files), folder, files.gate)
         cached = files.known[question] = (parts, problems, kept)
     assert isinstance(cached, tuple)
@@ -232,6 +232,9 @@ def check_references(component: Component, folder: Path) -> list[Problem]:
     """Report faults of the files that a component refers to, without listing any folder."""
     problems: list[Problem] = []
     code = _find_code(component.code, folder, problems)
+    task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
+    if isinstance(task, Mapping):
+        _find_code(fields.read_field(task, "code"), folder, problems)
     before: dict[str, Path] = {}
     for source, span in _find_includes(component.additional_includes, folder, problems):
         if not _report_clash(source, code, span, problems):
@@ -305,7 +308,9 @@ def _report_clash(source: Path, code: Path | None, span: Span | None, problems: 
         return False
     if span is not None:
         message = f"`{source.name}` is included, but `{code.name}` already has an entry of that name"
-        help_ = "rename one of the two: an include is placed in the code folder under its last name"
+        help_ = (
+            "rename one of the two: an include is copied into the code folder under the last part of its path"
+        )
         problems.append(Problem("include-clash", span, message, help_))
     return True
 
@@ -325,13 +330,3 @@ def _ignoring_folder(code: Path | None, folder: Path) -> Path | None:
     if code is None:
         return folder
     return code if is_folder(code) else None
-
-
-def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
-    """Describe a missing file or folder, with the most similar name that exists."""
-    from worldsize.base.suggest import closest  # only a fault pays for it
-
-    message = f"{what} names `{shorten(text)}`, which does not exist"
-    near = closest(path.name, list_names(path.parent))
-    help_ = f"did you mean `{near}`?" if near else "the path is relative to the file that names it"
-    return Finding(span, message, help_)

@@ -8,9 +8,14 @@ and the engine adds the slug.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from worldsize.base.span import Span
+
+Confidence = Literal["certain", "likely", "possible"]
+CONFIDENCES: tuple[Confidence, ...] = ("certain", "likely", "possible")
 
 
 class Related(Struct, frozen=True):
@@ -21,10 +26,15 @@ class Related(Struct, frozen=True):
 
 
 class Fix(Struct, frozen=True):
-    """A replacement of the text under ``span`` that is safe to apply without asking."""
+    """A replacement of the text under ``span``; an empty span inserts.
+
+    It is safe if what the user means stays: no other edit is possible, or the file does the same after it.
+    A word that is only similar, and any change of what a job that works today does, is not safe.
+    """
 
     span: Span
     replacement: str
+    safe: bool = True
 
 
 class Finding(Struct, frozen=True):
@@ -32,6 +42,7 @@ class Finding(Struct, frozen=True):
 
     ``message`` starts in lower case, quotes the user's tokens in back-ticks, gives both numbers
     when numbers disagree and has no final full stop. ``help`` says what to write instead.
+    ``confidence`` is given only where it is lower than that of the rule.
     """
 
     span: Span
@@ -39,10 +50,11 @@ class Finding(Struct, frozen=True):
     help: str | None = None
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
+    confidence: Confidence | None = None
 
     def under(self, slug: str) -> Problem:
         """The finding as a problem of the rule with this slug."""
-        return Problem(slug, self.span, self.message, self.help, self.related, self.fix)
+        return Problem(slug, self.span, self.message, self.help, self.related, self.fix, self.confidence)
 
 
 class Problem(Struct, frozen=True):
@@ -54,3 +66,4 @@ class Problem(Struct, frozen=True):
     help: str | None = None
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
+    confidence: Confidence | None = None

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from worldsize.base import limits
+from worldsize.base.problem import Fix
+from worldsize.base.span import Span
 
 
 def closest(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
@@ -41,7 +43,9 @@ def did_you_mean(word: str, known: Iterable[str], *, but: str | None = None) -> 
         return f"did you mean `{closest_name}`?"
     listed = sorted(name for name in names if name != but) if len(names) <= 13 else []
     if 0 < len(listed) <= 12:
-        return "write one of " + ", ".join(f"`{name}`" for name in listed)
+        return ("write one of " if len(listed) > 1 else "there is only ") + ", ".join(
+            f"`{name}`" for name in listed
+        )
     return None
 
 
@@ -52,6 +56,11 @@ def closest_unambiguous(word: str, known: Iterable[str]) -> str | None:
     """
     names = known if isinstance(known, Collection) else list(known)
     return _surely(word, tuple(sorted(names))) if limits.take_comparisons(len(names)) else None
+
+
+def fix_word(span: Span, word: str, meant: str) -> Fix:
+    """The fix of a word by one that is similar; it is safe only if the two differ in case and separators."""
+    return Fix(span, meant, safe=_fold(word).replace("_", "") == _fold(meant).replace("_", ""))
 
 
 @lru_cache(maxsize=4096)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,12 +14,14 @@ from msgspec.structs import replace
 from worldsize.azureml.copying import CopyAccess, allow_everything
 from worldsize.azureml.files import Files, allow_anything
 from worldsize.base.limits import Budgets
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Confidence, Problem
 from worldsize.base.source import Source
-from worldsize.base.suggest import did_you_mean
 from worldsize.checking import boundary, discover, shorten
+from worldsize.checking.choice import EVERYTHING, Choice, Wanted, resolve_prefixes
+from worldsize.checking.provided import leave_out_provided
 from worldsize.checking.stages import CheckRun
-from worldsize.diagnostics.diagnostic import Diagnostic, Severity, sort_unique
+from worldsize.checking.templates import leave_out_unfilled
+from worldsize.diagnostics.diagnostic import INTERNAL, Diagnostic, Severity, sort_unique
 from worldsize.diagnostics.snippet import Sources
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from worldsize.checking.settings import Settings
     from worldsize.yaml import Document
 
-INTERNAL = "WS000"
-
 
 class Report(Struct, frozen=True):
     """What a check found. Diagnostics are sorted by position, without duplicates."""
@@ -39,6 +39,7 @@ class Report(Struct, frozen=True):
     sources: Sources  # texts by path, for showing excerpts
     files: tuple[str, ...]  # the recognised files that were checked
     fixed: int = 0  # problems that were fixed before this report
+    notes: bool = False  # whether formats for people show findings of severity `info`: they were asked for
 
     @property
     def exit_code(self) -> int:
@@ -53,7 +54,7 @@ class Report(Struct, frozen=True):
         return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
 
     def render(self, format_: str = "text", *, colour: bool = False) -> str:
-        """As ``text``, ``json``, ``sarif``, ``github`` or ``junit``; paths relative to the working folder."""
+        """In one of the formats; paths are relative to the working folder."""
         from worldsize.diagnostics import render  # silent callers need no renderer
 
         return render.render_report(
@@ -64,13 +65,14 @@ class Report(Struct, frozen=True):
             rules=self._rule_infos,
             colour=colour,
             fixed=self.fixed,
+            notes=self.notes,
         )
 
     def _rule_infos(self) -> dict[str, Any]:
         from worldsize.diagnostics.ci_formats import RuleInfo
 
         return {
-            rule.code: RuleInfo(rule.slug, rule.summary, rule.severity, rule.docs)
+            rule.code: RuleInfo(rule.slug, rule.summary, rule.severity, rule.docs, rule.confidence)
             for rule in registry.rules()
         }
 
@@ -80,15 +82,23 @@ def check(
     *,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    min_severity: Severity | None = None,
+    min_confidence: Confidence = "possible",
+    exclude: Sequence[str] = (),
+    baseline: str | os.PathLike[str] | None = None,
     texts: Mapping[str, bytes] | None = None,
 ) -> Report:
     """Check files and folders.
 
     Args:
         paths: Specs, Azure ML YAML files, or folders of them. Other files
-            in a folder are skipped.
+            in a folder are skipped, and those that git ignores.
         select: Codes (``WS203``), beginnings of codes (``WS2``) or slugs; only these are reported.
         ignore: The same; these are not reported. Faults of worldsize itself always are.
+        min_severity: Less severe findings are not reported.
+        min_confidence: Less certain findings are not reported.
+        exclude: Patterns as in ``.gitignore``, relative to the working folder; what they match is left out.
+        baseline: A file with the findings that were known before, which are not reported.
         texts: Contents of files by path, which count instead of those on the disk.
 
     ``worldsize.yml`` of a file's project has further settings: see ``schemas/worldsize.schema.json``.
@@ -97,17 +107,22 @@ def check(
         The report. Files that cannot be read are diagnostics in it.
 
     Raises:
-        ValueError: A word of ``select`` or ``ignore`` is not a code, the beginning of one, or a slug; or a
-            folder holds more files than can be meant.
+        ValueError: A word of ``select`` or ``ignore`` is not a code, the beginning of one, or a slug; a
+            folder holds more files than can be meant; or the baseline cannot be read.
     """
-    return check_files(paths, select=select, ignore=ignore, texts=texts)[0]
+    known = None
+    if baseline is not None:
+        from worldsize.checking.baseline import read_baseline  # few projects have one
+
+        known = read_baseline(os.fspath(baseline))
+    choice = Choice(select, ignore, min_severity, min_confidence, exclude, known)
+    return check_files(paths, choice, texts=texts)[0]
 
 
 def check_files(
     paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+    choice: Choice = EVERYTHING,
     *,
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
     texts: Mapping[str, bytes] | None = None,
     document: Document | None = None,
     readable: Callable[[Path], bool] | None = None,
@@ -117,34 +132,44 @@ def check_files(
     ``document`` is a file that is parsed already. ``readable`` says which component files and data may be
     read; by default those in the tree.
     """
-    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    requested = Wanted(_resolve_prefixes(select), _resolve_prefixes(ignore))
+    named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    requested = Wanted(resolve_prefixes(choice.select), resolve_prefixes(choice.ignore))
     parsed = {} if document is None else {Path(os.path.realpath(document.path)): document}
     content = {Path(os.path.realpath(path)): text for path, text in (texts or {}).items()}
     files = Files(documents=parsed, texts=content)
+    baseline = None if choice.baseline is None else choice.baseline.start_check()
     diagnostics: list[Diagnostic] = []
     sources: dict[str, Source] = {}
     runs: list[CheckRun] = []
-    for project in discover.group_projects(listed):
-        run, wanted, severity = _check_project(project, files, requested, readable)
+    for project in discover.group_projects(named, choice.exclude):
+        run, settings, left_out = _check_project(project, files, choice, readable)
+        wanted = _narrow(requested, settings)
         problems = run.problems + list(engine.run(run.context, run.subjects))
+        if readable is None:  # what is compiled or run must be complete
+            read = run.context.sources()
+            problems = leave_out_provided(leave_out_unfilled(problems, read), read, run.context)
+        severity = settings.severity if settings else {}
         levelled = [_apply_severity(each, severity) for each in sort_unique(engine.diagnose(problems))]
         kept = _apply_suppressions([each for each in levelled if wanted(each.code)], run, wanted)
-        diagnostics += shorten.cap_repeats(kept, wanted)
+        kept = [each for each in kept if choice.admits(each) and not left_out(each.span.path)]
+        run.files = [path for path in run.files if not left_out(path)]
         sources |= run.context.sources()
+        kept = kept if baseline is None else baseline.select_new(kept, sources)
+        diagnostics += shorten.cap_repeats(kept, wanted)
         runs.append(run)
     roots = {document.path: document.root for document in files.documents.values()}
     masked, shown_sources = reports.mask_findings(
         shorten.cap_report(sort_unique(diagnostics), requested), sources, roots
     )
     checked = sorted(path for run in runs for path in run.files)
-    return Report(tuple(masked), shown_sources, tuple(checked)), runs
+    notes = choice.min_severity is not None or bool(choice.select)
+    return Report(tuple(masked), shown_sources, tuple(checked), notes=notes), runs
 
 
 def _check_project(
-    project: discover.Project, files: Files, wanted: Wanted, readable: Callable[[Path], bool] | None
-) -> tuple[CheckRun, Wanted, dict[str, str]]:
-    """Read the files of one project by its settings."""
+    project: discover.Project, files: Files, choice: Choice, readable: Callable[[Path], bool] | None
+) -> tuple[CheckRun, Settings | None, Callable[[str], bool]]:
+    """Read the files of one project by its settings. The last of the results says what is left out."""
     files.readable = files.readable_data = allow_anything
     budgets = Budgets()
     chosen = _read_settings(project, files, budgets)
@@ -161,14 +186,22 @@ def _check_project(
         run.problems += chosen.problems
         for cluster in chosen.computes:
             context.describe(cluster)
-        # What is wrong with the file itself is reported whatever it selects.
-        own = (*dict.fromkeys(chosen.select), "WS03") if chosen.select else ()
-        silent = [code for code, level in chosen.severity.items() if level == "off"]
-        wanted = Wanted(wanted.selected or own, tuple({*wanted.ignored, *chosen.ignore, *silent}))
+    left_out = discover.find_left_out(project, _read_excluded(project, files), choice.exclude)
     for file in project.files:
-        run.check_file(file)
+        if not left_out(file.path):
+            run.check_file(file)
     run.check_referred()
-    return run, wanted, chosen.severity if chosen else {}
+    return run, chosen, left_out
+
+
+def _narrow(wanted: Wanted, chosen: Settings | None) -> Wanted:
+    """What is wanted of a project, by its settings too."""
+    if chosen is None:
+        return wanted
+    # What is wrong with the file itself is reported whatever it selects.
+    own = (*dict.fromkeys(chosen.select), "WS03") if chosen.select else ()
+    silent = [code for code, level in chosen.severity.items() if level == "off"]
+    return Wanted(wanted.selected or own, tuple({*wanted.ignored, *chosen.ignore, *silent}))
 
 
 def _read_settings(project: discover.Project, files: Files, budgets: Budgets) -> Settings | None:
@@ -179,6 +212,17 @@ def _read_settings(project: discover.Project, files: Files, budgets: Budgets) ->
     path = os.path.relpath(project.settings)
     with budgets.charge(path):
         return settings.read_settings(files.document(Path(path)))
+
+
+def _read_excluded(project: discover.Project, files: Files) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What the settings of a project exclude, and those of the folders above it."""
+    if project.settings is None:
+        return
+    from worldsize.checking import settings  # as above
+
+    for path in discover.list_settings_above(project.settings, project.tree):
+        document = files.document(Path(os.path.relpath(path)))
+        yield str(Path(path).parent), settings.read_excluded(document)
 
 
 def _apply_severity(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnostic:
@@ -218,54 +262,12 @@ def _code(word: str) -> str:
     return word if rule is None else rule.code
 
 
-class Wanted(NamedTuple):
-    """Which codes are reported: beginnings of codes."""
-
-    selected: tuple[str, ...]
-    ignored: tuple[str, ...]
-
-    def __call__(self, code: str) -> bool:
-        """Whether a code is to be reported; faults of worldsize itself always are."""
-        if code == INTERNAL:
-            return True
-        return (not self.selected or code.startswith(self.selected)) and not code.startswith(self.ignored)
-
-
-def _resolve_prefixes(words: Sequence[str]) -> tuple[str, ...]:
-    prefixes = []
-    for word in words:
-        prefix = find_prefix(word)
-        if prefix is None:
-            raise ValueError(": ".join(describe_unknown_rule(word)))
-        prefixes.append(prefix)
-    return tuple(prefixes)
-
-
-def find_prefix(word: str) -> str | None:
-    """The code of a slug, a code or the beginning of one, in upper case; None for anything else."""
-    rule = registry.find(word)
-    prefix = word.upper() if rule is None else rule.code
-    return prefix if prefix and registry.begins_code(prefix) else None
-
-
-def describe_unknown_rule(word: str) -> tuple[str, str]:
-    """Message and help for a word that is not the name of a rule."""
-    advice = did_you_mean(word, registry.names()) or "`worldsize explain` lists all rules"
-    return f"`{word}` is not the code or slug of a rule", advice
-
-
-def print_check(
-    paths: Sequence[str], *, format_: str = "text", select: Sequence[str] = (), ignore: Sequence[str] = ()
-) -> int:
-    """Check files and folders, print the findings and return the exit status.
-
-    Raises:
-        ValueError: A word of ``select`` or ``ignore`` is not a code or slug.
-    """
+def print_check(paths: Sequence[str]) -> int:
+    """Check files and folders, print what was found, and return the exit status."""
     from worldsize.diagnostics.text import wants_colour  # other callers print nothing
 
-    report = check(paths, select=select, ignore=ignore)
-    write_output(report.render(format_, colour=wants_colour(sys.stdout)))
+    report = check(paths)
+    write_output(report.render(colour=wants_colour(sys.stdout)))
     return report.exit_code
 
 

@@ -6,11 +6,16 @@ from __future__ import annotations
 # ruff: noqa: PTH118, PTH119, PTH120, PTH110, PTH112, PTH113
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from worldsize.base.suggest import closest
 from worldsize.yaml import Document, Mapping
+
+if TYPE_CHECKING:
+    from worldsize.checking.exclusion import Excluded
 
 SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".venv", "venv", ".tox", ".worldsize", "node_modules", "__pycache__"}
@@ -21,10 +26,11 @@ SETTINGS = ("worldsize.yml", "worldsize.yaml")
 
 
 class CheckedFile(NamedTuple):
-    """A file to check; ``named`` if the user gave its path, not that of a folder above it."""
+    """A file to check; ``named`` if the user gave its path, not that of the ``folder`` above it."""
 
     path: str
     named: bool
+    folder: str = ""
 
 
 class Project(NamedTuple):
@@ -35,53 +41,129 @@ class Project(NamedTuple):
     files: tuple[CheckedFile, ...]
 
 
-def list_files(paths: Iterable[str | os.PathLike[str]]) -> list[CheckedFile]:
+def list_files(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[str] = ()) -> list[CheckedFile]:
     """The YAML files at and below the paths, sorted, each once. Linked folders are not entered.
+
+    Files that git ignores are listed only if they, or the folder that is ignored, are named.
 
     Raises:
         ValueError: A folder holds more files than can be intended.
     """
+    excluded = _compile_globs(".", exclude)
     files_by_path: dict[str, CheckedFile] = {}
     for path in paths:
         name = os.path.normpath(os.fspath(path))
         if os.path.isdir(name):
-            for file in _below(name):
-                files_by_path.setdefault(file, CheckedFile(file, named=False))
-        else:
+            for file in _below(name, excluded):
+                known = files_by_path.get(file)
+                if known is None or not (known.named or len(known.folder) > len(name)):
+                    files_by_path[file] = CheckedFile(file, named=False, folder=name)
+        elif excluded is None or not excluded.covers(find_location(name)):
             files_by_path[name] = CheckedFile(name, named=True)
     return sorted(files_by_path.values())
 
 
-def _below(folder: str) -> Iterator[str]:
+def _compile_globs(folder: str, globs: Sequence[str]) -> Excluded | None:
+    if not globs:
+        return None
+    from worldsize.checking import exclusion  # few checks exclude anything
+
+    return exclusion.compile_globs(folder, globs)
+
+
+def find_location(path: str) -> str:
+    """The absolute path of a file or folder with the links of its folders resolved, but not its own."""
+    folder, name = os.path.split(os.path.normpath(path))
+    return os.path.realpath(path) if name in ("", ".", "..") else os.path.join(os.path.realpath(folder), name)
+
+
+def _below(folder: str, excluded: Excluded | None) -> Iterator[str]:
+    from worldsize.checking import exclusion  # a check of files lists no folder
+
     looked_at = 0
+    root = os.path.realpath(folder)
+    ignored = exclusion.GitIgnored()
+    ignored.enter_first(root, find_tree(root))
+
+    def is_left_out(path: str, *, is_folder: bool) -> bool:
+        return ignored.covers(path, is_folder=is_folder) or (
+            excluded is not None and excluded.covers(path, is_folder=is_folder)
+        )
+
+    if excluded is not None and excluded.covers(root, is_folder=True):
+        return
     for parent, folders, names in os.walk(folder):
         looked_at += len(folders) + len(names)
         if looked_at > MAX_ENTRIES:
             raise ValueError(
                 f"`{folder}` holds more than {MAX_ENTRIES:,} files and folders; name the folders to check"
             )
-        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
+        location = os.path.join(root, parent[len(folder) :].lstrip(os.sep)).rstrip(os.sep)
+        ignored.enter(location, is_repository=".git" in folders or ".git" in names)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in SKIPPED_FOLDERS and not is_left_out(os.path.join(location, name), is_folder=True)
+        )
         for name in names:
-            if name.lower().endswith(SUFFIXES):
+            if name.lower().endswith(SUFFIXES) and not is_left_out(
+                os.path.join(location, name), is_folder=False
+            ):
                 yield os.path.normpath(os.path.join(parent, name))
 
 
-def group_projects(paths: Iterable[str | os.PathLike[str]]) -> list[Project]:
+def group_projects(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[str] = ()) -> list[Project]:
     """The files at and below the paths, by the tree and the ``worldsize.yml`` that they belong to."""
     files_by_path: dict[str, tuple[CheckedFile, str]] = {}
     for path in paths:
         tree = find_tree(path)
-        for file in list_files([path]):
-            if file.path not in files_by_path or file.named:
+        for file in list_files([path], exclude):
+            known = files_by_path.get(file.path)
+            if (
+                known is None
+                or file.named
+                or (not known[0].named and len(file.folder) > len(known[0].folder))
+            ):
                 files_by_path[file.path] = (file, tree)
     grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
-    known: dict[str, dict[str, str | None]] = {}
+    known_settings: dict[str, dict[str, str | None]] = {}
     for name in sorted(files_by_path):
         file, tree = files_by_path[name]
         folder = os.path.realpath(os.path.dirname(name))
-        settings = _settings_above(folder, tree, known.setdefault(tree, {}))
+        settings = _settings_above(folder, tree, known_settings.setdefault(tree, {}))
         grouped.setdefault((tree, settings), []).append(file)
     return [Project(tree, settings, tuple(members)) for (tree, settings), members in grouped.items()]
+
+
+def find_left_out(
+    project: Project, globs: Iterable[tuple[str, Sequence[str]]], exclude: Sequence[str]
+) -> Callable[[str], bool]:
+    """Which files nothing is reported of, also where others refer to them.
+
+    ``exclude`` is from the command line and always counts. ``globs`` are those of settings, by folder; they
+    do not count for a file that is named, or found below a folder that is itself excluded and named.
+    """
+    given = _compile_globs(".", exclude)
+    own = [excluded for folder, each in globs if (excluded := _compile_globs(folder, each)) is not None]
+    if given is None and not own:
+        return lambda _path: False
+    named = {file.path for file in project.files if file.named}
+    starts = {file.path: file.folder or os.path.dirname(file.path) for file in project.files}
+    all_starts = set(starts.values())
+
+    def is_excluded(excluded: Excluded, path: str) -> bool:
+        meant = {starts[path]} if path in starts else all_starts
+        return excluded.covers(find_location(path)) and not any(
+            excluded.covers(os.path.realpath(start), is_folder=True) for start in meant
+        )
+
+    @cache
+    def is_left_out(path: str) -> bool:
+        if given is not None and given.covers(find_location(path)):
+            return True
+        return path not in named and any(is_excluded(excluded, path) for excluded in own)
+
+    return is_left_out
 
 
 def find_tree(path: str | os.PathLike[str]) -> str:
@@ -109,6 +191,16 @@ def find_project(path: str | os.PathLike[str]) -> str | None:
 def find_settings(folder: str, tree: str) -> str | None:
     """The nearest ``worldsize.yml`` at or above a folder of the tree."""
     return _settings_above(folder, tree, {})
+
+
+def list_settings_above(settings: str, tree: str) -> Iterator[str]:
+    """A ``worldsize.yml`` of a tree and those in the folders above it, the nearest first."""
+    for folder in _above(os.path.dirname(settings)):
+        found = _settings_in(folder)
+        if found is not None:
+            yield found
+        if folder == tree:
+            return
 
 
 def _folder_of(path: str | os.PathLike[str]) -> str:
@@ -165,14 +257,35 @@ def recognise_kind(document: Document, *, named: bool) -> str | None:
 
 
 def _is_spec(document: Document, root: Mapping, *, named: bool) -> bool:
-    """Azure DevOps and others have ``steps:`` too, but as a list."""
-    return named or isinstance(root.get("steps"), Mapping) or "spec.schema.json" in document.text
+    """Whether a file with ``steps:`` is ours; Azure DevOps, Codefresh, Woodpecker and others have some, too.
 
+    A spec whose path is given may lack more of what a spec has.
+    """
+    steps = root.get("steps")
+    if "spec.schema.json" in document.text or not isinstance(steps, Mapping):
+        return "spec.schema.json" in document.text or (named and "compute" in root)
+    if isinstance(root.get("compute"), Mapping) or _SURE.search(document.text):
+        return True
+    members = [step for _, step in steps.items() if isinstance(step, Mapping)]
+    if any(_is_step(step) for step in members):
+        return True
+    keys = [key for step in members for key in step]
+    return named and (not keys or any(closest(key, ("uses",)) is not None for key in keys))
+
+
+def _is_step(step: Mapping) -> bool:
+    return "uses" in step or ("command" in step and any(key in step for key in _BESIDE_COMMAND))
+
+
+_BESIDE_COMMAND = ("code", "compute", "distribution", "environment", "instance_count", "needs", "with")
 
 # Only our files contain these.
 _SURE = re.compile(
     r"azuremlschemas|spec\.schema\.json|azureml:|\$\{\{\s*(?:parent|plan|search_space)\.|\buri_(?:file|folder)\b"
 )
+
+_SCHEMA = re.compile(r"^\$schema:.*azureml", re.MULTILINE)
+_DEVOPS = re.compile(r"^(?:pr|pool|stages):|^[ \t]*-[ \t]+(?:script|task|stage|job|bash|pwsh):", re.MULTILINE)
 
 # Files of other tools contain these, too; those are recognised by their other keys.
 _STEP_OF_SPEC = re.compile(r"^[ \t]*(?:component|uses):", re.MULTILINE)
@@ -202,8 +315,8 @@ _STEPS = re.compile(r"^[ \t]*(?:-[ \t]+)?steps:", re.MULTILINE)
 
 def looks_like_azureml(path: str, text: str) -> bool:
     """Whether a file that is not valid YAML is ours, so that its faults are reported."""
-    if _SURE.search(text):
-        return True
+    if _SURE.search(text):  # a pipeline of Azure DevOps names assets of Azure ML in its scripts
+        return _SCHEMA.search(text) is not None or _DEVOPS.search(text) is None
     if _FOREIGN.search(text):
         return False
     if _STEP_OF_SPEC.search(text):

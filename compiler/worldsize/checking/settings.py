@@ -17,15 +17,16 @@ from worldsize.azureml import job
 from worldsize.azureml.job import Compute
 from worldsize.azureml.references import classify, exists
 from worldsize.base import limits
-from worldsize.base.problem import Fix, Problem
+from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import closest_unambiguous, did_you_mean
+from worldsize.base.suggest import closest_unambiguous, did_you_mean, fix_word
 from worldsize.base.wording import shorten
-from worldsize.checking.checker import describe_unknown_rule, find_prefix
+from worldsize.checking import exclusion
+from worldsize.checking.choice import describe_unknown_rule, find_prefix
 from worldsize.diagnostics.diagnostic import SEVERITIES
 from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence
 
-KEYS = ("allow", "assets", "compute", "ignore", "select", "severity")
+KEYS = ("allow", "assets", "compute", "exclude", "ignore", "select", "severity")
 COMPUTE_KEYS = ("instance_type", "max_instances", "tier")
 LEVELS = (*SEVERITIES, "off")
 TIERS = ("dedicated", "low_priority")
@@ -66,6 +67,7 @@ def read_settings(document: Document) -> Settings:
     folder = Path(document.path).parent
     settings.select = tuple(_read_codes(settings, root, "select"))
     settings.ignore = tuple(_read_codes(settings, root, "ignore"))
+    list(_read_globs(settings, root.get("exclude")))  # `read_excluded` reads those of the folders above too
     settings.severity = dict(_read_severities(settings, root.get("severity")))
     settings.allow = tuple(_read_folders(settings, root.get("allow"), folder))
     settings.assets = tuple(_read_assets(settings, root.get("assets"), folder))
@@ -80,12 +82,19 @@ def read_allowed(document: Document) -> tuple[Path, ...]:
     return tuple(_read_folders(Settings(), node, Path(document.path).parent))
 
 
+def read_excluded(document: Document) -> tuple[str, ...]:
+    """Only the patterns under ``exclude``."""
+    root = document.root
+    node = root.get("exclude") if isinstance(root, Mapping) else None
+    return tuple(_read_globs(Settings(), node))
+
+
 def _report_unknown_keys(node: Mapping, known: tuple[str, ...], where: str) -> Iterator[Problem]:
     for key in (key for key, _ in node.items()):
         if key.text not in known:
             message = f"unknown key `{shorten(key.text, 60)}` in `{where}`"
             sure = closest_unambiguous(key.text, [name for name in known if name not in node])
-            fix = Fix(key.span, sure) if sure else None
+            fix = fix_word(key.span, key.text, sure) if sure else None
             yield Problem("settings-unknown-key", key.span, message, did_you_mean(key.text, known), fix=fix)
 
 
@@ -102,6 +111,15 @@ def _read_code(settings: Settings, word: Scalar) -> str | None:
         message, help_ = describe_unknown_rule(shorten(word.text, 60))
         settings.problems.append(Problem("settings-unknown-rule", word.span, message, help_))
     return code
+
+
+def _read_globs(settings: Settings, node: Node | None) -> Iterator[str]:
+    for item in _read_items(settings, node, "exclude", "[tests/bad, '*.generated.yml']"):
+        if exclusion.is_glob(item.text):
+            yield item.text
+        else:
+            help_ = "write a path or a pattern as in `.gitignore`, relative to the folder of `worldsize.yml`"
+            settings.problems.append(_report_wrong(item, "an entry of `exclude`", "a pattern", help_))
 
 
 def _read_severities(settings: Settings, node: Node | None) -> Iterator[tuple[str, str]]:
@@ -138,7 +156,7 @@ def _read_assets(settings: Settings, node: Node | None, folder: Path) -> Iterato
         elif isinstance(value, Scalar) and isinstance(value.value, str) and value.value:
             yield Asset(key.text, folder / value.value, value.span)
         else:
-            help_ = f"write a file or folder of this machine behind `{shorten(key.text, 60)}:`"
+            help_ = f"write a file or folder of this machine after `{shorten(key.text, 60)}:`"
             settings.problems.append(_report_wrong(value, where, "a path", help_))
 
 
@@ -176,7 +194,7 @@ def _check_value(
     value = node.get(key)
     if value is not None and not (isinstance(value, Scalar) and fits(value.value)):
         settings.problems.append(
-            _report_wrong(value, f"{where}.{key}", wanted, f"write {wanted} behind `{key}:`")
+            _report_wrong(value, f"{where}.{key}", wanted, f"write {wanted} after `{key}:`")
         )
 
 
@@ -220,5 +238,5 @@ def _report_choice(node: Node, name: str, words: tuple[str, ...]) -> Problem:
     written = shorten(node.text, 60) if isinstance(node, Scalar) else "what stands here"
     message = f"`{written}` is not a value of `{name}`"
     sure = closest_unambiguous(written, words) if isinstance(node, Scalar) else None
-    fix = Fix(node.span, sure) if sure else None
+    fix = fix_word(node.span, written, sure) if sure else None
     return Problem("settings-wrong-value", node.span, message, did_you_mean(written, words), fix=fix)

@@ -12,7 +12,7 @@ from worldsize.diagnostics.diagnostic import SEVERITIES, Diagnostic, sort_unique
 from worldsize.rules import engine
 
 if TYPE_CHECKING:
-    from worldsize.checking.checker import Wanted
+    from worldsize.checking.choice import Wanted
 
 _HELP = "fix what is listed and check again"
 

@@ -19,7 +19,7 @@ from worldsize.rules import engine
 from worldsize.rules.context import Context, read_cluster
 
 if TYPE_CHECKING:
-    from worldsize.azureml.job import Compute, JobSchedule
+    from worldsize.azureml.job import Compute
     from worldsize.azureml.model import Component, Job
     from worldsize.resolving.resolve import ResolvedSpec
     from worldsize.spec.model import ComputeProfile, Spec
@@ -33,6 +33,7 @@ class CheckRun(Struct):
     subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     referred: list[tuple[str, str]] = field(default_factory=list)  # what else is in use: path and kind
+    in_use: set[Path] = field(default_factory=set)  # component files that a job names
     kinds: dict[str, str] = field(default_factory=dict)  # what each file was recognised as, by path
     resolved: list[ResolvedSpec] = field(default_factory=list)
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
@@ -60,6 +61,13 @@ class CheckRun(Struct):
             if real not in seen and self.context.inside(path):
                 seen.add(real)
                 self.check_file(discover.CheckedFile(os.path.normpath(path), named=False), kind)
+        if any(each.slug == "aml-component-name" for each in self.problems):
+            in_use = {os.path.realpath(path) for path in self.in_use}
+            self.problems = [  # a component that a job names by its path needs no name of its own
+                each
+                for each in self.problems
+                if each.slug != "aml-component-name" or os.path.realpath(each.span.path) not in in_use
+            ]
 
     def feed(self, subject: Any, span: Span) -> None:
         """Give something to the rules that are registered for its type."""
@@ -91,6 +99,13 @@ class CheckRun(Struct):
         find_stage(kind)(self, document)
 
     def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
+        schema = _find_schema_in_list(document.root)
+        if schema is not None:
+            self.files.append(document.path)
+            message = "the file is a list, but Azure ML reads one mapping per file"
+            help_ = "remove the dash and the indentation below it; move any other item to a file of its own"
+            self.problems.append(Problem("aml-wrong-type", schema, message, help_))
+            return
         unreadable = any(problem.slug == "yaml-unreadable" for problem in document.problems)
         if (
             named
@@ -102,9 +117,16 @@ class CheckRun(Struct):
             self.problems += document.problems
             if document.root is not None:
                 message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
-                help_ = "a spec has `steps:`, a job has `$schema:` or `type:`"
+                help_ = "a spec has `compute:` and `steps:`, a job has `$schema:` or `type:`"
                 at_start = _start_of(document.path)
                 self.problems.append(Problem("file-not-recognised", at_start, message, help_))
+
+
+def _find_schema_in_list(root: yaml.Node | None) -> Span | None:
+    """The place of the `$schema` of Azure ML in the first item of a list."""
+    first = root.items[0] if isinstance(root, yaml.Sequence) and root.items else None
+    schema = first.get("$schema") if isinstance(first, yaml.Mapping) else None
+    return schema.span if isinstance(schema, yaml.Scalar) and "azureml" in schema.text else None
 
 
 Stage = Callable[[CheckRun, yaml.Document], None]
@@ -179,8 +201,13 @@ def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
     if document.root is None:
         return
     at_start = _start_of(document.path)
+    if isinstance(document.root, yaml.Mapping) and list(document.root) == ["$schema"]:
+        message = "the file has a `$schema` and nothing else, so there is nothing to check"
+        run.problems.append(Problem("template-not-filled", document.root.span, message, "write its keys"))
+        return
     if kind in shape.CHECKED:
         run.problems += shape.check_shape(document.root, kind)
+        run.problems += shape.check_schema_name(document.root, kind)
     if kind.endswith("-job"):
         graph, problems = job.read_job(document.path, run.context.files)
         run.problems += problems
@@ -191,17 +218,43 @@ def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
         run.problems += problems
         if interface is not None:
             _feed_component(run, interface, at_start)
-    elif kind in ("compute", "schedule") and isinstance(document.root, yaml.Mapping):
-        (_compute if kind == "compute" else _schedule)(run, document.root, Path(document.path))
+    elif kind in _STAGES and isinstance(document.root, yaml.Mapping):
+        _STAGES[kind](run, document.root, Path(document.path))
+
+
+def _other(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
+    """Check when a monitor or an import of data runs, and the file that the import names."""
+    from worldsize.azureml import job, shape  # few trees have such files
+
+    if "create_monitor" in root or "import_data" in root:
+        schedule = job.read_import(root, path)
+        run.problems += shape.check_member(root, "schedule", "trigger")
+        run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()
+        run.feed(schedule, root.span)
 
 
 def _compute(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     from worldsize.azureml import job  # few trees have such files
 
+    schedules = root.get("schedules")
+    actions = schedules.get("compute_start_stop") if isinstance(schedules, yaml.Mapping) else None
+    for action in actions.items if isinstance(actions, yaml.Sequence) else ():
+        trigger = action.get("trigger") if isinstance(action, yaml.Mapping) else None
+        run.problems += _check_times(trigger) if isinstance(trigger, yaml.Mapping) else ()
     cluster = job.read_compute(root, path)
     if cluster is not None:
         run.context.describe(cluster)
         run.feed(cluster, root.span)
+
+
+def _environment(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
+    """Check an environment of its own as a component that consists of nothing else."""
+    from worldsize.azureml import fields
+    from worldsize.azureml.model import Component
+
+    found = fields.read_node(root)
+    bare = Component(path, "environment", None, None, {}, {}, environment=found, raw=root, folder=path.parent)
+    _feed_component(run, bare, root.span)
 
 
 def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
@@ -210,18 +263,35 @@ def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
 
     schedule, problems = job.read_schedule(root, path, run.context.files, run.context.inside)
     run.problems += problems
-    run.problems += _times(schedule)
+    run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()
     run.feed(schedule, root.span)
     if schedule.job is not None and schedule.target is not None:
         run.referred.append((str(schedule.target), ""))
 
 
-def _times(schedule_file: JobSchedule) -> Iterator[Problem]:
-    """What is wrong with the times, by the rules for the schedule of a spec."""
+def _data(run: CheckRun, root: yaml.Mapping, _path: Path) -> None:
+    from worldsize.azureml.graph import read_argument
+    from worldsize.azureml.model import Data
+
+    asset = read_argument(root)
+    if isinstance(asset, Data):
+        run.feed(asset, root.span)
+
+
+_STAGES = {
+    "compute": _compute,
+    "data": _data,
+    "environment": _environment,
+    "schedule": _schedule,
+    "other": _other,
+}
+
+
+def _check_times(trigger: yaml.Mapping) -> Iterator[Problem]:
+    """What is wrong with the times of a trigger, by the rules for the schedule of a spec."""
     from worldsize.spec import schedule  # few trees have schedules
 
-    if schedule_file.trigger is not None:
-        yield from schedule.check_trigger(schedule_file.trigger)
+    yield from schedule.check_trigger(trigger)
 
 
 def _feed_job(run: CheckRun, job: Job, place: Span) -> None:
@@ -231,6 +301,8 @@ def _feed_job(run: CheckRun, job: Job, place: Span) -> None:
         at_step = step.span or place
         run.feed(step, at_step)
         component = step.component
+        if component is not None and component.path is not None:
+            run.in_use.add(component.path)
         if component is not None and _is_checked(run, component.path):
             _feed_component(run, component, at_step)
 

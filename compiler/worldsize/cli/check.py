@@ -1,21 +1,30 @@
-"""`worldsize check`: diagnostics for files and folders, in five formats."""
+"""`worldsize check`: diagnostics for files and folders, in six formats."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-FORMATS = ("text", "json", "sarif", "github", "junit")
+if TYPE_CHECKING:
+    from worldsize.checking import Report
+    from worldsize.checking.choice import Choice
+
+FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
+STDIN = "-"
 
 EPILOG = """\b
 Examples:
-  worldsize check .                                every spec and Azure ML file below
+  worldsize check                                  every spec and Azure ML file below
   worldsize check spec.yml --ignore WS4            without the learning-rate family
-  worldsize check . --fix --diff                   show what the safe fixes would change
-  worldsize check . --format sarif > report.sarif  for code scanning
+  worldsize check --fix --diff                     show what the safe fixes would change
+  worldsize check --format sarif > report.sarif    for code scanning
+  worldsize check --baseline known.json --write-baseline    record what is found today
+  worldsize check --baseline known.json            report only what is new
+  worldsize check - --stdin-filename jobs/a.yml    check what an editor holds
 
 \b
 Exit status: 0 clean, 1 findings, 2 usage, 3 an internal error of worldsize.
@@ -27,16 +36,24 @@ def _require_existing(
     _ctx: click.Context, _param: click.Parameter, paths: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Refuse paths that do not exist; a broken link exists, and is reported as an unreadable file."""
+    if STDIN in paths and len(paths) > 1:
+        raise click.BadParameter("`-`, which is standard input, takes no other path beside it.")
     for path in paths:
-        if not os.path.lexists(path):
+        if path != STDIN and not os.path.lexists(path):
             raise click.BadParameter(f"Path '{path}' does not exist.")
-    return paths
+    return paths or (".",)
+
+
+class _Output(NamedTuple):
+    """How the result is shown."""
+
+    format_: str
+    statistics: bool
+    exit_zero: bool
 
 
 @click.command(epilog=EPILOG)
-@click.argument(
-    "paths", nargs=-1, required=True, type=click.Path(), callback=_require_existing, metavar="PATH..."
-)
+@click.argument("paths", nargs=-1, type=click.Path(), callback=_require_existing, metavar="[PATH]...")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Output."
 )
@@ -44,48 +61,160 @@ def _require_existing(
     "--select", multiple=True, metavar="CODE", help="Report only these codes, WS2 for a whole family."
 )
 @click.option("--ignore", multiple=True, metavar="CODE", help="Do not report these codes.")
+@click.option(
+    "--min-severity",
+    type=click.Choice(("info", "warning", "error")),
+    help="Report nothing less severe. By default, notes (info) are only counted in text.",
+)
+@click.option(
+    "--min-confidence",
+    type=click.Choice(("possible", "likely", "certain")),
+    default="possible",
+    show_default=True,
+    help="Report nothing less certain.",
+)
+@click.option(
+    "--exclude", multiple=True, metavar="GLOB", help="Leave out what matches, as a line of .gitignore does."
+)
+@click.option("--baseline", metavar="FILE", help="Report only what this file does not list.")
+@click.option("--write-baseline", is_flag=True, help="Write all findings into that file, and report none.")
 @click.option("--fix", is_flag=True, help="Apply the safe fixes, in place.")
-@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
-def command(
-    paths: tuple[str, ...],
-    *,
-    format_: str,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    fix: bool,
-    diff: bool,
-) -> None:
-    """Check specs and Azure ML YAML, files or folders."""
-    from worldsize.checking import checker
-
+@click.option("--unsafe-fixes", is_flag=True, help="Apply those too that may change what you mean.")
+@click.option("--diff", is_flag=True, help="Show what would be fixed, and change nothing.")
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of listing them.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something is found.")
+@click.option(
+    "--stdin-filename",
+    type=click.Path(dir_okay=False),
+    metavar="PATH",
+    help="The file that standard input (-) stands for.",
+)
+def command(paths: tuple[str, ...], **options: Any) -> None:
+    """Check specs and Azure ML YAML: files, folders, or `-` for standard input. The default is `.`."""
+    output = _Output(options["format_"], options["statistics"], options["exit_zero"])
+    _refuse_combinations(paths, options)
     gc.disable()  # collecting cycles takes a fifth of the time on large files, and finds none
     try:
-        rules = {"select": _split_codes(select), "ignore": _split_codes(ignore)}
-        if fix or diff:
-            status = _fix(paths, format_, rules, write=not diff)
-        else:
-            status = checker.print_check(paths, format_=format_, **rules)
+        status = _check(paths, output, options)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     finally:
         gc.enable()
-    raise SystemExit(status)
+    raise SystemExit(0 if output.exit_zero and status == 1 else status)
 
 
-def _fix(paths: tuple[str, ...], format_: str, rules: dict[str, list[str]], *, write: bool) -> int:
+def _refuse_combinations(paths: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Refuse options that contradict each other or would have no effect."""
+    fixes = [name for name in ("fix", "unsafe_fixes", "diff") if options[name]]
+    if options["write_baseline"] and options["baseline"] is None:
+        raise click.UsageError("`--write-baseline` needs the file: add `--baseline FILE`")
+    if options["write_baseline"] and fixes:
+        raise click.UsageError(f"`--write-baseline` changes nothing: remove `--{fixes[0].replace('_', '-')}`")
+    if options["statistics"] and options["format_"] not in ("text", "concise"):
+        raise click.UsageError(
+            f"`--statistics` is a table, which `--format {options['format_']}` cannot hold"
+        )
+    if options["stdin_filename"] is not None and paths != (STDIN,):
+        raise click.UsageError("`--stdin-filename` is for standard input: give `-` as the path")
+
+
+def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> int:
+    """Check, fix or record; the exit status."""
+    from worldsize.checking import checker
+
+    choice = _read_choice(options)
+    texts = None
+    if paths == (STDIN,):
+        paths = (options["stdin_filename"] or STDIN,)
+        texts = {paths[0]: _read_stdin()}
+    if options["fix"] or options["unsafe_fixes"] or options["diff"]:
+        return _fix(paths, choice, output, texts, unsafe=options["unsafe_fixes"], write=not options["diff"])
+    if options["write_baseline"]:
+        return _write_baseline(paths, choice, options["baseline"], texts)
+    report = checker.check_files(paths, choice, texts=texts)[0]
+    checker.write_output(_render(report, output))
+    return report.exit_code
+
+
+def _read_choice(options: dict[str, Any]) -> Choice:
+    from worldsize.checking import exclusion
+    from worldsize.checking.choice import Choice
+
+    baseline = None
+    if options["baseline"] is not None:
+        from worldsize.checking.baseline import read_baseline, start_record  # few checks have one
+
+        baseline = (start_record if options["write_baseline"] else read_baseline)(options["baseline"])
+    wrong = [glob for glob in options["exclude"] if not exclusion.is_glob(glob)]
+    if wrong:
+        raise ValueError(f"`{wrong[0]}` is not a pattern that `--exclude` can match with a path")
+    return Choice(
+        _split_codes(options["select"]),
+        _split_codes(options["ignore"]),
+        options["min_severity"],
+        options["min_confidence"],
+        options["exclude"],
+        baseline,
+    )
+
+
+def _read_stdin() -> bytes:
+    from worldsize.base import limits
+
+    return sys.stdin.buffer.read(limits.SIZE + 1)
+
+
+def _write_baseline(
+    paths: tuple[str, ...], choice: Choice, baseline: str, texts: dict[str, bytes] | None
+) -> int:
+    """Record what is found; only a fault of worldsize itself is reported."""
+    from worldsize.base.wording import plural
+    from worldsize.checking import checker
+    from worldsize.checking.baseline import write_baseline
+
+    report = checker.check_files(paths, choice, texts=texts)[0]
+    assert choice.baseline is not None
+    count = write_baseline(baseline, choice.baseline)
+    click.echo(f"recorded {plural(count, 'finding')} in {baseline}", err=True)
+    return 3 if report.exit_code == 3 else 0
+
+
+def _fix(
+    paths: tuple[str, ...],
+    choice: Choice,
+    output: _Output,
+    texts: dict[str, bytes] | None,
+    *,
+    unsafe: bool,
+    write: bool,
+) -> int:
     """Fix the files and report the remaining findings, or only show the changes."""
     from worldsize import fixing  # most checks only look
+    from worldsize.base.wording import plural
     from worldsize.checking import checker
-    from worldsize.diagnostics.text import wants_colour
 
-    result = fixing.fix(paths, **rules, write=write)
+    result = fixing.fix(paths, choice, unsafe=unsafe, write=write and texts is None, texts=texts)
+    if write and texts is not None:  # the fixed text takes the place of the report
+        fixed = {change.path: change.after for change in result.changes}
+        sys.stdout.buffer.write(fixed.get(paths[0], texts[paths[0]]))
+        sys.stdout.flush()
+        click.echo(_render(result.report, output, sys.stderr), err=True, nl=False)
+        return result.report.exit_code
     if write:
-        checker.write_output(result.report.render(format_, colour=wants_colour(sys.stdout)))
+        checker.write_output(_render(result.report, output))
         return result.report.exit_code
     checker.write_output("".join(fixing.unified_diff(change) for change in result.changes))
-    files = f"{len(result.changes)} file{'s' * (len(result.changes) != 1)}"
-    click.echo(f"would fix {result.report.fixed} in {files}", err=True)
+    click.echo(f"would fix {result.report.fixed} in {plural(len(result.changes), 'file')}", err=True)
     return int(bool(result.changes))
+
+
+def _render(report: Report, output: _Output, stream: Any = None) -> str:
+    """The report in the format that was asked for."""
+    from worldsize.diagnostics import text
+
+    if output.statistics:
+        return text.render_statistics(report.diagnostics, files=len(report.files), fixed=report.fixed)
+    return report.render(output.format_, colour=text.wants_colour(stream or sys.stdout))
 
 
 def _split_codes(options: tuple[str, ...]) -> list[str]:

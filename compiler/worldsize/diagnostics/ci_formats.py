@@ -44,6 +44,8 @@ def as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
         "code": diagnostic.code,
         "slug": diagnostic.slug,
         "severity": diagnostic.severity,
+        "confidence": diagnostic.confidence,
+        "fix": diagnostic.fix_safety,
         "message": diagnostic.message,
         **_place(diagnostic.span),
         "end_line": diagnostic.span.end_line,
@@ -60,15 +62,17 @@ def _place(span: Span) -> dict[str, Any]:
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+_PRECISIONS = {"certain": "very-high", "likely": "high", "possible": "medium"}  # as code scanning sorts by
 
 
 class RuleInfo(Struct, frozen=True):
-    """A rule as SARIF lists it: slug, one-line summary, default severity and the address of its page."""
+    """A rule as SARIF lists it: slug, summary, default severity, address of its page and confidence."""
 
     slug: str
     summary: str
     severity: str
     docs: str
+    confidence: str = "certain"
 
 
 def render_sarif(diagnostics: Sequence[Diagnostic], rules: Mapping[str, RuleInfo], *, version: str) -> str:
@@ -105,6 +109,7 @@ def _rule(code: str, rule: RuleInfo) -> dict[str, Any]:
         "shortDescription": {"text": rule.summary},
         "helpUri": rule.docs,
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "properties": {"precision": _PRECISIONS[rule.confidence]},
     }
 
 
@@ -116,6 +121,7 @@ def _result(diagnostic: Diagnostic, rule: int) -> dict[str, Any]:
         "level": _LEVELS[diagnostic.severity],
         "message": {"text": text},
         "locations": [_location(diagnostic.span)],
+        "properties": {"confidence": diagnostic.confidence, "fix": diagnostic.fix_safety},
     }
     if diagnostic.related:
         result["relatedLocations"] = [

@@ -7,11 +7,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-from worldsize.base.problem import Fix, Related
+from worldsize.base.problem import Confidence, Fix, Related
 from worldsize.base.span import Span
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+INTERNAL = "WS000"  # a fault of worldsize itself, which nothing can silence
 
 
 class Diagnostic(Struct, frozen=True):
@@ -26,6 +27,17 @@ class Diagnostic(Struct, frozen=True):
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
     docs: str = ""  # the address of the rule's page
+    confidence: Confidence = "certain"
+
+    @property
+    def fix_safety(self) -> str:
+        """``safe``, ``unsafe`` or ``none``: what kind of fix it has."""
+        return "none" if self.fix is None else "safe" if self.fix.safe else "unsafe"
+
+    @property
+    def is_shown_by_default(self) -> bool:
+        """Whether people see it unasked: all but notes, except those on the check itself (``WS0``)."""
+        return self.severity != "info" or self.code.startswith("WS0")
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.snippet import Sources
@@ -11,7 +11,8 @@ from worldsize.diagnostics.snippet import Sources
 if TYPE_CHECKING:
     from worldsize.diagnostics.ci_formats import RuleInfo
 
-FORMATS = ("text", "json", "sarif", "github", "junit")
+FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
+_COMPLETE = ("json", "sarif")  # formats for programs, which choose for themselves
 
 
 def render_report(
@@ -23,16 +24,33 @@ def render_report(
     rules: Callable[[], Mapping[str, RuleInfo]],
     colour: bool = False,
     fixed: int = 0,
+    notes: bool = False,
 ) -> str:
-    """Render a whole report in one of :data:`FORMATS`; ``rules`` is called only for SARIF.
+    """Render a whole report.
+
+    Args:
+        format_: One of :data:`FORMATS`.
+        diagnostics: The findings, sorted.
+        sources: Texts by path, for excerpts.
+        files: The checked files.
+        rules: The rules as SARIF lists them; called only for SARIF.
+        colour: Whether ``text`` and ``concise`` may use terminal colours.
+        fixed: How many problems were fixed before.
+        notes: Whether formats for people show findings of severity ``info``; ``text`` and ``concise`` count
+            them if not.
 
     Raises:
         ValueError: The format is unknown.
     """
-    if format_ == "text":
+    if format_ in ("text", "concise"):
         from worldsize.diagnostics import text
 
-        return text.render_text(diagnostics, sources, files=len(files), colour=colour, fixed=fixed)
+        options: dict[str, Any] = {"files": len(files), "notes": notes, "colour": colour, "fixed": fixed}
+        if format_ == "concise":
+            return text.render_concise(diagnostics, **options)
+        return text.render_short(diagnostics, sources, **options)
+    if format_ not in _COMPLETE and not notes:
+        diagnostics = [each for each in diagnostics if each.is_shown_by_default]
     if format_ == "json":
         from worldsize.diagnostics import ci_formats
 

@@ -129,5 +129,6 @@ def _report_unusable(
         return Problem("suppression-unknown", span, message, "remove the comment and report the error")
     if is_known(word):
         return None
-    help_ = did_you_mean(word, names()) or "`worldsize explain` lists all codes"
+    near = None if word[-1:].isdigit() else did_you_mean(word, names())  # a code is not guessed
+    help_ = near or "`worldsize explain` lists all codes"
     return Problem("suppression-unknown", span, f"`{word}` is not the code of a rule", help_)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from msgspec import Struct
@@ -11,7 +12,7 @@ from msgspec import Struct
 from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
-from worldsize.diagnostics.diagnostic import Diagnostic, count_severities
+from worldsize.diagnostics.diagnostic import SEVERITIES, Diagnostic, count_severities
 from worldsize.diagnostics.snippet import Sources, draw_line, flatten, read_line, show_path
 
 _COLOURS = {
@@ -22,6 +23,8 @@ _COLOURS = {
     "dim": "\x1b[2m",
 }
 _RESET = "\x1b[0m"
+_SAME = 5  # findings of one rule in one file that are shown; the rest are counted
+_SCREEN = 50  # lines, above which a table of the rules follows
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -39,9 +42,92 @@ def wants_colour(stream: TextIO) -> bool:
 def render_text(
     diagnostics: Sequence[Diagnostic], sources: Sources, *, files: int, colour: bool = False, fixed: int = 0
 ) -> str:
-    """Render the whole report; its last line counts the findings."""
+    """Render all findings in full; the last line counts them."""
     blocks = [render_diagnostic(diagnostic, sources, colour=colour) for diagnostic in diagnostics]
     return "\n".join([*blocks, summarise_counts(diagnostics, files, fixed), ""])
+
+
+def render_short(
+    diagnostics: Sequence[Diagnostic],
+    sources: Sources,
+    *,
+    files: int,
+    notes: bool,
+    colour: bool = False,
+    fixed: int = 0,
+) -> str:
+    """Render what fits a reader: the first findings of each rule in a file, and a table of many.
+
+    Args:
+        diagnostics: The findings, sorted.
+        sources: Texts by path.
+        files: The number of checked files.
+        notes: Whether findings of severity ``info`` are shown; else they are only counted.
+        colour: Whether terminal colours may be used.
+        fixed: How many problems were fixed before.
+    """
+    shown = [each for each in diagnostics if notes or each.is_shown_by_default]
+    counts = Counter((each.span.path, each.code) for each in shown)
+    met: Counter[tuple[str, str]] = Counter()
+    blocks: list[str] = []
+    for diagnostic in shown:
+        key = (diagnostic.span.path, diagnostic.code)
+        met[key] += 1
+        if met[key] <= _SAME:
+            blocks.append(render_diagnostic(diagnostic, sources, colour=colour))
+        if met[key] == _SAME < counts[key]:
+            blocks.append(f"… and {counts[key] - _SAME} more of {diagnostic.code} in this file\n")
+    repeated = len(diagnostics) > len({each.code for each in diagnostics})
+    if repeated and sum(block.count("\n") + 1 for block in blocks) > _SCREEN:
+        blocks.append(render_table(diagnostics))
+    hints = [*_hints(diagnostics, len(shown), capped=any(count > _SAME for count in counts.values()))]
+    return "\n".join([*blocks, *hints, summarise_counts(diagnostics, files, fixed), ""])
+
+
+def render_concise(
+    diagnostics: Sequence[Diagnostic], *, files: int, notes: bool, colour: bool = False, fixed: int = 0
+) -> str:
+    """Render one line for each finding; ``[*]`` marks those with a safe fix."""
+    style = _Style(colour, 0)
+    shown = [each for each in diagnostics if notes or each.is_shown_by_default]
+    lines = [_render_headline(each, style, mark=" [*]" * (each.fix_safety == "safe")) for each in shown]
+    hints = _hints(diagnostics, len(shown), capped=False)
+    return "\n".join([*lines, *hints, summarise_counts(diagnostics, files, fixed), ""])
+
+
+def render_statistics(diagnostics: Sequence[Diagnostic], *, files: int, fixed: int = 0) -> str:
+    """Render a table of the rules in place of the findings."""
+    return f"{render_table(diagnostics)}{summarise_counts(diagnostics, files, fixed)}\n"
+
+
+def render_table(diagnostics: Sequence[Diagnostic]) -> str:
+    """How often each rule was met, the most frequent first."""
+    counts = Counter((each.code, each.severity, each.slug) for each in diagnostics)
+    rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    width = len(str(rows[0][1])) if rows else 0
+    severity_width = max(map(len, SEVERITIES))
+    return "".join(
+        f"{count:>{width}}  {code}  {severity:<{severity_width}}  {slug}\n"
+        for (code, severity, slug), count in rows
+    )
+
+
+def _hints(diagnostics: Sequence[Diagnostic], shown: int, *, capped: bool) -> Iterator[str]:
+    """How to see what is not shown, and what can be fixed."""
+    if capped:
+        yield "`--format concise` lists every finding in one line"
+    if shown < len(diagnostics):
+        more = len(diagnostics) - shown
+        yield f"{plural(more, 'note')} not shown: `--min-severity info` shows {'it' if more == 1 else 'them'}"
+    safety = Counter(each.fix_safety for each in diagnostics)
+    options = {"safe": "--fix", "unsafe": "--unsafe-fixes"}
+    fixes = [
+        f"{safety[kind]} {kind} fix{'es' * (safety[kind] != 1)} (`{option}`)"
+        for kind, option in options.items()
+        if safety[kind]
+    ]
+    if fixes:
+        yield ", ".join(fixes)
 
 
 def render_diagnostic(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False) -> str:
@@ -49,9 +135,7 @@ def render_diagnostic(diagnostic: Diagnostic, sources: Sources, *, colour: bool 
     span = diagnostic.span
     lines_named = [span.line, *(related.span.line for related in diagnostic.related)]
     style = _Style(colour, len(str(max(lines_named))))
-    label = style.paint(diagnostic.severity, f"{diagnostic.severity}[{diagnostic.code}]")
-    place = style.paint("bold", f"{_format_position(span)}:")
-    lines = [f"{place} {label} {style.paint('bold', flatten(diagnostic.message))}"]
+    lines = [_render_headline(diagnostic, style)]
     lines += _excerpt(Related(span, ""), sources, style, "^", diagnostic.severity)
     for related in diagnostic.related:
         if related.span.path != span.path:
@@ -62,7 +146,15 @@ def render_diagnostic(diagnostic: Diagnostic, sources: Sources, *, colour: bool 
     if diagnostic.help:
         lines.append(style.note("=", f"{style.paint('bold', 'help:')} {flatten(diagnostic.help)}"))
     lines.append(style.note("=", f"docs: {diagnostic.docs}"))
+    if diagnostic.confidence != "certain":
+        lines.append(style.note("=", f"confidence: {diagnostic.confidence}"))
     return "\n".join(lines) + "\n"
+
+
+def _render_headline(diagnostic: Diagnostic, style: _Style, mark: str = "") -> str:
+    label = style.paint(diagnostic.severity, f"{diagnostic.severity}[{diagnostic.code}]")
+    place = style.paint("bold", f"{_format_position(diagnostic.span)}:")
+    return f"{place} {label}{mark} {style.paint('bold', flatten(diagnostic.message))}"
 
 
 def _format_position(span: Span) -> str:

@@ -16,7 +16,7 @@ from worldsize import yaml
 from worldsize.azureml import snapshot, write, yaml_dump
 from worldsize.azureml.copying import Archive, CopyAccess, are_equal
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import classify, is_file, is_folder, local_path
+from worldsize.azureml.references import classify, describe_missing, is_file, is_folder, local_path
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -131,9 +131,7 @@ def _move_environment(bundle: Bundle, value: Any, folder: Path, at: Span) -> Any
         path = local_path(value, folder)
         if path is None or not path.is_file():
             bundle.problems.append(
-                snapshot.describe_missing("`environment`", value, folder / value, at).under(
-                    "environment-missing"
-                )
+                describe_missing("`environment`", value, folder / value, at).under("environment-missing")
             )
             return value
         if problems := snapshot.add_to_snapshot(Snapshot(), path, at, bundle.gate):
@@ -165,9 +163,7 @@ def _copy_files(bundle: Bundle, key: str, reference: str, folder: Path, at: Span
         bundle.problems += snapshot.add_to_snapshot(context, path, at, bundle.gate)
         bundle.files.update({f"{ENVIRONMENT}/{name}": context.files[name] for name in context.listing()})
         return f"./{ENVIRONMENT}/{path.name}" if is_file(path) else f"./{ENVIRONMENT}"
-    bundle.problems.append(
-        snapshot.describe_missing(f"`{key}`", reference, path, at).under("environment-missing")
-    )
+    bundle.problems.append(describe_missing(f"`{key}`", reference, path, at).under("environment-missing"))
     return reference
 
 

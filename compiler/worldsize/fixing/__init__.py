@@ -1,4 +1,4 @@
-"""Applies the safe fixes of diagnostics to files and changes no other byte."""
+"""Applies the fixes of diagnostics to files and changes no other byte."""
 
 from __future__ import annotations
 

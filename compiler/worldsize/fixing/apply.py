@@ -1,11 +1,12 @@
-"""Checks and fixes files until no safe fix is left; shows changes as diffs and writes them."""
+"""Checks and fixes files until no fix is left; shows changes as diffs and writes them."""
 
 from __future__ import annotations
 
+import ast
 import difflib
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,13 +15,17 @@ from msgspec.structs import replace
 
 from worldsize import yaml
 from worldsize.base.problem import Fix, Problem
+from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error
-from worldsize.checking import Report, check, discover
-from worldsize.diagnostics.diagnostic import sort_unique
+from worldsize.checking import Report, discover
+from worldsize.checking.checker import check_files
+from worldsize.checking.choice import EVERYTHING, Choice
+from worldsize.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.diagnostics.snippet import show_path
 from worldsize.rules import engine
-from worldsize.yaml import Document, Mapping, Node
+from worldsize.yaml import Document, Node
+from worldsize.yaml import Mapping as MappingNode
 from worldsize.yaml import Sequence as SequenceNode
 
 _QUOTES = "'\""
@@ -46,14 +51,47 @@ def apply_fixes(document: Document, fixes: Iterable[Fix]) -> tuple[str, int]:
     if document.root is None:
         return document.text, 0
     edits = _drop_overlaps(_select_edits(document, fixes))
-    changed = _apply_edits(document.text, edits)
-    if _is_sound(document, edits, changed):
+    return _apply_sound(document.text, edits, lambda kept, changed: _is_sound(document, kept, changed))
+
+
+def apply_script_fixes(source: Source, fixes: Iterable[Fix]) -> tuple[str, int]:
+    """The same for a Python file, which must still be one afterwards."""
+    if not _is_python(source.text):
+        return source.text, 0
+    line_end = "\r\n" if "\r\n" in source.text else "\n"
+    edits = sorted(
+        {
+            Edit(
+                source.offset(fix.span.line, fix.span.column),
+                source.offset(fix.span.end_line, fix.span.end_column),
+                fix.replacement.replace("\n", line_end),
+            )
+            for fix in fixes
+        }
+    )
+    return _apply_sound(source.text, _drop_overlaps(edits), lambda _, changed: _is_python(changed))
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _apply_sound(
+    text: str, edits: list[Edit], is_sound: Callable[[list[Edit], str], bool]
+) -> tuple[str, int]:
+    """Apply edits, but none that changes more than it should."""
+    changed = _apply_edits(text, edits)
+    if is_sound(edits, changed):
         return changed, len(edits)
     kept: list[Edit] = []
-    for edit in edits:  # at least one edit changes other values: drop it
-        if _is_sound(document, [*kept, edit], _apply_edits(document.text, [*kept, edit])):
+    for edit in edits:
+        if is_sound([*kept, edit], _apply_edits(text, [*kept, edit])):
             kept.append(edit)
-    return _apply_edits(document.text, kept), len(kept)
+    return _apply_edits(text, kept), len(kept)
 
 
 def _select_edits(document: Document, fixes: Iterable[Fix]) -> list[Edit]:
@@ -90,7 +128,7 @@ def _find_shared_ranges(root: Node) -> list[tuple[int, int]]:
             ranges.append((node.start, max(node.end, node.start + 1)))
             continue
         seen.add(id(node))
-        if isinstance(node, Mapping):
+        if isinstance(node, MappingNode):
             pending += [part for entry in node.entries for part in entry]
         elif isinstance(node, SequenceNode):
             pending += node.items
@@ -131,8 +169,9 @@ def _is_sound(document: Document, edits: Sequence[Edit], changed: str) -> bool:
     return True
 
 
-_ROUNDS = 10  # a fix can reveal another fault; three rounds are the most that was observed
+_ROUNDS = 50  # a fix can reveal another fault, and a rule can report only the first place of several
 _MARK = "\ufeff".encode()
+_PARTS = (".py", ".json")  # scripts and configurations, which only jobs name
 
 
 class Change(Struct):
@@ -152,34 +191,40 @@ class Fixed(Struct, frozen=True):
 
 
 def fix(
-    paths: Iterable[str | os.PathLike[str]],
+    paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+    choice: Choice = EVERYTHING,
     *,
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
+    unsafe: bool = False,
     write: bool = True,
+    texts: Mapping[str, bytes] | None = None,
 ) -> Fixed:
     """Apply the fixes of all diagnostics of the files.
 
     Args:
-        paths: As for :func:`worldsize.check`.
-        select: Only these rules are reported and fixed.
-        ignore: These rules are neither reported nor fixed.
+        paths: As for :func:`worldsize.check`. Scripts and configurations are changed if they are below one of
+            these folders, or if one of these files has the command that starts them.
+        choice: Only what it admits is reported and fixed.
+        unsafe: Whether fixes are applied that may change what the user means.
         write: Whether to change the files, each in one step; its mode stays.
+        texts: Contents of files by path, which count instead of those on the disk.
 
     Returns:
         The report after the fixes, and the changes. Files that cannot be read are not changed.
 
     Raises:
-        ValueError: A word of ``select`` or ``ignore`` is not a code or slug.
+        ValueError: A word of the choice is not a code or slug.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    named = frozenset(os.path.realpath(file.path) for file in discover.list_files(listed))
-    changes: dict[str, Change] = {}
+    targets = _Targets(
+        frozenset(os.path.realpath(file.path) for file in discover.list_files(listed, choice.exclude)),
+        tuple(os.path.realpath(path) for path in listed if Path(path).is_dir()),
+    )
+    changes = {path: Change(path, data, data, {data}) for path, data in (texts or {}).items()}
     fixed = 0
     for _ in range(_ROUNDS):
-        texts = {path: change.after for path, change in changes.items()}
-        report = check(listed, select=select, ignore=ignore, texts=texts)
-        applied = _apply_round(report, named, changes)
+        content = {path: change.after for path, change in changes.items()}
+        report = check_files(listed, choice, texts=content)[0]
+        applied = _apply_round(report, targets, changes, unsafe=unsafe)
         fixed += applied
         if not applied:
             break
@@ -189,18 +234,38 @@ def fix(
     return Fixed(replace(report, diagnostics=tuple(diagnostics), fixed=fixed), changed)
 
 
-def _apply_round(report: Report, named: frozenset[str], changes: dict[str, Change]) -> int:
-    """Apply the fixes of one report to the named files only, and return the number of edits."""
+class _Targets(NamedTuple):
+    """What may be changed: YAML files that are named or below a named folder, and what belongs to them."""
+
+    files: frozenset[str]
+    folders: tuple[str, ...]
+
+    def include(self, diagnostic: Diagnostic, path: str) -> bool:
+        """Whether a file may be changed for a finding."""
+        real = os.path.realpath(path)
+        if real in self.files or not real.endswith(_PARTS):
+            return real in self.files
+        return any(real.startswith(folder.rstrip(os.sep) + os.sep) for folder in self.folders) or any(
+            os.path.realpath(related.span.path) in self.files for related in diagnostic.related
+        )
+
+
+def _apply_round(report: Report, targets: _Targets, changes: dict[str, Change], *, unsafe: bool) -> int:
+    """Apply the fixes of one report, and return the number of edits."""
     by_path: dict[str, list[Fix]] = {}
     for diagnostic in report.diagnostics:
-        if diagnostic.fix is not None and os.path.realpath(diagnostic.fix.span.path) in named:
-            by_path.setdefault(diagnostic.fix.span.path, []).append(diagnostic.fix)
+        fix = diagnostic.fix
+        if fix is not None and (fix.safe or unsafe) and targets.include(diagnostic, fix.span.path):
+            by_path.setdefault(fix.span.path, []).append(fix)
     applied = 0
     for path, fixes in by_path.items():
         change = changes.get(path) or _read(path)
         if change is None:
             continue
-        text, count = apply_fixes(yaml.load(path, change.after), fixes)
+        if path.endswith(".py"):
+            text, count = apply_script_fixes(Source(path, change.after.decode("utf-8-sig")), fixes)
+        else:
+            text, count = apply_fixes(yaml.load(path, change.after), fixes)
         after = (_MARK if change.before.startswith(_MARK) else b"") + text.encode()
         if count and after not in change.seen:
             change.after = after

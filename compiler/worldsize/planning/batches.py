@@ -53,7 +53,7 @@ def _reference_per_device(scale: Scale, notes: Notes) -> int | None:
     if gpus is None or total.value % gpus.value == 0:
         return total.value // (gpus.value if gpus else 1)
     near = " or ".join(str(value) for value in batch.nearest_multiples(total.value, gpus.value))
-    message = f"reference `batch_size` {total.value} cannot be shared by {gpus.value} reference GPUs"
+    message = f"reference `batch_size` {total.value} is not a multiple of {gpus.value} reference GPUs"
     help_ = f"write {near}, the batch of all reference GPUs together; or pin `batch_size_per_device`"
     notes.report(
         "reference-batch-does-not-divide", total.span, message, help_, Related(gpus.span, "reference GPUs")

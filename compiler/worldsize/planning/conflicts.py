@@ -45,9 +45,9 @@ def _foreign_counts(step: Step, interface: Interface | None, topology: Topology,
         count: Located[int] | None = getattr(step, name)
         if count is None:
             continue
-        started = f"is started by {topology.launcher}" if topology.launcher != "none" else "is one process"
-        message = f"`{name}` is a count of TensorFlow's processes, but `{step.uses.value}` {started}"
-        notes.report("distribution-field-of-other-type", count.span, message, "remove it")
+        started = f"runs with `{topology.launcher}`" if topology.launcher != "none" else "is one process"
+        message = f"`{name}` counts processes of TensorFlow, but `{step.uses.value}` {started}"
+        notes.report("distribution-field-of-other-type", count.span, message, f"remove `{name}`")
 
 
 def _resilience(step: Step, interface: Interface | None, notes: Notes) -> None:

@@ -70,20 +70,20 @@ def _for_x86(image: str, size: VmSize) -> Verdict | None:
     gpu = cuda.find_gpu(size.gpu_model)
     if gpu is None or gpu.processor == "x86-64" or not image.startswith(_X86_IMAGES):
         return None
-    message = f"`{image}` is built for x86-64, and `{size.name}` has Arm processors (NVIDIA Grace)"
+    message = f"`{image}` is built for x86-64, but `{size.name}` has Arm processors (NVIDIA Grace)"
     help_ = "build on an image for linux/arm64, or choose a size with x86-64 processors"
     return Verdict("image-for-other-processor", message, help_)
 
 
 def _for_cpus(text: str, size: VmSize) -> Verdict:
-    message = f"`{text}` is a build for CPUs, and the {_gpus(size)} of `{size.name}` would idle"
+    message = f"`{text}` is a build for CPUs, so the {_gpus(size)} of `{size.name}` would idle"
     return Verdict(
         "cpu-build-on-gpu-size", message, "install a build for CUDA, or choose a size without GPUs"
     )
 
 
 def _for_cuda(text: str, gpu: Gpu, size: VmSize) -> Verdict:
-    message = f"`{text}` is a build for CUDA, and `{size.name}` has GPUs of {gpu.vendor} ({gpu.model})"
+    message = f"`{text}` is a build for CUDA, but `{size.name}` has GPUs of {gpu.vendor} ({gpu.model})"
     help_ = "choose a size with NVIDIA GPUs, or an environment whose build is for ROCm"
     return Verdict("gpu-without-kernels", message, help_)
 
@@ -92,7 +92,7 @@ def _without_kernels(build: Build, version: str, text: str, capability: Capabili
     kernels = f"{show_capability(build.kernels[0])} to {show_capability(build.kernels[-1])}"
     message = (
         f"`{text}` (CUDA {build.cuda}) is compiled for compute capabilities {kernels},"
-        f" and the GPUs of `{size.name}` have {show_capability(capability)}"
+        f" but the GPUs of `{size.name}` have {show_capability(capability)}"
     )
     others = [each for each in cuda.find_builds(build.package, version) if each.may_run_on(capability)]
     newest = cuda.newest_running(build.package, capability)
@@ -111,7 +111,7 @@ def _driver(build: Build, version: str, text: str, size: VmSize, image: str) -> 
     if f"cuda{major}" in image or f"cu{major}" in image:
         return None  # such an image contains the libraries with which CUDA runs on an older driver
     message = (
-        f"`{text}` (CUDA {build.cuda}) needs NVIDIA's driver {needed} or newer, and Azure ML's nodes of"
+        f"`{text}` (CUDA {build.cuda}) needs NVIDIA's driver {needed} or newer, but Azure ML's nodes of"
         f" `{size.name}` had {node.version} on {node.seen}"
     )
     older = [

@@ -112,7 +112,7 @@ def _one_process(
             f"`process_count_per_instance` is {pinned.value}, but TensorFlow starts 1 process per instance,"
             f" which drives {gpus}"
         )
-        notes.report("tensorflow-one-process", pinned.span, message, "remove it")
+        notes.report("tensorflow-one-process", pinned.span, message, "remove `process_count_per_instance`")
     else:
         message = f"`process_count_per_instance` is {pinned.value} but step `{step.name}` is not distributed"
         help_ = "add `distribution: {type: pytorch}` to the step or to its component"

@@ -10,10 +10,10 @@ from worldsize.azureml import component as reader
 from worldsize.azureml.fields import read_distribution, read_member
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import classify, is_file, list_names, local_path
+from worldsize.azureml.references import classify, closest_path, is_file, local_path
 from worldsize.base import limits
 from worldsize.base.problem import Problem
-from worldsize.base.suggest import closest, did_you_mean
+from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
 from worldsize.planning.model import Interface, Launcher
 from worldsize.resolving import own_command
@@ -99,7 +99,6 @@ def _unknown(uses: Located[str], folder: Path) -> Problem:
 
 def _missing(uses: Located[str], path: Path) -> Problem:
     message = f"component file `{shorten(uses.value)}` does not exist"
-    beside = [name for name in list_names(path.parent) if name.endswith((".yml", ".yaml"))]
-    near = closest(path.name, beside)
-    help_ = f"did you mean `{near}`?" if near else "the path is relative to the spec"
+    near = closest_path(uses.value, path, uses.span.path)
+    help_ = f"did you mean `{shorten(near)}`?" if near else "the path is relative to the spec"
     return Problem("component-missing", uses.span, message, help_)

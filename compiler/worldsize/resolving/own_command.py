@@ -17,10 +17,9 @@ from worldsize.azureml.model import SPEC, Binding, Component, Data, Field, Port
 from worldsize.azureml.references import classify, exists, is_file, local_path
 from worldsize.base import limits
 from worldsize.base.span import Span
-from worldsize.base.suggest import did_you_mean
 from worldsize.planning import missing
 from worldsize.resolving import plan_values
-from worldsize.resolving.quantities import NAMES, PLANNED, input_type
+from worldsize.resolving.quantities import NAMES, PLANNED, input_type, suggest_quantity
 from worldsize.resolving.state import ResolveState, as_field, part_span
 from worldsize.spec.model import Step
 
@@ -97,7 +96,7 @@ def _with_planned(component: Component, carried: Mapping[str, str]) -> Component
 def _check_quantity(state: ResolveState, step: str, name: str, span: Span) -> None:
     if name not in NAMES:
         message = f"the plan has no quantity `{name}`"
-        state.report("plan-unknown-quantity", span, message, did_you_mean(name, NAMES))
+        state.report("plan-unknown-quantity", span, message, suggest_quantity(name))
     elif state.plan is not None and plan_values.planned_value(state, step, name) is None:
         state.report("plan-unknown-quantity", span, *missing.explain_missing(state.plan, step, name))
 

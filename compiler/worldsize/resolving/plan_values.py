@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Field, Literal
 from worldsize.base.span import Span
-from worldsize.base.suggest import did_you_mean
 from worldsize.planning import missing
 from worldsize.planning.model import PlanValue, StepPlan, Training
 from worldsize.resolving import quantities
@@ -179,7 +178,7 @@ def _checked(
     span = part_span(located, *expression.part_range(len(expression.parts) - 1))
     if name not in NAMES:
         message = f"the plan has no quantity `{name}`"
-        state.report("plan-unknown-quantity", span, message, did_you_mean(name, NAMES))
+        state.report("plan-unknown-quantity", span, message, quantities.suggest_quantity(name))
         return None
     planned = planned_value(state, step, name)
     if planned is None and state.plan is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from worldsize.planning.model import Derivation, StepPlan, Topology, Training
+from worldsize.spec.suggest import closest
 
 _OF_RESILIENCE = ("checkpoint_interval", "mean_time_between_preemptions", "checkpoint_interval_seconds")
 
@@ -57,6 +58,12 @@ def input_type(quantity: str) -> str:
     if quantity in _TEXTS:
         return "string"
     return "number" if quantity in _FRACTIONS else "integer"
+
+
+def suggest_quantity(name: str) -> str:
+    """What to write instead of a quantity that no plan has."""
+    near = closest(name, NAMES)
+    return f"did you mean `{near}`?" if near else "`worldsize plan` lists the quantities of each step"
 
 
 def explain_pin(name: str) -> str:

@@ -57,7 +57,7 @@ def _split(state: ResolveState, source: str) -> int | None:
     if fraction is None or not 0 <= fraction < 1 or length is None or length < 1:
         return None
     per_class = _rows_per_class(state, values, int(length))
-    if per_class is None:
+    if not per_class or not any(per_class):  # unknown, or no rows at all, which a rule reports of the data
         return None
     return sum(per_class) - planned_rows.validation_rows(per_class, float(fraction))
 

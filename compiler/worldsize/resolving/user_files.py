@@ -9,8 +9,8 @@ from worldsize.azureml import snapshot
 from worldsize.azureml.component import CODE_INPUT, read_tag
 from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Literal
-from worldsize.azureml.references import exists, is_file, local_path, normalise
-from worldsize.azureml.snapshot import Snapshot, describe_missing
+from worldsize.azureml.references import describe_missing, exists, is_file, local_path, normalise
+from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.suggest import did_you_mean
 from worldsize.resolving.state import ResolveState, part_span
 from worldsize.spec.model import Located

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from worldsize.base.source import Source
+
 # A word is put together from its pieces: as one repeated group it would cost hundreds of bytes a character.
 _PIECE = re.compile(r"\$\{\{[^{}\n]*\}\}|\"[^\"]*\"|'[^']*'|\\.|[^\s;|&<>\"'\\$]+|\$")
 _TOKEN = re.compile(
@@ -20,8 +22,16 @@ _TOKEN = re.compile(
     rf"|(?P<word>{_PIECE.pattern})"
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_SHELLS = ("sh", "bash", "dash", "zsh")
+_RUNS_TEXT = ("-c", "-lc", "-ec", "-ic", "-xc", "-euc", "-exc", "-euxc")
 _WRAPPERS = frozenset(
     {"exec", "time", "nohup", "sudo", "env", "command", "if", "then", "do", "else", "!", "("}
+)
+
+# Programs that start no other, and use no GPU.
+HARMLESS = frozenset(
+    {"echo", "ls", "cd", "pip", "mkdir", "export", "set", "pwd", "cat", "env", "date", "free", "df"}
+    | {"nproc", "chmod", "true", "sleep", "cp", "mv"}
 )
 
 
@@ -31,6 +41,7 @@ class Word(NamedTuple):
     text: str
     start: int
     end: int
+    source: Source | None = None  # the shell script in which it stands, if not in the command itself
 
     @property
     def bare(self) -> str:
@@ -87,7 +98,7 @@ class Command(Struct, frozen=True):
             after = words[position + 1] if position + 1 < len(words) else None
             value = None
             if equals:
-                value = Word(text, word.start + len(name) + 1, word.end)
+                value = Word(text, word.start + len(name) + 1, word.end, word.source)
             elif after is not None and not after.text.startswith("--"):
                 value = after
             yield Flag(name[2:].lower().replace("-", "_"), word, value)
@@ -95,7 +106,24 @@ class Command(Struct, frozen=True):
 
 @lru_cache(maxsize=16)  # several rules ask for the same command in a row
 def parse_commands(text: str) -> tuple[Command, ...]:
-    """The commands of a command line, in order."""
+    """The commands of a command line, in order; in place of `sh -c "…"` those that the shell is given."""
+    return tuple(inner for command in _split(text) for inner in _unwrap(command))
+
+
+def _unwrap(command: Command) -> Iterator[Command]:
+    words = command.arguments
+    given = words[2] if len(words) == 3 and words[1].text in _RUNS_TEXT else None
+    if given is None or words[0].text.rpartition("/")[2] not in _SHELLS or given.bare == given.text:
+        yield command
+        return
+    for inner in _split(given.bare):
+        moved = [
+            Word(word.text, word.start + given.start + 1, word.end + given.start + 1) for word in inner.words
+        ]
+        yield Command(tuple(moved), inner.targets, inner.piped)
+
+
+def _split(text: str) -> tuple[Command, ...]:
     commands: list[Command] = []
     words: list[Word] = []
     targets: list[tuple[Word, Word | None]] = []
@@ -105,14 +133,12 @@ def parse_commands(text: str) -> tuple[Command, ...]:
         if kind == "word":
             trimmed = _outside_brackets(word) if word.text[0] == "$" or word.text[-1] == "]" else word
             if redirect is not None:
-                targets.append((redirect, trimmed))
+                targets += [(redirect, trimmed)] if ">" in redirect.text else []
             elif trimmed.text:
                 words.append(trimmed)
             redirect = None
         elif kind == "redirect":
-            redirect = word if ">" in word.text and "&" not in word.text[1:] else None
-            if "<" in word.text:
-                redirect = None
+            redirect = word if "&" not in word.text[1:] else None
         elif kind == "operator":
             if words or targets:
                 commands.append(Command(tuple(words), tuple(targets), piped))
@@ -137,7 +163,7 @@ def _tokens(text: str) -> Iterator[tuple[str, Word]]:
 
 def _outside_brackets(word: Word) -> Word:
     """The word without the ``$[[`` or ``]]`` of an optional section that it touches."""
-    text, start, end = word
+    text, start, end = word.text, word.start, word.end
     if text[:3] == "$[[":
         text, start = text[3:], start + 3
     if text[-2:] == "]]":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Subjects = Mapping[str, Sequence[tuple[Any, Any]]]
 Condition = Literal["bound-input", "bound-output", "script", "deepspeed"]
 
-_STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec")
+_STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec|\.sh\b")
 
 
 def bound_input(_context: Context, subjects: Subjects) -> bool:
@@ -29,9 +29,10 @@ def bound_input(_context: Context, subjects: Subjects) -> bool:
 
 
 def bound_output(_context: Context, subjects: Subjects) -> bool:
-    """A pipeline component, or a step with an output that is bound to one of the pipeline."""
+    """A pipeline with outputs, or a step with an output that is bound to one of the pipeline."""
     return any(
         job.interface is not None
+        or job.outputs
         or any(
             field.value.binding is not None for step in job.steps.values() for field in step.outputs.values()
         )
@@ -47,13 +48,20 @@ def script(context: Context, subjects: Subjects) -> bool:
     return any(_starts_python(component) for component, _ in subjects.get("Component", ()))
 
 
-def deepspeed(_context: Context, subjects: Subjects) -> bool:
-    """A step that may name a configuration of DeepSpeed, in its command or as an input."""
-    return any(
+def deepspeed(context: Context, subjects: Subjects) -> bool:
+    """A step that may name a configuration of DeepSpeed, in its command or script or as an input."""
+    jobs = [job for job, _ in subjects.get("Job", ())]
+    if any(
         "ds_config" in step.inputs or _names_deepspeed(step.component)
-        for job, _ in subjects.get("Job", ())
+        for job in jobs
         for step in job.steps.values()
-    )
+    ):
+        return True
+    if not script(context, subjects):
+        return False
+    from worldsize.rules.script._program import find_programs  # parses Python, once for all rules
+
+    return any(program.says("deepspeed") for job in jobs for program in find_programs(context, job))
 
 
 def _names_deepspeed(component: Component | None) -> bool:

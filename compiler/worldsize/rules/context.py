@@ -127,6 +127,9 @@ class Context(Struct):
         try:
             if not self.inside(name) or not Path(name).is_file() or Path(name).stat().st_size > LARGEST_TEXT:
                 return None
+            changed = self.files.texts.get(self.files.real(Path(name)))
+            if changed is not None:
+                return Source(name, changed.decode("utf-8-sig"))
             return Source(name, Path(name).read_text(encoding="utf-8-sig"))
         except (OSError, ValueError):
             return None

@@ -1,9 +1,10 @@
-"""Runs rules over what was read, and gives problems their code and severity."""
+"""Runs rules over what was read, and gives problems their code, severity and confidence."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby, islice
 from typing import Any
 
@@ -20,27 +21,58 @@ from worldsize.rules.rule import Rule
 Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
 """What is checked, by type name; the span is where a crash of a rule on it is reported."""
 _Group = tuple[str, list[tuple[Any, Span]]]  # a file, and what of it is checked
+_Work = tuple[Rule, Check, list[tuple[Any, Span]]]  # one check of what a file holds
 
 _LONGEST_HELP = 600  # characters; an example of what to write may take some lines
 
 
 def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
     """The problems of every rule that has a check for one of the subjects."""
-    met: dict[str, bool] = {}
-    groups: dict[str, list[_Group]] = {}
-    for rule in registry.checked_rules():
-        if not any(subjects.get(name) for name in registry.subject_types(rule)):
+    groups = {name: _group_by_file(fed) for name, fed in subjects.items()}
+    work: dict[str, list[_Work]] = {}
+    is_met = cache(lambda name: CONDITIONS[name](context, subjects))
+    for rule in registry.list_rules_on(frozenset(groups)):
+        if rule.when is not None and not is_met(rule.when):
             continue
-        if rule.when is not None and rule.when not in met:
-            met[rule.when] = CONDITIONS[rule.when](context, subjects)
-        if not met.get(rule.when or "", True):
-            continue
+        for name in rule.on:
+            if name in registry.PARTS and name not in groups:
+                groups[name], problems = _list_parts(context, groups, registry.PARTS[name])
+                yield from problems
+        if not any(groups.get(name) for name in rule.on):
+            continue  # its file need not be imported
         for name, check in registry.load_checks(rule):
-            if name not in groups:
-                groups[name] = _group_by_file(subjects.get(name, ()))
-            for path, group in groups[name]:
-                if path not in context.budgets.exhausted:
-                    yield from _check_in_budget(rule, check, context, path, group)
+            for path, group in groups.get(name, ()):
+                work.setdefault(path, []).append((rule, check, group))
+    for path, checks in work.items():
+        if path not in context.budgets.exhausted:
+            yield from _check_in_budget(context, path, checks)
+
+
+def _list_parts(
+    context: Context, groups: Mapping[str, Sequence[_Group]], part: registry.Part
+) -> tuple[list[_Group], list[Problem]]:
+    """What a part's function finds in the subjects, by file, and what stopped it."""
+    find_parts = registry.load_part(part)
+    parts: list[_Group] = []
+    problems: list[Problem] = []
+    for path, group in (each for fed in part.found_in for each in groups.get(fed, ())):
+        if path in context.budgets.exhausted:
+            continue
+        try:
+            with context.budgets.charge(path):
+                for subject, span in group:
+                    limits.check_time()
+                    try:
+                        found = [(each, span) for each in find_parts(context, subject)]
+                    except limits.OverBudgetError:
+                        raise
+                    except Exception as error:
+                        problems.append(crash(f"reading for {part.function}", span, error))
+                    else:
+                        parts += [(path, found)] if found else []
+        except limits.OverBudgetError:
+            problems.append(context.budgets.give_up(path))
+    return parts, problems
 
 
 def _group_by_file(fed: Sequence[tuple[Any, Span]]) -> list[_Group]:
@@ -48,26 +80,25 @@ def _group_by_file(fed: Sequence[tuple[Any, Span]]) -> list[_Group]:
     return [(path, list(group)) for path, group in groupby(fed, lambda each: each[1].path)]
 
 
-def _check_in_budget(
-    rule: Rule, check: Check, context: Context, path: str, group: Sequence[tuple[Any, Span]]
-) -> list[Problem]:
-    """One check on what one file holds, charged to the file.
+def _check_in_budget(context: Context, path: str, checks: Sequence[_Work]) -> list[Problem]:
+    """All checks on what one file holds, charged to the file.
 
     A crash becomes a problem, so that the other subjects and rules are still checked.
     """
     problems: list[Problem] = []
     try:
         with context.budgets.charge(path):
-            for subject, span in group:
-                limits.check_time()
-                try:
-                    for each in islice(check(context, subject), limits.FOUND):
-                        problems.append(each.under(rule.slug) if isinstance(each, Finding) else each)
-                        limits.check_time()
-                except limits.OverBudgetError:
-                    raise
-                except Exception as error:
-                    problems.append(crash(f"rule `{rule.code} {rule.slug}`", span, error))
+            for rule, check, group in checks:
+                for subject, span in group:
+                    limits.check_time()
+                    try:
+                        for each in islice(check(context, subject), limits.FOUND):
+                            problems.append(each.under(rule.slug) if isinstance(each, Finding) else each)
+                            limits.check_time()
+                    except limits.OverBudgetError:
+                        raise
+                    except Exception as error:
+                        problems.append(crash(f"rule `{rule.code} {rule.slug}`", span, error))
     except limits.OverBudgetError:
         problems.append(context.budgets.give_up(path))
     return problems
@@ -93,7 +124,7 @@ def _bounded(text: str, width: int = 200) -> str:
 
 
 def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
-    """Problems with the code and severity of their rule."""
+    """Problems with the code, severity and confidence of their rule."""
     for problem in problems:
         rule = registry.find(problem.slug)
         if rule is None:
@@ -111,4 +142,5 @@ def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
             problem.related,
             problem.fix,
             rule.docs,
+            problem.confidence or rule.confidence,
         )

@@ -15,10 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, fields
-from worldsize.azureml.model import Binding, Field, Job, Literal, Step
+from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.base.span import Span
-from worldsize.rules import command_line
+from worldsize.rules import command_line, shell_script
 from worldsize.rules.command_line import Command, Flag, Word
 from worldsize.yaml.nodes import Scalar
 
@@ -77,6 +77,13 @@ class Launch(Struct, frozen=True):
         return chosen.span if chosen is not None else None
 
     @property
+    def chosen_size_span(self) -> Span | None:
+        """Where the VM size is chosen: its name where the step itself has it, else the compute."""
+        path = self.job.path
+        is_near = self.size_span is not None and path is not None and self.size_span.path.endswith(path.name)
+        return self.size_span if is_near else self.compute_span
+
+    @property
     def world(self) -> int | None:
         """All processes of a pytorch or mpi step; None where a VM size has fewer GPUs than processes.
 
@@ -90,6 +97,8 @@ class Launch(Struct, frozen=True):
 
     def span(self, word: Word) -> Span | None:
         """The place of a word of the command; None where the command is not the user's own text."""
+        if word.source is not None:
+            return word.source.span(word.start, word.end)
         command = self.step.component.command if self.step.component else None
         if command is None or not isinstance(command.node, Scalar) or command.node.text != command.value:
             return None
@@ -125,7 +134,10 @@ class Launch(Struct, frozen=True):
     def number(self, flag: Flag) -> float | None:
         """The value of a flag: written there, or through ``${{inputs.x}}`` in the step."""
         assert flag.value is not None
-        text: Any = flag.value.bare
+        return self.read_number(flag.value.bare)
+
+    def read_number(self, text: Any) -> float | None:
+        """The number that a word of the command is, or that the step gives for it."""
         expression = binding.parse_expression(text)
         if expression is not None:
             text = read_input(self, expression.port) if expression.scope == "inputs" else None
@@ -174,10 +186,13 @@ def _read_launch(context: Context, job: Job, step: Step) -> Launch:
 
     def resource(name: str) -> Field[Any] | None:
         own = fields.read_member(step.resources, name)
-        return own or fields.read_member(component.resources if component else None, name)
+        own = own or fields.read_member(component.resources if component else None, name)
+        return own or fields.read_member(step.compute, name)  # where the preview of 2021 had it
 
     command = component.command.value if component and component.command else None
     commands = command_line.parse_commands(command) if isinstance(command, str) else ()
+    if ".sh" in str(command):
+        commands = context.once(_read_scripts, component) or commands
     instances = read_count(resource("instance_count"), job, 1)
     cluster = _read_cluster(context, job, step)
     typed = resource("instance_type")
@@ -205,6 +220,21 @@ def _read_launch(context: Context, job: Job, step: Step) -> Launch:
     else:
         return launch
     return replace(launch, size_name=name, size_span=span, size=context.vm_size(name))
+
+
+def _read_scripts(context: Context, component: Component) -> tuple[Command, ...]:
+    """The commands of a component with those of the shell scripts that they start."""
+    code = component.code.value if component.code is not None else None
+    folder = local_path(code, component.folder) if isinstance(code, str) and component.folder else None
+    command = component.command.value if component.command is not None else None
+    commands = command_line.parse_commands(command) if isinstance(command, str) else ()
+    if folder is None:
+        return commands
+
+    def read(name: str) -> Source | None:
+        return context.text(folder / name)
+
+    return shell_script.read_scripts(commands, read)
 
 
 def _group_flags(_context: Context, commands: tuple[Command, ...]) -> dict[str, list[Flag]]:

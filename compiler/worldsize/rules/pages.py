@@ -21,7 +21,8 @@ def read(rule: Rule) -> str:
 def render_plain(rule: Rule) -> str:
     """A page as ``worldsize explain`` prints it: without the marks of Markdown."""
     head = f"{rule.code} {rule.slug} ({rule.severity}, since {rule.since})"
-    return f"{head}\n{'=' * len(head)}\n\n{''.join(_plain_lines(read(rule)))}"
+    lines = "".join(_plain_lines(read(rule)))
+    return f"{head}\n{'=' * len(head)}\n\n{lines}\nConfidence: {rule.confidence}\n"
 
 
 def _plain_lines(markdown: str) -> Iterator[str]:

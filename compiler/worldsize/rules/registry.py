@@ -111,35 +111,32 @@ def checked_rules() -> tuple[Rule, ...]:
 
 
 @cache
-def subject_types(rule: Rule) -> tuple[str, ...]:
-    """The fed types that a rule needs one of."""
-    return tuple(fed for name in rule.on for fed in (PARTS[name].found_in if name in PARTS else (name,)))
+def list_rules_on(fed: frozenset[str]) -> tuple[Rule, ...]:
+    """The rules with a check for one of these types, or for a part that is found in one."""
+    return tuple(
+        rule
+        for rule in checked_rules()
+        if any(
+            name in fed or (name in PARTS and not fed.isdisjoint(PARTS[name].found_in)) for name in rule.on
+        )
+    )
 
 
 def load_checks(rule: Rule) -> list[tuple[str, Check]]:
-    """Import a rule's checks, each with the fed type that it is called with."""
+    """Import a rule's checks, each with the type that it is called with."""
     module = importlib.import_module(rule.module)
-    checks: list[tuple[str, Check]] = []
-    for name in rule.on:
-        check = getattr(module, function_name(name))
-        part = PARTS.get(name)
-        if part is None:
-            checks.append((name, check))
-            continue
-        each_part = _check_parts(check, getattr(importlib.import_module(part.module), part.function))
-        checks += [(fed, each_part) for fed in part.found_in]
-    return checks
+    return [(name, getattr(module, function_name(name))) for name in rule.on]
+
+
+def load_part(part: Part) -> Callable[[Context, Any], Iterable[Any]]:
+    """Import the function that finds a part."""
+    find_parts: Callable[[Context, Any], Iterable[Any]] = getattr(
+        importlib.import_module(part.module), part.function
+    )
+    return find_parts
 
 
 @cache
 def function_name(type_name: str) -> str:
     """The function that checks a type: ``check_job_schedule`` for ``JobSchedule``."""
     return "check" + re.sub("([A-Z])", r"_\1", type_name).lower()
-
-
-def _check_parts(check: Check, find_parts: Callable[[Context, Any], Iterable[Any]]) -> Check:
-    def check_parts(context: Context, subject: Any) -> Iterator[Finding | Problem]:
-        for part in find_parts(context, subject):
-            yield from check(context, part)
-
-    return check_parts

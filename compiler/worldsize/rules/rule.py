@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from worldsize.base.problem import Confidence
 from worldsize.diagnostics.diagnostic import Severity
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ class Rule(Struct, frozen=True):
         on: The types that the rule checks (``"Step"``). Empty where a lower layer reports the slug.
         when: What else must be there for the checks to find anything, see
             :mod:`worldsize.rules.conditions`; without it their module is not imported.
+        confidence: ``certain`` where the service or the client refuses the file, or its result is provably
+            wrong; ``likely`` where it follows from facts that can have changed, or from what scripts usually
+            do; ``possible`` where only the people who wrote it can know. A finding may lower it.
         since: The version that has the rule first.
         checked_in: The module of the family that holds the checks, where one judgement serves several
             rules. By default the checks are in the module named after the slug.
@@ -37,6 +41,7 @@ class Rule(Struct, frozen=True):
     summary: str
     on: tuple[str, ...] = ()
     when: Condition | None = None
+    confidence: Confidence = "certain"
     since: str = "0.1.0"
     checked_in: str = ""
     family: str = ""

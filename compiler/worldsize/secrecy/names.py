@@ -50,7 +50,7 @@ _ABOUT = words("""
     timeout vault scope scopes provider endpoint host hostname port version algorithm algo policy
     format mode method enabled disabled required optional pattern regex prefix suffix url uri urls
     user username usernames owner email account region manager rotation rotate reset strength hint
-    label labels title description class alias status store backend source domain level schema table
+    label labels title description class alias status store stores backend source domain level schema table
     separator mask masked home root bin ref reference
 """)
 # After a bare `key` or `token` these mean data: the text of a token, the value beside a key.
@@ -75,7 +75,8 @@ _OTHER_KEYS = words("""
     class category tag tree attribute param parameter argument kwarg kwargs model checkpoint ckpt
     weight weights dataset split train val validation eval test score best tokenizer vocabulary
     sentence question document doc page topic path title name value prompt completion response
-    chosen rejected audio video caption mask key nested parent child root top sub main common shared
+    chosen rejected summary abstract highlights article passage context contexts premise hypothesis
+    ner pos tags audio video caption mask key nested parent child root top sub main common shared
     same other extra special special match matching filter search grouping user customer s major
     minor step epoch rank layer block head module return
 """)
@@ -118,6 +119,21 @@ def may_name_secrets(text: str) -> bool:
     """Whether a text can contain the name of a secret at all: a quick test of a whole file."""
     folded = text.casefold()
     return any(hint in folded for hint in _HINTS)
+
+
+def find_lines_with_hints(text: str) -> list[tuple[int, int]]:
+    """The lines that can contain such a name: start and end of each, in order."""
+    folded = text.casefold()
+    if len(folded) != len(text):  # a letter became two
+        return [(0, len(text))]
+    lines: set[tuple[int, int]] = set()
+    for hint in _HINTS:
+        at = folded.find(hint)
+        while at >= 0:
+            start, end = folded.rfind("\n", 0, at) + 1, folded.find("\n", at) + 1 or len(text)
+            lines.add((start, end))
+            at = folded.find(hint, end)
+    return sorted(lines)
 
 
 @cache

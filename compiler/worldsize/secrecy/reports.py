@@ -11,6 +11,7 @@ from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.secrecy import assignments
+from worldsize.secrecy.code_assignments import find_code_assignments
 from worldsize.secrecy.masking import Mask
 from worldsize.yaml import load
 from worldsize.yaml.nodes import Node
@@ -36,9 +37,12 @@ def mask_findings(
 def _mask_source(source: Source, roots: Mapping[str, Node | None] | None, mask: Mask) -> Source:
     """Mask the secrets of a text, and add them to the mask for messages."""
     if not source.path.endswith(_YAML):
-        return assignments.mask_assignments(source, [])
+        written = [*find_code_assignments(source.text, "shell")]
+        mask.add(assignment.value for assignment in written)
+        return assignments.mask_assignments(source, written)
     root = roots.get(source.path) if roots is not None else load(source.path, source.text).root
     assigned = [*assignments.find_assignments(root, source.text)]
+    assigned += find_code_assignments(source.text, "command")
     mask.add(assignment.value for assignment in assigned)
     return assignments.mask_assignments(source, assigned)
 

@@ -83,7 +83,7 @@ def _check_field(part: re.Match[str], field: CronField) -> Iterator[CronFault]:
         yield CronFault(
             part.start(),
             part.end(),
-            f"the {field.name} of a cron expression is ignored by Azure ML: `{part.group()}` is read as `*`",
+            f"the {field.name} `{part.group()}` is ignored: Azure ML reads it as `*`",
             "write `*` there, or use `recurrence` with `frequency: month`",
             ignored=True,
         )

@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Any
 
 from worldsize.base import limits
-from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
-from worldsize.base.suggest import closest_unambiguous
+from worldsize.base.suggest import closest_unambiguous, fix_word
 from worldsize.base.wording import quoted_list, shorten
 from worldsize.spec.locate import NodeLocation, Path, format_path
 from worldsize.spec.schema import Violation
@@ -73,7 +73,7 @@ def _unknown_key(where: NodeLocation, error: Violation, key: str, near: str | No
     keys = [name for name in _properties(error) if not name.startswith("$")]
     help_ = f"did you mean `{near}`?" if near else f"keys that are allowed here: {quoted_list(keys, 24)}"
     sure = closest_unambiguous(key, _free(error))
-    fix = Fix(span, sure) if sure is not None and sure == near else None
+    fix = fix_word(span, key, sure) if sure is not None and sure == near else None
     return Problem(
         "spec-unknown-key", span, f"unknown key `{shorten(key, 40)}` {_inside(where)}", help_, fix=fix
     )

@@ -107,5 +107,5 @@ def _check_instance_bounds(profile: ComputeProfile) -> Iterator[Problem]:
             low.span,
             f"`min_instances` is {low.value} but `max_instances` is {high.value}",
             f"write `min_instances: 0`, or raise `max_instances` to at least {low.value}",
-            (Related(high.span, "the most instances"),),
+            (Related(high.span, "the maximum"),),
         )

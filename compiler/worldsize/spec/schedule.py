@@ -100,7 +100,8 @@ def check_trigger(trigger: Mapping) -> Iterator[Problem]:
         end_time=_normalise_time(_read_trigger_text(trigger, "end_time")),
     )
     yield from check_schedule(schedule)
-    if zone is not None and zone.value not in load_time_zones():
+    # Official examples write `utc`: the service looks a zone up whatever the case of its letters.
+    if zone is not None and zone.value.lower() not in {name.lower() for name in load_time_zones()}:
         yield report_unknown_zone(zone.value, zone.span)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from worldsize.base.problem import Fix, Problem
-from worldsize.base.suggest import closest_unambiguous
+from worldsize.base.suggest import closest_unambiguous, fix_word
 from worldsize.base.wording import quoted_list
 from worldsize.spec import keys, schema
 from worldsize.spec.locate import NodeLocation, locate
@@ -164,7 +164,9 @@ def _not_allowed(where: NodeLocation, error: Violation) -> Problem:
         where.value_span,
         f"{where.title} cannot be `{show_value(where.node)}`",
         f"did you mean `{near}`? {choices}" if near else choices,
-        fix=Fix(where.value_span, sure) if sure is not None and isinstance(where.node, Scalar) else None,
+        fix=fix_word(where.value_span, str(error.instance), sure)
+        if sure is not None and isinstance(where.node, Scalar)
+        else None,
     )
 
 

@@ -207,9 +207,9 @@ class Composer(Struct):
 
     def _not_a_key(self, node: Node) -> Scalar:
         what = "list" if isinstance(node, Sequence) else "mapping"
-        help_ = "quote the text if it contains the brackets or braces"
+        help_ = "quote the value if the brackets or braces are part of its text"
         text = self.source.text[node.start : node.end]
-        shown = f"`{text}` is read as a {what}, and " if len(text) <= 60 and "\n" not in text else ""
+        shown = f"`{text}` is read as a {what}, but " if len(text) <= 60 and "\n" not in text else ""
         problem = Problem("yaml-syntax", node.span, f"{shown}a {what} cannot be a key", help_)
         if self.problems and self.problems[-1].message.endswith("cannot be a key"):
             inner = self.problems[-1].span
@@ -235,9 +235,13 @@ class Composer(Struct):
 
     def _check_expansion(self, start: int, end: int) -> None:
         if self._aliased > limits.ALIASED:
-            message = f"aliases repeat more than {limits.ALIASED:,} values"
+            message = f"the aliases expand to more than {limits.ALIASED:,} values"
             raise self._stop(
-                "yaml-alias-bomb", start, end, message, "write the values out, or nest fewer aliases"
+                "yaml-alias-bomb",
+                start,
+                end,
+                message,
+                "use fewer aliases of anchors that hold aliases themselves",
             )
 
     def _too_deep(self, offset: int) -> _Stop:

@@ -61,7 +61,7 @@ class _Reader:
         """The one value of the file."""
         self.skip()
         if self.at == len(self.text):
-            raise _Stop(0, 0, "the file is empty", "write a block `{…}`")
+            raise _Stop(0, 0, "the file is empty", "write an object `{…}`")
         root = self.value(0)
         self.skip()
         if self.at < len(self.text):

@@ -195,7 +195,7 @@ def _decode(name: str, data: str | bytes) -> tuple[Source, Problem | None]:
         return source, None
     message = f"character U+{ord(bad.group()):04X} is not allowed in YAML"
     span = source.span(bad.start(), bad.end())
-    return source, Problem("yaml-not-text", span, message, "save the file as UTF-8 text")
+    return source, Problem("yaml-not-text", span, message, "remove the character")
 
 
 def _not_utf8(name: str, data: bytes, error: UnicodeDecodeError) -> tuple[Source, Problem]:

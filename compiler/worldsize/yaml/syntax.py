@@ -38,7 +38,7 @@ def explain_syntax_error(source: Source, error: Any) -> Problem:
     if mark is not None and "found character that" in text:
         text = text.replace("character that", f"{_shown(source.text[mark.index : mark.index + 1])} that")
     context = getattr(error, "context", None)
-    message = f"cannot be read as YAML: {text}" + (f" ({' '.join(str(context).split())})" if context else "")
+    message = f"not valid YAML: {text}" + (f" ({' '.join(str(context).split())})" if context else "")
     start = min(mark.index, len(source.text)) if mark is not None else 0
     start = _step_back(source.text, start)
     end = min(start + 1, len(source.text))

@@ -1,1 +1,1 @@
-"""Files of a user's data: their formats, how many rows they hold, and how much they may unpack to."""
+"""Files of a user's data: where they are, their formats and faults, and how much they may unpack to."""

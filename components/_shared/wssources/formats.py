@@ -9,5 +9,22 @@ TABLES = {
     ".npz": "npz",
 }
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+TEXTS = (
+    ".c",
+    ".h",
+    ".html",
+    ".java",
+    ".js",
+    ".json",
+    ".log",
+    ".md",
+    ".py",
+    ".rst",
+    ".rs",
+    ".tex",
+    ".txt",
+    ".xml",
+)
 LABEL_ARRAYS = ("y", "label", "labels", "target", "targets")  # names that the labels of an `.npz` may have
+MAX_CLASSES = 10_000
 MAX_CLASS_NAME = 1_000  # characters

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from sources.common import MAX_CLASSES, first_line
 
 from wsshards.errors import UserError
-from wssources.formats import MAX_CLASS_NAME
+from wssources.formats import MAX_CLASS_NAME, MAX_CLASSES
+from wssources.request import first_line
 
 I32 = npt.NDArray[np.int32]
 

@@ -14,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from classes import ClassIndex
 from shards import FULL, SplitWriter, clear, shard_sizes, sync
-from sources import FORMATS, open_source
+from sources import open_source
 from sources.common import Source, ahead
 from spill import Rows, Spill
 
 from wsshards import manifest as contents
 from wsshards.errors import UserError, describe_error, run_main
+from wssources.find_files import FORMATS
+from wssources.row_faults import check_rows
 from wssources.split import U64, find_thresholds, hash_rows, shuffle_keys
 
 Codes = npt.NDArray[np.int32]
@@ -104,7 +106,7 @@ def write(source: Source, store: Spill, folder: Path, options: argparse.Namespac
     rows = classes.rows if source.label else [store.rows]
     limits = find_thresholds(store.index, rows, options.validation_fraction)
     held_out = sum(int((hashes < limits[codes]).sum()) for hashes, codes in store.index())
-    check_rows(store.rows - held_out, rows, names, options)
+    check_rows(store.rows - held_out, rows, names, options.source, options.shard_count)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / contents.MANIFEST_NAME).unlink(missing_ok=True)  # until the end the folder is incomplete
     pieces = scattered(store, limits, final)
@@ -132,23 +134,6 @@ def ingest(source: Source, store: Spill, options: argparse.Namespace) -> ClassIn
         keys = shuffle_keys(first, count, options.seed)
         store.put(Rows(keys, hash_rows(batch.features, options.seed), codes, batch.features))
     return classes
-
-
-def check_rows(train: int, rows: list[int], names: tuple[str, ...], options: argparse.Namespace) -> None:
-    """Raise UserError if there is nothing to learn from, or fewer rows than shards."""
-    total, called = sum(rows), f"`{options.source}`"
-    if total == 0:
-        raise UserError(f"{called} has no rows", "give it at least one row for each shard")
-    if len(names) == 1:
-        raise UserError(
-            f"all {total:,} rows of {called} have the label `{names[0]}`",
-            "a classifier needs at least two classes",
-        )
-    if train < options.shard_count:
-        raise UserError(
-            f"{called} has {train:,} training rows, and `shard_count` is {options.shard_count:,}",
-            "use fewer processes or more data: every shard needs a row",
-        )
 
 
 def scattered(store: Spill, limits: U64, final: Codes) -> Iterator[Piece]:

@@ -6,7 +6,7 @@ JSON Schemas under ``schemas/azureml``, which are made from azure-ai-ml's own sc
 
 from __future__ import annotations
 
-from worldsize.azureml.shape.recognise import CHECKED, recognise
-from worldsize.azureml.shape.walk import check_shape
+from worldsize.azureml.shape.recognise import CHECKED, check_schema_name, recognise
+from worldsize.azureml.shape.walk import check_member, check_shape
 
-__all__ = ["CHECKED", "check_shape", "recognise"]
+__all__ = ["CHECKED", "check_member", "check_schema_name", "check_shape", "recognise"]

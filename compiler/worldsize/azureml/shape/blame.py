@@ -10,22 +10,43 @@ from worldsize.azureml.shape.catalog import MappingContext, Shape
 from worldsize.azureml.shape.values import fits_shape, fold_case, takes_text
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import closest, closest_unambiguous
+from worldsize.base.suggest import closest, closest_unambiguous, fix_word
 from worldsize.base.wording import join_words, shorten
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 _NOUNS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
-_EXAMPLES = {"string": "some text", "integer": "1", "number": "0.5", "boolean": "true"}
+_EXAMPLES = {
+    "string": "some text",
+    "integer": "1",
+    "number": "0.5",
+    "boolean": "true",
+    "code": "./src",
+    "compute": "azureml:NAME",
+}
 
 # Node types that need the SDK's private features; plain YAML cannot have them.
 _PRIVATE_TYPES = frozenset({"if_else", "do_while", "parallel_for"})
+
+# The types of the preview of 2021.
+_FORMER_TYPES = {
+    "component": "command",
+    "component_job": "command",
+    "command_job": "command",
+    "pipeline_job": "pipeline",
+    "sweep_job": "sweep",
+}
+
+# What `azureml://` can begin with; other words are not judged.
+_URIS = ("datastores", "registries", "subscriptions", "locations", "jobs", "workspaces")
+_SINGULARS = {"datastore": "datastores", "registry": "registries", "subscription": "subscriptions"}
 
 _TIME_SPAN = re.compile(r"(\d{1,9})\s*([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _PATTERN_ADVICE = {
     "mini_batch_size": 'write a count of files, "10", or a size such as "64kb" or "1mb"',
+    "image": "write `HOST/NAME:TAG` in small letters, without `https://` and without blanks",
     "expression": "write five fields, minute hour day month weekday",
 }
 
@@ -35,11 +56,29 @@ def report_empty(name: str, span: Span) -> Problem:
     return Problem("aml-empty-value", span, f"`{name}` has no value", "give it a value, or remove the key")
 
 
+def report_bad_uri(node: Scalar) -> Problem | None:
+    """Report a URI such as `azureml://datastore/…`, of which a word is mistyped or missing."""
+    if not node.text.startswith("azureml://") or not isinstance(node.value, str) or "{" in node.text:
+        return None
+    words = node.text.removeprefix("azureml://").split("/")
+    message = f"`{shorten(node.text, 60)}` is not a form of `azureml://`"
+    near = None if words[0] in _URIS else _SINGULARS.get(words[0]) or closest(words[0], _URIS)
+    if near is not None:
+        start = len("azureml://")
+        span = node.subspan(start, start + len(words[0]))
+        fix = Fix(span, near, safe=False)
+        return Problem("aml-bad-form", span, message, f"did you mean `azureml://{near}/`?", fix=fix)
+    if words[0] == "datastores" and len(words) > 3 and words[2] and words[2] != "paths":
+        better = f"azureml://datastores/{words[1]}/paths/{words[-1]}"
+        return Problem("aml-bad-form", node.span, message, f"write `paths` before the path: `{better}`")
+    return None
+
+
 def report_name_not_text(key: Scalar) -> Problem:
     """Report a name that YAML reads as a number or a boolean, such as ``on``."""
     read = "nothing" if key.value is None else f"{key.value!s}".lower()
     quoted = f'"{key.text}"'
-    message = f"the name `{key.text}` is read as {read}, and names are text"
+    message = f"the name `{key.text}` is read as {read}, but names are text"
     return Problem("aml-name-not-text", key.span, message, f"quote it: {quoted}", fix=Fix(key.span, quoted))
 
 
@@ -47,9 +86,30 @@ def report_wrong_value(node: Node, name: str, alternatives: list[Shape]) -> Prob
     """Report ``node``, the value of ``name``, which fits no alternative."""
     if isinstance(node, Scalar):
         return _scalar(node, name, alternatives)
+    if isinstance(node, Mapping) and (problem := _form_of_2021(node, name)) is not None:
+        return problem
     actual = "a mapping" if isinstance(node, Mapping) else "a list"
     message = f"`{name}` takes {_expected(alternatives)}, not {actual}"
     return Problem("aml-wrong-type", _start(node), message, _container_advice(node, name, alternatives))
+
+
+def _form_of_2021(node: Mapping, name: str) -> Problem | None:
+    """Report ``compute: {target: …}`` and ``code: {local_path: …}``, the forms of the preview of 2021."""
+    key = {"compute": "target", "code": "local_path"}.get(name)
+    value = node.get(key) if key is not None else None
+    if not isinstance(value, Scalar):
+        return None
+    advice = f"write `{name}: {shorten(value.text, 60)}`"
+    counts = [(word, each.text) for word in _RESOURCES if isinstance(each := node.get(word), Scalar)]
+    if name == "compute" and counts:
+        listed = ", ".join(f"{word}: {text}" for word, text in counts)
+        advice += f" and, beside it, `resources: {{{listed}}}`"
+    wanted = "the name of a compute" if name == "compute" else "a path"
+    message = f"`{name}` takes {wanted}, not a mapping with `{key}`, which was the form of the 2021 preview"
+    return Problem("aml-wrong-type", _start(node), message, shorten(advice, 200))
+
+
+_RESOURCES = ("instance_count", "instance_type")
 
 
 def _start(node: Mapping | Sequence) -> Span:
@@ -64,10 +124,15 @@ def _start(node: Mapping | Sequence) -> Span:
 
 def _container_advice(node: Mapping | Sequence, name: str, alternatives: list[Shape]) -> str | None:
     if name == "command" and isinstance(node, Sequence):
-        return "write one text; `>-` folds lines into one, `&&` joins commands"
+        words = [part.text for part in node.items if isinstance(part, Scalar)]
+        if len(words) == len(node.items) and not any(" " in word for word in words):
+            return f"write `command: {shorten(' '.join(words), 80)}`"
+        return "write one string: `>-` folds lines into one, `&&` joins commands"
     if isinstance(node, Sequence) and any(_is_mapping(part) for part in alternatives):
         return "write `key: value` lines without leading dashes"
-    return f"write {_expected(alternatives)} behind `{name}:`"
+    if name in _EXAMPLES:
+        return f"write for example `{name}: {_EXAMPLES[name]}`"
+    return f"write {_expected(alternatives)} after `{name}:`"
 
 
 def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
@@ -86,8 +151,11 @@ def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
         problem = _text(node, name, alternatives, scalars)
         if problem is not None:
             return problem
-    message = f"{_read_as(node)}, and `{name}` takes {_expected(plain)}"
+    message = f"{_read_as(node)}, but `{name}` takes {_expected(plain)}"
     advice = _number_advice(node, scalars) or f"write {_expected(scalars)}"
+    kinds = [part["x-kind"] for part in scalars if part.get("x-kind") in ("integer", "number")]
+    if kinds and advice == f"write {_expected(scalars)}":
+        advice += f", such as `{name}: {_EXAMPLES[kinds[0]]}`"
     return Problem("aml-wrong-type", node.span, message, advice)
 
 
@@ -111,9 +179,9 @@ def _unquoted(node: Scalar, name: str) -> Problem:
     quoted = f'"{node.text}"'
     fix = Fix(node.span, quoted)
     if isinstance(value, dt.date):
-        message = f"`{shorten(node.text, 60)}` is read as a date, and `{name}` takes text"
+        message = f"`{shorten(node.text, 60)}` is read as a date, but `{name}` takes text"
         return Problem("aml-unquoted-date", node.span, message, f"quote it: {quoted}", fix=fix)
-    message = f"{_read_as(node)}, and `{name}` takes text"
+    message = f"{_read_as(node)}, but `{name}` takes text"
     return Problem("aml-wrong-type", node.span, message, f"quote it: {shorten(quoted, 60)}", fix=fix)
 
 
@@ -122,7 +190,7 @@ def _binding(node: Scalar, name: str, alternatives: list[Shape], scalars: list[S
         message = f"`{shorten(node.text, 60)}` is not an expression that `{name}` can hold"
     else:
         message = f"`{name}` takes {_expected(scalars)} here, not the expression `{shorten(node.text, 60)}`"
-    advice = "write the value itself, or put the command into a component and bind its step"
+    advice = "write the value itself, or move the command into a component and bind it on the step"
     return Problem("aml-binding-not-allowed", node.span, message, advice)
 
 
@@ -139,8 +207,12 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
             "aml-bad-form", node.span, message, f"write `{prefixed}`", fix=Fix(node.span, prefixed)
         )
     if node.text in _PRIVATE_TYPES:
-        advice = "it is a private preview; plain YAML has no control flow"
-        return Problem("aml-not-allowed", node.span, message, advice)
+        message = f"`{node.text}` is a private preview, so this step is not checked"
+        advice = "Azure ML takes it only with `AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED=True`"
+        return Problem("aml-private-preview", node.span, message, advice)
+    if (former := _FORMER_TYPES.get(node.text)) in words:
+        advice = f"write `{former}`: `{node.text}` was its name in the 2021 preview"
+        return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, former))
     same = next(
         (
             word
@@ -152,16 +224,15 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
     if same is not None:
         advice = f"write `{same}`"
         if same == node.text.lower():
-            advice += "; upper and lower case count here"
+            advice += "; the value is case-sensitive"
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, same))
     suggestion = closest(node.text, words)
     if suggestion is not None:
-        fix = Fix(node.span, suggestion) if closest_unambiguous(node.text, words) == suggestion else None
+        is_sure = closest_unambiguous(node.text, words) == suggestion
+        fix = fix_word(node.span, node.text, suggestion) if is_sure else None
         return Problem("aml-not-allowed", node.span, message, f"did you mean `{suggestion}`?", fix=fix)
-    listed = ", ".join(f"`{word}`" for word in words if word != "null")
-    return Problem(
-        "aml-not-allowed", node.span, message, f"write one of {listed}" if len(words) <= 20 else None
-    )
+    listed = join_words([f"`{word}`" for word in words if word != "null"])
+    return Problem("aml-not-allowed", node.span, message, f"write {listed}" if len(words) <= 20 else None)
 
 
 def report_typed_literal(chosen: Scalar, context: MappingContext) -> Problem | None:
@@ -174,7 +245,7 @@ def report_typed_literal(chosen: Scalar, context: MappingContext) -> Problem | N
         example = value.text
     message = f"`{chosen.text}` is not a value of `type`"
     advice = f"write the value itself, `{context.name}: {shorten(example, 60)}`"
-    advice += ": a job gives values, a component types"
+    advice += "; only a component declares an input by its type"
     return Problem("aml-not-allowed", chosen.span, message, shorten(advice, 200))
 
 
@@ -182,7 +253,7 @@ def _fraction(node: Scalar, name: str, value: float) -> Problem:
     message = f"`{name}` is `{node.text}`, not a whole number"
     advice = "write a whole number"
     if math.isfinite(value) and abs(value) < 1e15:
-        advice = f"write a whole number; Azure ML would cut it down to {int(value)}"
+        advice = f"write a whole number; Azure ML would truncate it to {int(value)}"
     return Problem("aml-fraction", node.span, message, advice)
 
 
@@ -201,7 +272,7 @@ def _bad_form(node: Scalar, name: str, scalars: list[Shape]) -> Problem:
     if any(part.get("format") == "date-time" for part in scalars):
         advice = 'write date and time, for example "2030-01-31T08:00:00"'
     elif advice is None and any("azureml" in part.get("pattern", "") for part in scalars):
-        advice = "write `azureml:name:version`, `azureml:name@latest` or a path that starts with `azureml://registries/`"
+        advice = "write `azureml:NAME:VERSION`, `azureml:NAME@latest` or an ID that starts with `azureml://registries/`"
     return Problem("aml-bad-form", node.span, message, advice)
 
 
@@ -229,6 +300,8 @@ def _not_a_scalar(node: Scalar, name: str, plain: list[Shape]) -> Problem:
             advice = f"write `{name}: {{{discriminator['key']}: {word}}}`"
         elif mapping and discriminator.get("key") == "type":
             advice = f"write a mapping with `type`, one of {', '.join(f'`{known}`' for known in mapping)}"
+            if "uri_folder" in mapping:
+                advice = f"write a mapping with its type, such as `{name}: {{type: uri_folder}}`"
         elif part.get("type") == "array":
             advice = f"write a list: `{name}: [{shorten(node.text, 60)}]`"
     return Problem("aml-wrong-type", node.span, message, shorten(advice, 200))
@@ -254,7 +327,8 @@ def _read_as(node: Scalar) -> str:
     value = node.value
     shown = f"`{shorten(node.text, 60)}`"
     if isinstance(value, bool):
-        return f"{shown} is read as {str(value).lower()}"
+        is_plain = node.text.lower() == str(value).lower()
+        return f"{shown} is a boolean" if is_plain else f"{shown} is read as {str(value).lower()}"
     if isinstance(value, (int, float)):
         return f"{shown} is read as the number {value}" if str(value) != node.text else f"{shown} is a number"
     if isinstance(value, dt.date):

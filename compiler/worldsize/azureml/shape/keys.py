@@ -8,7 +8,7 @@ from worldsize.azureml.shape.catalog import Catalog, MappingContext, Shape
 from worldsize.azureml.shape.values import fits_shape
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
-from worldsize.base.suggest import closest, closest_unambiguous, edit_distance
+from worldsize.base.suggest import closest, closest_unambiguous, edit_distance, fix_word
 from worldsize.base.wording import join_words, shorten
 from worldsize.yaml.nodes import Scalar
 
@@ -50,6 +50,9 @@ _COMMON = frozenset(
     {"$schema", "name", "type", "description", "properties", "path", "id", "tags", "version", "datastore"}
 )
 
+# Keys of outputs that azure-ai-ml reads with its private features only.
+_PRIVATE_OF_OUTPUTS = frozenset({"is_control", "early_available"})
+
 # What a step or job says of how a component runs; the component's own file cannot.
 _STEP_KEYS = frozenset(
     {"compute", "limits", "environment_variables", "identity", "services", "queue_settings"}
@@ -76,6 +79,9 @@ def explain_key(key: Scalar, context: MappingContext, catalog: Catalog) -> tuple
 
 
 def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
+    if key.text in _PRIVATE_OF_OUTPUTS and context.parent is not None and context.parent.name == "outputs":
+        advice = "Azure ML reads it only with `AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED=True`"
+        return Problem("aml-private-preview", key.span, f"`{key.text}` is a private preview", advice)
     if context.shape.get("x-unknown-keys") == "kept":
         return _kept(key, context)
     explained = limits.take_comparisons(len(context.shape.get("properties", ())))
@@ -92,9 +98,8 @@ def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
     if problem:
         return problem
     if context.shape.get("additionalProperties") is True:
-        message = f"{context.title} has no key `{key.text}`; Azure ML ignores it"
-        return Problem("aml-ignored-key", key.span, message, "remove it")
-    listing = _listing(known_keys(context.shape))
+        return _outside(key, context, "remove it, unless you know that it has an effect")
+    listing = _listing(known_keys(context.shape), taker=context.title)
     return _unknown(key, context, listing or "check its spelling and its indentation, or remove it")
 
 
@@ -108,19 +113,29 @@ def _unknown(key: Scalar, context: MappingContext, help_text: str | None, fix: F
     return Problem(
         "aml-unknown-key",
         key.span,
-        f"{context.title} has no key `{shorten(key.text, 60)}`",
+        _describe_unknown(key, context),
         help_text,
         fix=fix,
     )
 
 
+def _describe_unknown(key: Scalar, context: MappingContext) -> str:
+    where = "" if context.parent is None else f" in {context.title}"
+    return f"unknown key `{shorten(key.text, 60)}`{where}"
+
+
 def _kept(key: Scalar, context: MappingContext) -> Problem:
     """Azure ML sends these on as they are, so that a key may be newer than our knowledge of it."""
-    message = f"`{shorten(key.text, 60)}` is not a known key of {context.title}, so it probably has no effect"
     suggestion = closest(key.text, known_keys(context.shape))
-    return Problem(
-        "aml-ignored-key", key.span, message, f"did you mean `{suggestion}`?" if suggestion else "remove it"
-    )
+    advice = "remove it, unless you know that it has an effect"
+    return _outside(key, context, f"did you mean `{suggestion}`?" if suggestion else advice)
+
+
+def _outside(key: Scalar, context: MappingContext, advice: str) -> Problem:
+    """Azure ML takes the file with such a key; what the service does with it is not documented."""
+    where = context.title if context.parent is not None else "a component"
+    message = f"`{shorten(key.text, 60)}` is not in Azure ML's schema of {where}, so it may have no effect"
+    return Problem("aml-ignored-key", key.span, message, advice)
 
 
 def _takes_conda_file(context: MappingContext) -> bool:
@@ -128,7 +143,7 @@ def _takes_conda_file(context: MappingContext) -> bool:
 
 
 def _conda(key: Scalar, context: MappingContext) -> Problem:
-    message = f"`{key.text}` belongs into a conda file, not straight under {context.title}"
+    message = f"`{key.text}` belongs in a conda file, not directly under {context.title}"
     advice = "put `channels` and `dependencies` under `conda_file:`, beside `image:`"
     return Problem("aml-misplaced-key", key.span, message, advice)
 
@@ -146,7 +161,7 @@ def _alias(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | 
     if meant is None or meant in context.node:
         return None
     if meant in context.shape.get("properties", {}):
-        return _unknown(key, context, f"write `{meant}`", Fix(key.span, meant))
+        return _unknown(key, context, f"write `{meant}`", Fix(key.span, meant, safe=False))
     container = _container_of(meant, context, catalog)
     if container is None:
         return None
@@ -157,7 +172,8 @@ def _contained(key: Scalar, context: MappingContext, catalog: Catalog) -> Proble
     container = None if key.text in _COMMON else _container_of(key.text, context, catalog)
     if container is None:
         return None
-    message = f"`{key.text}` belongs under `{container}`, not directly under {context.title}"
+    where = f"directly under {context.title}" if context.parent is not None else "at the top of the file"
+    message = f"`{key.text}` belongs under `{container}`, not {where}"
     return Problem("aml-misplaced-key", key.span, message, f"move it under `{container}:`")
 
 
@@ -182,12 +198,12 @@ def _of_other_type(key: Scalar, context: MappingContext) -> Problem | None:
         return None
     slug = "distribution-field-of-other-type" if context.name == "distribution" else "aml-field-of-other-type"
     listed_owners = _listing(owners, "and")
-    message = f"`{key.text}` is a key of type {listed_owners}, and the type here is `{context.type}`"
+    message = f"`{key.text}` is a key of type {listed_owners}, but the type here is `{context.type}`"
     own = [name for name in known_keys(context.shape) if name not in _COMMON]
     advice = (
         f"type `{context.type}` takes {_listing(own, 'and')}"
         if 0 < len(own) <= 8
-        else "remove it or change `type`"
+        else f"remove `{key.text}`, or change `type`"
     )
     return Problem(slug, key.span, message, advice)
 
@@ -206,10 +222,7 @@ def _higher(key: Scalar, context: MappingContext) -> Problem | None:
 def _on_the_step(key: Scalar, context: MappingContext) -> Problem | None:
     if key.text not in _STEP_KEYS or "is_deterministic" not in context.shape.get("properties", {}):
         return None
-    message = f"a component cannot carry `{key.text}`; Azure ML drops it"
-    return Problem(
-        "aml-misplaced-key", key.span, message, "set it on the step or job that uses the component"
-    )
+    return _outside(key, context, "set it on the step or job that uses the component")
 
 
 def _slip(key: Scalar, context: MappingContext) -> Problem | None:
@@ -237,18 +250,37 @@ def _typo(key: Scalar, context: MappingContext) -> Problem | None:
 
 def _sure(key: Scalar, suggestion: str, candidates: list[str]) -> Fix | None:
     """The fix that writes ``suggestion``, if no other key of the mapping is as similar."""
-    return Fix(key.span, suggestion) if closest_unambiguous(key.text, candidates) == suggestion else None
+    is_sure = closest_unambiguous(key.text, candidates) == suggestion
+    return fix_word(key.span, key.text, suggestion) if is_sure else None
 
 
-def _listing(words: Iterable[str], last: str = "or") -> str | None:
+def _listing(words: Iterable[str], last: str = "or", taker: str = "") -> str | None:
     """`a`, `b` or `c`; None if the list would be too long to help."""
     quoted = [f"`{word}`" for word in words if not word.startswith("$")]
     if not 0 < len(quoted) <= 14:
         return None
     if len(quoted) == 1:
-        return quoted[0] if last == "and" else f"it takes only {quoted[0]}"
-    return join_words(quoted, last) if last == "and" else f"it takes {join_words(quoted)}"
+        return quoted[0] if last == "and" else f"{taker} takes only {quoted[0]}"
+    return join_words(quoted, last) if last == "and" else f"{taker} takes {join_words(quoted)}"
 
+
+# What to write for a key that is missing.
+_EXAMPLES = {
+    "command": "python train.py",
+    "environment": "azureml:NAME:VERSION",
+    "limits": "{max_total_trials: 20}",
+    "max_total_trials": "20",
+    "objective": "{goal: minimize, primary_metric: METRIC}",
+    "primary_metric": "METRIC",
+    "goal": "minimize",
+    "sampling_algorithm": "random",
+    "path": "PATH",
+    "component": "./component.yml",
+    "trigger": '{type: cron, expression: "0 3 * * 1"}',
+    "create_job": "./pipeline.yml",
+    "expression": '"0 3 * * 1"',
+    "entry_script": "score.py",
+}
 
 # What a step itself says of what it runs, where it names no component.
 _OR_COMPONENT = {
@@ -264,8 +296,8 @@ def report_selector(context: MappingContext, discriminator: Shape) -> Problem:
     typo = next((word for word in context.node if closest(word, [wanted]) is not None), None)
     key = context.node.key(typo) if typo is not None else None
     if key is not None:
-        fix = Fix(key.span, wanted) if closest_unambiguous(key.text, [wanted]) else None
-        message = f"{context.title} has no key `{key.text}`"
+        fix = fix_word(key.span, key.text, wanted) if closest_unambiguous(key.text, [wanted]) else None
+        message = _describe_unknown(key, context)
         return Problem("aml-unknown-key", key.span, message, f"did you mean `{wanted}`?", fix=fix)
     advice = f"write `{wanted}:` with one of {words}"
     return Problem("aml-missing-key", context.anchor, f"{context.title} needs `{wanted}`", advice)
@@ -325,10 +357,8 @@ def _report_missing_key(context: MappingContext, name: str) -> Problem:
         word = properties["type"]["enum"][0]
         message = f"the file has no `type`, so Azure ML takes it for a command, not a {word}"
         return Problem("aml-missing-key", context.anchor, message, f"add `type: {word}`")
-    advice = f"add `{name}:`"
-    description = properties.get(name, {}).get("description")
-    if description and len(description) <= 120 and description.lower().rstrip(".") != name:
-        advice += f" ({description[0].lower()}{description[1:].rstrip('.')})"
+    example = _EXAMPLES.get(name, "")
+    advice = f"add `{name}: {example}`" if example else f"add `{name}:`"
     return Problem("aml-missing-key", context.anchor, f"{context.title} needs `{name}`", advice)
 
 
@@ -348,6 +378,8 @@ def _check_exclusive(context: MappingContext, *, blamed: bool) -> Iterator[Probl
             advice = "add `image:` with the base image into which the packages go"
             yield Problem("aml-missing-key", conda.span, message, advice)
             return
+        if context.parent is None:
+            return  # `az ml environment create` takes `--image` and `--build-context`
         message = f"{context.title} needs `{one_of[0]}` or `{one_of[1]}`"
         advice = "add `image:` with a base image, or `build:` with the path of a Docker context"
         yield Problem("aml-missing-key", context.anchor, message, advice)

@@ -7,8 +7,10 @@ job against component. A guess is only made from keys that no other tool's files
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import PurePath
 
+from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
@@ -26,12 +28,14 @@ _LOOSE_JOBS = ("automl", "import", "data_transfer", "finetuning", "fine_tuning",
 _COMPONENTS = ("command", "pipeline", "parallel", "spark")
 _COMPUTES = ("amlcompute", "computeinstance", "kubernetes", "virtualmachine", "synapsespark")
 _DATA = ("uri_file", "uri_folder", "mltable")
+_OF_COMMANDS = ("code", "inputs", "outputs", "version", "resources", "distribution", "is_deterministic")
 _LITERALS = ("string", "number", "integer", "boolean")
 
-_SCHEMA_NAME = re.compile(r"/([a-z]+)\.schema\.json")
+_SCHEMA_NAME = re.compile(r"/([a-z0-9]+)\.schema\.json")
 _BY_SCHEMA = {
     **{f"{name}job": f"{name}-job" for name in _JOBS},
     **{f"{name}component": f"{name}-component" for name in _COMPONENTS},
+    "compute": "compute",
     "amlcompute": "compute",
     "computeinstance": "compute",
     "kubernetescompute": "compute",
@@ -62,14 +66,38 @@ def recognise(root: Node | None, path: str = "") -> str | None:
     return kind or _by_declaration(root, declared) or _by_keys(root)
 
 
+def check_schema_name(root: Node, kind: str) -> Iterator[Problem]:
+    """Report a ``$schema`` of another kind of job or component than the file is."""
+    node = root.get("$schema") if isinstance(root, Mapping) else None
+    declared = _declared(root) if isinstance(root, Mapping) else None
+    kinds = ("-job", "-component")
+    if not isinstance(node, Scalar) or declared in (None, kind) or not kind.endswith(kinds):
+        return
+    if declared is not None and declared.endswith(kinds):
+        wrong, right = (f"{name[0]}{name[1].capitalize()}" for name in (declared.split("-"), kind.split("-")))
+        message = (
+            f"`$schema` names {_with_article(declared)}, but the keys are those of {_with_article(kind)}"
+        )
+        at = node.text.lower().rfind(wrong.lower())
+        corrected = node.text[:at] + right + node.text[at + len(wrong) :]
+        advice = f"write `{corrected}`; Azure ML does not read `$schema`, but editors do"
+        yield Problem("aml-wrong-schema", node.span, message, advice, fix=Fix(node.span, corrected))
+
+
+def _with_article(kind: str) -> str:
+    return f"a {kind.replace('-', ' ')}"
+
+
 def _declared(root: Mapping) -> str | None:
-    """The kind that ``$schema`` names; ``other`` for an Azure ML schema that we do not check."""
+    """The kind that ``$schema`` names, if any; ``other`` for an Azure ML schema that we do not check."""
     text = _text(root, "$schema")
     if text is None:
         return None
     _, of_azure, path = text.lower().partition("azureml")
     names = _SCHEMA_NAME.findall(path) if of_azure else []
-    return _BY_SCHEMA.get(names[-1], "other") if names else "foreign"
+    if not names:  # `http://azureml/sdk-2-0/Schedule.json` says no kind, too
+        return None if of_azure else "foreign"
+    return _BY_SCHEMA.get(names[-1], "other")
 
 
 def _by_declaration(root: Mapping, declared: str | None) -> str | None:
@@ -80,10 +108,13 @@ def _by_declaration(root: Mapping, declared: str | None) -> str | None:
     kind = (_text(root, "type") or "").lower()
     if declared.endswith("-job") and kind in _LOOSE_JOBS:
         return "other"
+    if declared == "data" and _is_imported(root):
+        return "other"
     for suffix, names in (("-job", _JOBS), ("-component", _COMPONENTS)):
         if declared.endswith(suffix) and kind in names:
-            return kind + suffix
-    return declared
+            declared = kind + suffix
+    component = declared.removesuffix("-job") + "-component"
+    return component if component in CHECKED and _declares_ports(root) else declared
 
 
 def _schedule(root: Mapping) -> str | None:
@@ -103,13 +134,18 @@ def _by_keys(root: Mapping) -> str | None:
     if _is_left_alone(root, kind):
         return "other"
     if kind in _DATA and ("path" in root or "name" in root):
-        return "data"
+        return "other" if _is_imported(root) else "data"
     if isinstance(root.get("jobs"), Mapping):
         return _pipeline(root, kind)
     if kind == "pipeline":  # with its jobs misspelt, or not a mapping
         own = ("jobs", "settings", "experiment_name", "component", "compute", "outputs")
         return "pipeline-job" if any(key in root for key in own) else None
     return _single(root, kind) or _environment(root, kind)
+
+
+def _is_imported(root: Mapping) -> bool:
+    """Data that `az ml data import` brings from a database or another store, or an index made of it."""
+    return isinstance(root.get("source"), Mapping)
 
 
 def _is_left_alone(root: Mapping, kind: str) -> bool:
@@ -119,8 +155,10 @@ def _is_left_alone(root: Mapping, kind: str) -> bool:
 
 
 def _is_compute(root: Mapping, kind: str) -> bool:
+    if kind in ("kubernetes", "virtualmachine"):  # types of deployments and of other tools' files too
+        return "resource_id" in root and "endpoint_name" not in root
     if kind in _COMPUTES:
-        return "name" in root or kind in ("amlcompute", "computeinstance", "synapsespark")
+        return True
     return closest(kind, _COMPUTES) is not None and any(key in root for key in ("size", "max_instances"))
 
 
@@ -152,7 +190,8 @@ def _single(root: Mapping, kind: str) -> str | None:
         return None if "entry" not in root else ("spark-component" if _declares_ports(root) else "spark-job")
     if kind != "command" and ("command" not in root or (kind != "" and closest(kind, _JOBS) is None)):
         return None
-    if not (kind == "command" and "command" in root) and not _looks_like_azure(root):
+    typed = kind == "command" and any(key in root for key in ("environment", "compute", *_OF_COMMANDS))
+    if not (typed and "command" in root) and not _looks_like_azure(root):
         return None
     return "command-component" if _declares_ports(root) else "command-job"
 

@@ -30,6 +30,18 @@ def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Probl
     return walker.problems
 
 
+def check_member(root: Mapping, kind: str, name: str) -> list[Problem]:
+    """As :func:`check_shape`, of the value of one key alone, in a file whose other keys are not known."""
+    walker, key, value = _Walker(load_catalog(kind), registered=True), root.key(name), root.get(name)
+    if key is not None and value is not None:
+        walker.value(value, walker.catalog.root["properties"][name], key, None)
+    return walker.problems
+
+
+# Names of what a job runs. Empty text passes the client, and the service refuses it.
+_NEVER_EMPTY = frozenset(
+    {"image", "command", "component", "trial", "environment", "conda_file", "entry_script"}
+)
 _Token = tuple[int, str, str, "str | None"]
 
 
@@ -89,7 +101,10 @@ class _Walker:
                 if "null" in part.get("type", ()) or not part:
                     return
             elif fits_shape(value, part):
-                if not self._version(node, part):
+                problem = blame.report_bad_uri(node)
+                if problem is not None:
+                    self.problems.append(problem)
+                elif not self._version(node, part):
                     self._sound.add(token)
                 return
         if value is None:
@@ -212,8 +227,14 @@ class _Walker:
                 if stands_for is not None:
                     meant.add(stands_for)
             elif key.text not in anonymous:
-                self.value(value, inner, key, context)
+                self._member(key, value, inner, context)
         self.problems += keys.check_keys(context, meant, registered=self.registered, blamed=blamed)
+
+    def _member(self, key: Scalar, value: Node, shape: Shape, context: MappingContext) -> None:
+        if key.text in _NEVER_EMPTY and isinstance(value, Scalar) and value.value == "":
+            self.problems.append(blame.report_empty(key.text, value.span))
+        else:
+            self.value(value, shape, key, context)
 
     def _free(self, key: Scalar, value: Node, context: MappingContext) -> None:
         """An entry of a mapping whose keys are names that the writer chose."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -26,6 +27,7 @@ from wstrain_deepspeed.config.schema import read_tables
 
 FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
 INPUT = "ds_config"
+_STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate")
 _MAX_UNKNOWN = 500  # keys of one block
 
 
@@ -93,7 +95,7 @@ def _check_text(use: ConfigUse, kind: str) -> Iterator[Finding]:
     faults = [fault for fault in use.faults if _kind(fault, use) == kind]
     for fault in faults if kind == "duplicate" else faults[:1]:
         first = (Related(use.source.span(*fault.first), "first here"),) if fault.first else ()
-        rest = f", and {len(faults) - 1} more" if kind == "lenient" and len(faults) > 1 else ""
+        rest = f" (and {len(faults) - 1} more)" if kind == "lenient" and len(faults) > 1 else ""
         span = use.source.span(fault.start, fault.end)
         yield Finding(span, fault.message + rest, fault.help, related=first)
 
@@ -143,7 +145,7 @@ def _kind(fault: json_text.Fault, use: ConfigUse) -> str:
 def _uses(context: Context, job: Job) -> list[ConfigUse]:
     uses = []
     for launch in read_launches(context, job):
-        for path in dict.fromkeys(_paths(launch)):
+        for path in dict.fromkeys((*_paths(launch), *_named_in_script(context, job, launch))):
             source = None if context.is_folder(path) else context.text(path)
             if source is None:
                 continue
@@ -159,7 +161,7 @@ def _uses(context: Context, job: Job) -> list[ConfigUse]:
 def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
     root, wrong = json_text.read_json(source)
     if root is not None and not isinstance(root, Mapping):
-        message = "this value is the whole configuration, and it is not a block"
+        message = "the configuration is not an object `{…}`"
         wrong = [json_text.Fault("syntax", root.start, root.end, message, 'write `{"key": value}`')]
     return root, tuple(wrong)
 
@@ -176,7 +178,7 @@ def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
         if context.is_folder(path):
             yield field.span, f"`{path.name or path}` is a folder, not a file of JSON"
         elif context.text(path) is None:
-            yield field.span, f"`{path.name}` is not UTF-8 text of at most {LARGEST_TEXT >> 20} MiB"
+            yield field.span, f"`{path.name}` is not UTF-8 text, or is larger than {LARGEST_TEXT >> 20} MiB"
 
 
 def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:
@@ -212,6 +214,29 @@ def _paths(launch: Launch) -> Iterator[Path]:
     path = _input_file(launch, INPUT)
     if path is not None:
         yield path
+
+
+def _named_in_script(context: Context, job: Job, launch: Launch) -> Iterator[Path]:
+    """The files that a script names itself, as in ``deepspeed.initialize(config="ds_config.json")``."""
+    if not any(_STARTS_PYTHON.search(command.words[0].text) for command in launch.commands if command.words):
+        return
+    from worldsize.rules.script import _program, _settings
+    from worldsize.rules.script._module import keyword_argument
+
+    for program in _program.find_programs(context, job):
+        if launch not in program.launches or not program.says("deepspeed"):
+            continue
+        for module in program.modules:
+            for option, call in [
+                *(("config", call) for call in module.called("deepspeed.initialize")),
+                *(("config_params", call) for call in module.called("deepspeed.initialize")),
+                *(("deepspeed", call) for name, call in module.calls if name.endswith("TrainingArguments")),
+                *(("hf_ds_config", call) for call in module.called("DeepSpeedPlugin")),
+            ]:
+                value = _settings.read_value(program, module, keyword_argument(call, option))
+                path = _beside(launch, value) if isinstance(value, str) else None
+                if path is not None:
+                    yield path
 
 
 def _beside(launch: Launch, name: str) -> Path | None:
@@ -250,7 +275,7 @@ def _locate(use: ConfigUse, root: Mapping, fault: config.Finding) -> Finding:
     if fault.kind == "batch" and use.launch.processes.span is not None:
         related.append(Related(use.launch.processes.span, "processes of an instance"))
     near = fault.help.removeprefix("did you mean `").removesuffix("`?") if fault.on_key else fault.help
-    fix = Fix(span, f'"{near}"') if near != fault.help else None
+    fix = Fix(span, f'"{near}"', safe=False) if near != fault.help else None
     return Finding(span, fault.message, fault.help, related=tuple(related), fix=fix)
 
 

@@ -35,12 +35,14 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     if steps is not None:
         if whole != micro * steps * world:
             product = micro * steps * world
-            message = f"the global batch is {whole}, but {micro} × {steps} × {world} {noun} is {product}"
+            factors = f"{micro} per device × {steps} accumulation × {world} {noun}"
+            message = f"the global batch is {whole}, but {factors} = {product}"
             yield Finding(span, message, f"write {product}")
     elif whole % (micro * world):
         below = whole // (micro * world) * micro * world
         near = " or ".join(str(number) for number in (below, below + micro * world) if number)
-        message = f"the global batch {whole} is not a multiple of {micro} × {world} {noun} = {micro * world}"
+        factors = f"{micro} per device × {world} {noun} = {micro * world}"
+        message = f"the global batch {whole} is not a multiple of {factors}"
         yield Finding(span, message, f"write {near}")
 
 

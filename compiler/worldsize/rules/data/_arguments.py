@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from worldsize.azureml.model import Data, Field, Job, Literal
-from worldsize.azureml.references import exists, folder_of, local_path
-from worldsize.azureml.snapshot import describe_missing
+from worldsize.azureml.references import describe_missing, exists, folder_of, local_path
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Node, Scalar
 
+NOWHERE = Span("", 1, 1, 1, 1)
+_DATA_TYPES = frozenset({"uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model"})
 _WITHOUT_VERSION = re.compile(r"azureml:[\w.-]+")
 
 
 class DataArgument(NamedTuple):
     """Data that a job or step names by a path."""
 
+    what: str  # how messages call it
     type: str  # in lower case
     text: str
     span: Span
@@ -28,32 +30,72 @@ class DataArgument(NamedTuple):
 
 
 def check_job(context: Context, job: Job) -> Iterator[Problem]:
-    for data in _find_arguments(job):
-        if _WITHOUT_VERSION.fullmatch(data.text):
-            message = f"`{data.text}` names a data asset without its version"
-            help_ = f"write `{data.text}@latest`, or `{data.text}:1` with the version you mean"
-            yield Problem("data-without-version", data.span, message, help_)
-        elif data.local is not None and context.inside(data.local):
-            if exists(data.local):
-                yield from _check_type(context, data, data.local)
-            else:
-                yield describe_missing("the input", data.text, data.local, data.span).under("data-missing")
+    yield from _check_paths(job)
+    found = [problem for data in _find_arguments(job) for problem in _check_argument(context, data)]
+    yield from found
+    for step in job.steps.values():
+        if "data" in step.inputs:
+            from worldsize.planning.memory.workload import is_sharding  # most steps read no tables
+
+            if is_sharding(step.component):
+                from worldsize.rules.data import _sharded  # only local data pays for its readers
+
+                yield from _sharded.check_source(context, job, step, {problem.span for problem in found})
 
 
-def _check_type(context: Context, data: DataArgument, path: Path) -> Iterator[Problem]:
+def _check_paths(job: Job) -> Iterator[Problem]:
+    """Report data that a job is given by its type alone."""
+    given = job.inputs if job.interface is None else {}
+    if job.type != "pipeline":  # a job of one step, which has its inputs
+        given = next((step.inputs for step in job.steps.values()), {})
+    for name, field in given.items():
+        data = field.value
+        if isinstance(data, Data) and data.path is None and (data.type or "").lower() in _DATA_TYPES:
+            message = f"the input `{name}` has `type: {data.type}` but no `path`"
+            help_ = "add `path:` with a path, a URL or `azureml:NAME:VERSION`"
+            yield Problem("data-without-path", field.key_span or NOWHERE, message, help_)
+
+
+def check_data(context: Context, asset: Data) -> Iterator[Problem]:
+    for data in _read_field(Field(asset), None, "the data asset"):
+        yield from _check_argument(context, data)
+
+
+def _check_argument(context: Context, data: DataArgument) -> Iterator[Problem]:
+    if _WITHOUT_VERSION.fullmatch(data.text):
+        message = f"`{data.text}` names a data asset without its version"
+        help_ = f"write `{data.text}@latest`, or `{data.text}:1` with the version you mean"
+        yield Problem("data-without-version", data.span, message, help_)
+    elif data.local is not None and context.inside(data.local):
+        if exists(data.local):
+            yield from _check_type(context, data, data.local) or _check_contents(context, data, data.local)
+        else:
+            yield describe_missing(data.what, data.text, data.local, data.span).under("data-missing")
+
+
+def _check_contents(context: Context, data: DataArgument, path: Path) -> list[Problem]:
+    from worldsize.rules.data import _contents  # few files name data beside them
+
+    table = _contents.check_table(context, path, data.span) if data.type == "mltable" else ()
+    return [*_contents.check_contents(context, path, data.text, data.span), *table]
+
+
+def _check_type(context: Context, data: DataArgument, path: Path) -> list[Problem]:
     is_folder = context.is_folder(path)
+    slug = message = help_ = ""
     if data.type == "uri_folder" and not is_folder:
-        message = f"`{data.text}` is a file, and the input is of type `uri_folder`"
+        message = f"`{data.text}` is a file, but {data.what} has `type: uri_folder`"
         help_ = "write `type: uri_file`, or name the folder that holds it"
-        yield Problem("data-is-file", data.span, message, help_)
+        slug = "data-is-file"
     elif data.type == "uri_file" and is_folder:
-        message = f"`{data.text}` is a folder, and the input is of type `uri_file`"
+        message = f"`{data.text}` is a folder, but {data.what} has `type: uri_file`"
         help_ = "write `type: uri_folder`, or name the file in the folder"
-        yield Problem("data-is-folder", data.span, message, help_)
+        slug = "data-is-folder"
     elif data.type == "mltable" and not (is_folder and context.exists(path / "MLTable")):
         message = f"`{data.text}` has no file `MLTable`, which the type `mltable` needs"
         help_ = "add `MLTable` to the folder, or write `type: uri_folder`"
-        yield Problem("mltable-missing", data.span, message, help_)
+        slug = "mltable-missing"
+    return [Problem(slug, data.span, message, help_)] if slug else []
 
 
 def _find_arguments(job: Job) -> Iterator[DataArgument]:
@@ -66,16 +108,18 @@ def _find_arguments(job: Job) -> Iterator[DataArgument]:
             yield from _read_field(field, port.type if port and port.is_data else None)
 
 
-def _read_field(field: Field[Any], declared_type: str | None) -> Iterator[DataArgument]:
+def _read_field(
+    field: Field[Any], declared_type: str | None, what: str = "the input"
+) -> Iterator[DataArgument]:
     value = field.value
     if isinstance(value, Data):
         path = value.path.node if value.path is not None else None
-        yield from _read_path(path, value.type or declared_type or "uri_folder")
+        yield from _read_path(path, value.type or declared_type or "uri_folder", what)
     elif isinstance(value, Literal) and declared_type is not None:
-        yield from _read_path(field.node, declared_type)
+        yield from _read_path(field.node, declared_type, what)
 
 
-def _read_path(node: Node | None, data_type: str) -> Iterator[DataArgument]:
+def _read_path(node: Node | None, data_type: str, what: str) -> Iterator[DataArgument]:
     if isinstance(node, Scalar) and isinstance(node.value, str) and node.value and "{" not in node.text:
         local = local_path(node.value, folder_of(node))
-        yield DataArgument(data_type.lower(), node.value, node.span, local)
+        yield DataArgument(what, data_type.lower(), node.value, node.span, local)

@@ -1,9 +1,10 @@
-"""Scripts that a command starts but that the code folder lacks, or that an ignore file excludes."""
+"""Files that a command starts or installs from, and that the code folder lacks or an ignore file excludes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -20,15 +21,19 @@ from worldsize.yaml.nodes import Mapping, Scalar
 
 
 class Script(NamedTuple):
-    """A file that a command starts, and the place of its name."""
+    """A file that a command starts or installs from, and the place of its name."""
 
     name: str
     span: Span
+    verb: str = "starts"
 
 
+_SUFFIXES = (".py", ".sh", ".R", ".r")
 _COMMANDS = 200  # of one step that are looked at
 _INTERPRETER = re.compile(r"\(?(?:python3?(?:\.\d+)?|bash|sh|Rscript)")
 _OPTION = re.compile(r"-[uBOEsSIex]+")  # takes no value
+_PIP = re.compile(r"pip3?(?:\.\d+)?")
+_REQUIREMENTS = re.compile(r"[\w./-]+\.(?:txt|in|pip)")
 _NAME = re.compile(r"[\w./-]+\.(?:py|sh|R|r)")
 # Commands that make or fetch files, or go elsewhere: after them nothing is known of the folder.
 _MAKES = re.compile(r"\b(?:cd|git|wget|curl|unzip|tar|cp|mv|azcopy|az|pushd|touch|echo|cat|tee)\b|>")
@@ -67,28 +72,47 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
 def _missing(search: ScriptSearch) -> Problem:
     name, span = search.script.name, search.script.span
     if search.code is None:
-        message = f"the command starts `{name}`, but there is no `code` to upload"
+        message = f"the command {search.script.verb} `{name}`, but there is no `code` to upload"
+        help_ = f"add `code:` with the folder that holds `{name}`"
         if search.shown:
-            message = f"the command starts `{name}`, but `code` is the single file `{search.shown}`"
-        return Problem("script-missing", span, message, "add `code:` with the folder that holds it")
+            message = (
+                f"the command {search.script.verb} `{name}`, but `code` is the single file `{search.shown}`"
+            )
+            help_ = f"write the folder that holds `{name}` after `code:`"
+        return Problem("script-missing", span, message, help_)
     folder, _, last = name.rpartition("/")
-    near = closest(last, references.list_names(search.code / folder))
+    suffix = PurePosixPath(last).suffix
+    names = references.list_names(search.code / folder)
+    near = closest(last, [each for each in names if each != last and each.endswith(suffix)])
     message = f"`{name}` is not in the code folder `{search.shown}`"
     if near is None:
-        help_ = "the path is relative to the root of the code folder"
+        below = next((each for each in names if is_file(search.code / folder / each / last)), None)
+        help_ = f"add it there, or write its path relative to `{search.shown}`"
+        if below is not None:
+            help_ = f"write `{f'{folder}/{below}' if folder else below}/{last}`"
         return Problem("script-missing", span, message, help_)
     better = f"{folder}/{near}" if folder else near
-    return Problem("script-missing", span, message, f"did you mean `{better}`?", fix=Fix(span, better))
+    return Problem(
+        "script-missing", span, message, f"did you mean `{better}`?", fix=Fix(span, better, safe=False)
+    )
 
 
 def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:
     """Whether a code folder has a script, and the ignore file that leaves it out; each asked once."""
     question = ("script", str(code), name)
     if question not in context.files.known:
-        has_script = is_file(code / name)
-        context.files.known[question] = (has_script, _ignore_file(code, name) if has_script else None)
+        file = next((path for path in _forms(name) if is_file(code / path)), None)
+        context.files.known[question] = (file is not None, _ignore_file(code, file) if file else None)
     answer: tuple[bool, str | None] = context.files.known[question]  # type: ignore[assignment]
     return answer
+
+
+def _forms(name: str) -> Iterator[str]:
+    """The files that a name can mean: an entry script may be the name of a module."""
+    yield name
+    if "/" not in name and not name.endswith(_SUFFIXES):
+        module = name.replace(".", "/")
+        yield from (f"{module}.py", f"{module}/__init__.py")
 
 
 def _ignore_file(code: Path, name: str) -> str | None:
@@ -156,9 +180,26 @@ def _find_scripts(component: Component) -> Iterator[Script]:
     text = field.node.text
     changed = _MAKES.search(text)
     for command in command_line.parse_commands(text[: changed.start()] if changed else text)[:_COMMANDS]:
-        word = _started(command)
-        if word is not None and not word.text.startswith("/") and ".." not in word.text.split("/"):
-            yield Script(word.text.removeprefix("./"), field.node.subspan(word.start, word.end))
+        started = _started(command)
+        words = [(word, "installs") for word in _find_requirements(command)]
+        for word, verb in [*words, *([(started, "starts")] if started is not None else [])]:
+            if not word.text.startswith("/") and ".." not in word.text.split("/"):
+                span = field.node.subspan(word.start, word.end)
+                yield Script(word.text.removeprefix("./"), span, verb)
+
+
+def _find_requirements(command: Command) -> Iterator[Word]:
+    """The requirements files of a `pip install`."""
+    words = command.arguments
+    position = 2 if [word.text for word in words[1:3]] == ["-m", "pip"] else 0
+    if (
+        len(words) > position + 1
+        and _PIP.fullmatch(words[position].text)
+        and words[position + 1].text == "install"
+    ):
+        for option, word in pairwise(words[position + 2 :]):
+            if option.text in ("-r", "--requirement") and _REQUIREMENTS.fullmatch(word.text):
+                yield word
 
 
 def _started(command: Command) -> Word | None:
@@ -171,10 +212,11 @@ def _started(command: Command) -> Word | None:
 
 
 def _find_entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:
-    """The entry script of a parallel task, its code and the folder that the code is relative to."""
-    task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
-    if not isinstance(task, Mapping):
-        return
-    entry, code = task.get("entry_script"), task.get("code")
+    """The entry of a parallel task or Spark job, its code and the folder that the code is relative to."""
+    raw = component.raw if isinstance(component.raw, Mapping) else None
+    kind, key = ("entry", "file") if component.type.lower() == "spark" else ("task", "entry_script")
+    block = raw.get(kind) if raw is not None else None
+    entry = block.get(key) if isinstance(block, Mapping) else None
+    code = (block.get("code") if isinstance(block, Mapping) else None) or (raw.get("code") if raw else None)
     if isinstance(entry, Scalar) and isinstance(entry.value, str) and "${{" not in entry.text:
-        yield Script(entry.value, entry.span), code if isinstance(code, Scalar) else None, folder_of(task)
+        yield Script(entry.value, entry.span), code if isinstance(code, Scalar) else None, folder_of(entry)

@@ -15,5 +15,5 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
     if code is None or code.span is None or not isinstance(code.value, str):
         return
     if classify(code.value) == "git":
-        message = f"`{code.value[:80]}` is a repository, and `code` takes a folder"
-        yield Finding(code.span, message, "check the repository out and name its folder")
+        message = f"`{code.value[:80]}` is a Git repository, but `code` takes a local folder"
+        yield Finding(code.span, message, "clone the repository and name its local folder")

@@ -1,4 +1,4 @@
-"""The texts of a component that hold expressions: its command, and the arguments of a parallel task."""
+"""The texts of a component that hold expressions: its command, or the arguments of a task or Spark job."""
 
 from __future__ import annotations
 
@@ -31,15 +31,17 @@ def find_texts(context: Context, component: Component) -> list[CommandText]:
 
 
 def _texts(_context: Context, component: Component) -> Iterator[CommandText]:
-    node = component.command.node if component.command is not None else None
-    if isinstance(node, Scalar) and isinstance(node.value, str):
-        yield CommandText("command", node, binding.parse_template(node.value))
-    task = component.raw.get("task") if isinstance(component.raw, Mapping) else None
+    raw = component.raw if isinstance(component.raw, Mapping) else None
+    command = component.command.node if component.command is not None else None
+    nodes = [("command", command)]
+    if raw is not None and component.type.lower() == "spark":
+        nodes.append(("args", raw.get("args")))
+    task = raw.get("task") if raw is not None else None
     if isinstance(task, Mapping):
-        for key in ("program_arguments", "append_row_to"):
-            node = task.get(key)
-            if isinstance(node, Scalar) and isinstance(node.value, str):
-                yield CommandText(key, node, binding.parse_template(node.value))
+        nodes += [(key, task.get(key)) for key in ("program_arguments", "append_row_to")]
+    for key, node in nodes:
+        if isinstance(node, Scalar) and isinstance(node.value, str):
+            yield CommandText(key, node, binding.parse_template(node.value))
 
 
 def find_split_texts(raw: Node | None) -> Iterator[CommandText]:

@@ -20,7 +20,7 @@ from worldsize.base.problem import Fix
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping, Node, Scalar
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 LITERAL_TYPES = frozenset(literals.PRIMITIVES)
 NOWHERE = Span("", 1, 1, 1, 1)
@@ -149,6 +149,19 @@ def find_arguments(job: Job) -> Iterator[tuple[Step, str, Field[Argument], Port]
                 port = component.inputs.get(name)
                 if port is not None and field.span is not None:
                     yield step, name, field, port
+            for name, value in _find_choices(step):
+                if (port := component.inputs.get(name)) is not None:
+                    yield step, name, value, port
+
+
+def _find_choices(step: Step) -> Iterator[tuple[str, Field[Argument]]]:
+    """The values of which a sweep gives its trials one."""
+    space = step.raw.get("search_space") if step.type == "sweep" and isinstance(step.raw, Mapping) else None
+    for key, entry in space.items() if isinstance(space, Mapping) else ():
+        values = entry.get("values") if isinstance(entry, Mapping) else None
+        for item in values.items if isinstance(values, Sequence) else ():
+            if isinstance(item, Scalar):
+                yield key.text, Field(Literal(item.value), item.span, key.span, item)
 
 
 def span_of(field: Field[Any] | None) -> Span:
@@ -170,7 +183,7 @@ def find_unknown_names(
 def suggest_fix(span: Span, word: str, names: Collection[str], *, but: str | None = None) -> Fix | None:
     """The replacement of a mistyped name by the one it was probably meant to be."""
     near = closest(word, names, but=but)
-    return None if near is None else Fix(span, near)
+    return None if near is None else Fix(span, near, safe=False)
 
 
 def find_unbound_texts(job: Job) -> Iterator[Scalar]:

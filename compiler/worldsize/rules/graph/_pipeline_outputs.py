@@ -21,7 +21,9 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
                 continue
             node, name, written = text_node(field.node), bound.value.port, str(bound.value)
             if node is not None and node.text != written:
-                message = f"with blanks inside, `{node.text}` is a path to Azure ML and the binding is lost"
+                message = (
+                    f"`{node.text}` has spaces inside, so Azure ML reads it as a path and the binding is lost"
+                )
                 fix = Fix(node.span, written)
                 yield Problem("output-binding-blanks", node.span, message, f"write `{written}`", fix=fix)
             if name is None:
@@ -48,11 +50,15 @@ def _report_unknown(job: Job, name: str, span: Span) -> Problem:
 
 
 def _report_unwritten(job: Job) -> Iterator[Problem]:
-    """Report the outputs of a pipeline component that no step writes."""
+    """Report the outputs of a pipeline, or of a pipeline component, that no step writes."""
     bindings = [field.value.binding for step in job.steps.values() for field in step.outputs.values()]
     written = {bound.value.port for bound in bindings if bound is not None}
-    for port in job.interface.outputs.values() if job.interface is not None else ():
-        if port.name not in written:
-            message = f"no step writes the output `{port.name}`"
-            help_ = f"write `${{{{parent.outputs.{port.name}}}}}` as the output of the step that produces it"
-            yield Problem("pipeline-output-unwritten", port.span or NOWHERE, message, help_)
+    slug, spans = "job-output-unwritten", {name: field.key_span for name, field in job.outputs.items()}
+    if job.interface is not None:
+        slug = "pipeline-output-unwritten"
+        spans = {name: port.span for name, port in job.interface.outputs.items()}
+    for name, span in spans.items() if job.type == "pipeline" else ():
+        if name not in written:
+            message = f"no step writes the output `{name}`"
+            help_ = f"write `${{{{parent.outputs.{name}}}}}` as the output of the step that produces it"
+            yield Problem(slug, span or NOWHERE, message, help_)

@@ -1,4 +1,4 @@
-"""The declarations of inputs and outputs: their names, the bounds of numbers and the defaults of texts."""
+"""The declarations of inputs and outputs: names, types, bounds of numbers, values, defaults of texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from worldsize.azureml.model import Component, Port
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import NOWHERE, span_of
-from worldsize.yaml.nodes import Scalar
+from worldsize.yaml.nodes import Mapping, Scalar
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _OTHER = re.compile(r"\W", re.ASCII)
@@ -23,8 +23,10 @@ _METHODS = frozenset(
 def check_component(context: Context, component: Component) -> Iterator[Problem]:
     yield from _check_all_names(component)
     yield from _check_input_names(component)
+    yield from _check_outputs(component)
     for port in component.inputs.values():
         yield from _check_bounds(port)
+        yield from _check_enum(port)
         yield from _check_text_default(port)
 
 
@@ -51,10 +53,56 @@ def _check_input_names(component: Component) -> Iterator[Problem]:
         span = port.span or NOWHERE
         if name.lower() in _RESERVED:
             help_ = f"rename it, for example to `data_{name.lower()}`"
-            yield Problem("name-reserved", span, f"`{name}` is a reserved name", help_)
+            yield Problem(
+                "name-reserved",
+                span,
+                f"the environment variable of input `{name}` would replace the system's",
+                help_,
+            )
         if name in _METHODS and component.path is not None:
-            message = f"`{name}` is a method of the SDK's inputs, which hides the input from Python"
+            message = f"in the SDK, `inputs.{name}` is a method of Python mappings, not this input"
             yield Problem("name-shadows-method", span, message, f"rename it, for example to `{name}_text`")
+
+
+def _check_outputs(component: Component) -> Iterator[Problem]:
+    for name, port in component.outputs.items() if component.type != "flow" else ():
+        span = port.span or NOWHERE
+        if port.type in literals.PRIMITIVES and not _is_control(component, name):
+            message = f"output `{name}` is {literals.article(port.type)}, but outputs are files or folders"
+            help_ = "write `type: uri_file`, and let the script write the value into that file"
+            yield Problem("primitive-output", span, message, help_)
+        if name in component.inputs and component.inputs[name].is_data and not component.inline:
+            earlier = component.inputs[name].span
+            related = (Related(earlier, "the input is declared here"),) if earlier else ()
+            help_ = f"rename one of the two, for example to `{name}_out`"
+            yield Problem(
+                "name-of-input-and-output",
+                span,
+                f"`{name}` is the name of both an input and an output",
+                help_,
+                related,
+            )
+
+
+def _is_control(component: Component, name: str) -> bool:
+    """Whether an output steers the pipeline, a private preview in which it may be a value."""
+    outputs = component.raw.get("outputs") if isinstance(component.raw, Mapping) else None
+    output = outputs.get(name) if isinstance(outputs, Mapping) else None
+    return isinstance(output, Mapping) and "is_control" in output
+
+
+def _check_enum(port: Port) -> Iterator[Problem]:
+    """Report an `enum` of what is not text; the shape of the file reports values that are not text."""
+    items = port.enum.value if port.enum is not None else None
+    if not isinstance(items, list) or port.type not in ("number", "integer", "boolean"):
+        return
+    if all(isinstance(item, str) for item in items):
+        message = f"`enum` is for inputs of type `string`, but `{port.name}` is {literals.article(port.type)}"
+        help_ = (
+            "write `type: string`" if port.type == "boolean" else "write `min` and `max`, or `type: string`"
+        )
+        span = (port.enum.key_span if port.enum is not None else None) or span_of(port.enum)
+        yield Problem("enum-on-number", span, message, help_)
 
 
 def _check_bounds(port: Port) -> Iterator[Problem]:
@@ -76,6 +124,7 @@ def _check_text_default(port: Port) -> Iterator[Problem]:
         str(value if isinstance(value, bool) else float(value)) if isinstance(value, (int, float)) else text
     )
     if read != text:
-        message = f"default `{text}` of the text `{port.name}` becomes `{read}`"
-        fix = Fix(span_of(default), f'"{text}"')
+        message = f"default `{text}` of the string `{port.name}` is not quoted, so it becomes `{read}`"
+        # The script may rely on what it gets today.
+        fix = Fix(span_of(default), f'"{text}"', safe=False)
         yield Problem("default-not-text", span_of(default), message, f'quote it: "{text}"', fix=fix)

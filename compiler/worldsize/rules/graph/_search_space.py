@@ -1,13 +1,16 @@
-"""Search spaces of sweeps: without values, or continuous although the sampling is a grid."""
+"""Search spaces of sweeps: without values, continuous although the sampling is a grid, or of no input."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml import literals
-from worldsize.azureml.model import Step
+from worldsize.azureml import binding, literals
+from worldsize.azureml.model import Component, Step
+from worldsize.azureml.references import list_names, local_path
 from worldsize.base.problem import Problem
+from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
+from worldsize.rules.graph._common import declared_component, port_finder, suggest_fix
 from worldsize.yaml.nodes import Mapping, Scalar, Sequence
 
 
@@ -18,6 +21,41 @@ def check_step(context: Context, step: Step) -> Iterator[Problem]:
         if isinstance(entry, Mapping):
             yield from _check_bounds(key, entry)
             yield from _check_choice(key, entry, is_grid=is_grid)
+    if step.type == "sweep" and isinstance(space, Mapping):
+        yield from _check_keys(context, step, [key for key, _ in space.items()])
+
+
+def _check_keys(context: Context, step: Step, keys: list[Scalar]) -> Iterator[Problem]:
+    """Report what is searched for and reaches no trial."""
+    component = step.component
+    command = component.command.value if component is not None and component.command is not None else None
+    if component is None or not isinstance(command, str) or "search_space.*" in command:
+        return
+    used = {expression.port for expression in binding.find_expressions(command)}
+    for key in keys:
+        name = key.text
+        if declared_component(step) is not None and not port_finder(component.inputs)(name):
+            message = (
+                f"the trial `{step.reference.value if step.reference else step.name}` has no input `{name}`"
+            )
+            help_ = did_you_mean(name, component.inputs) or f"declare the input `{name}` in the component"
+            fix = suggest_fix(key.span, name, component.inputs)
+            yield Problem("search-space-key-unknown", key.span, message, help_, fix=fix)
+        elif (
+            declared_component(step) is None and name not in used and not _reads_variables(context, component)
+        ):
+            message = f"no trial gets `{name}`: the command does not have `${{{{search_space.{name}}}}}`"
+            help_ = f"pass it, such as `--{name} ${{{{search_space.{name}}}}}`"
+            yield Problem("search-space-key-unused", key.span, message, help_)
+
+
+def _reads_variables(context: Context, component: Component) -> bool:
+    """Whether code that is uploaded may read the values from the environment, or cannot be read."""
+    code = component.code.value if component.code is not None else None
+    path = local_path(code, component.folder) if isinstance(code, str) and component.folder else None
+    names = [name for name in list_names(path) if name.endswith((".py", ".sh", ".R"))] if path else []
+    texts = [context.text(path / name) for name in names] if path is not None else []
+    return code is not None and any(text is None or "AZUREML_" in text.text for text in texts or [None])
 
 
 def _samples_grid(step: Step) -> bool:
@@ -47,6 +85,6 @@ def _check_choice(key: Scalar, entry: Mapping, *, is_grid: bool) -> Iterator[Pro
             span = (values or kind).span
             yield Problem("search-space-empty", span, message, "list them, such as `values: [16, 32]`")
     elif is_grid and isinstance(kind.value, str):
-        message = f"grid sampling tries every value, and `{key.text}` is `{kind.text}`"
+        message = f"grid sampling tries every value, but `{key.text}` is `{kind.text}`"
         help_ = "write `type: choice` with `values:`, or `sampling_algorithm: random`"
         yield Problem("grid-needs-choice", kind.span, message, help_)

@@ -19,13 +19,13 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
                 continue
             if expression.start in inside:
                 if not port.optional and component.path is not None:
-                    message = f"`{port.name}` is required, and only optional inputs may stand in `$[[ ]]`"
+                    message = f"`{port.name}` is required, but only optional inputs may be inside `$[[ ]]`"
                     help_ = "take it out of the brackets, or declare it with `optional: true`"
                     span = text.span(expression.start, expression.end)
                     yield Problem("required-input-in-section", span, message, help_)
             elif port.optional and port.default is None and not text.template.unclosed:
                 # a section that is not closed may have been meant to hold it
-                message = f"`{port.name}` is optional and has no default, but is outside `$[[ ]]`"
+                message = f"`{port.name}` is optional and has no default, but is used outside `$[[ ]]`"
                 help_ = f"write `$[[--{port.name} {expression}]]`, which is omitted if there is no value"
                 span = text.span(expression.start, expression.end)
                 yield Problem("optional-input-unguarded", span, message, help_)

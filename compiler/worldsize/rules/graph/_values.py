@@ -36,13 +36,23 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
 
 def _name_other(context: Context, step: Step, name: str, field: Field[Any], fault: Problem) -> Problem:
     """Name the built-in component that takes the value, where the one that was chosen does not."""
-    if fault.slug != "input-not-in-enum" or not _built_in.is_built_in(context, step.component):
+    if fault.slug != "input-not-in-enum":
         return fault
+    if not _built_in.is_built_in(context, step.component):
+        return _as_warning(fault)
     value = literals.render_literal(field.value.value) if isinstance(field.value, Literal) else ""
     others = _built_in.find_with_input(name, value)
     if not others or (fault.help or "").startswith("did"):
         return fault
     return replace(fault, help=f"{fault.help}, or use `{others[0]}`, which has `{value}`")
+
+
+def _as_warning(fault: Problem) -> Problem:
+    """The same for a component of another's making: the service is known to run values that `enum` lacks."""
+    if fault.slug != "input-not-in-enum":
+        return fault
+    message = f"{fault.message}: the `enum` of the component does not list it"
+    return replace(fault, slug="input-outside-enum", message=message.replace(" cannot be ", " is ", 1))
 
 
 def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Iterator[Problem]:
@@ -78,4 +88,4 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
         fault = literals.check_value(port.name, default.value, port, span_of(default))
         if fault is not None:
             of_port = "of " if fault.message.startswith(f"`{port.name}`") else ""
-            yield replace(fault, message=f"default {of_port}{fault.message}")
+            yield replace(_as_warning(fault), message=f"default {of_port}{fault.message}")

@@ -26,7 +26,7 @@ def _around(node: Scalar, keys: Keys) -> Iterator[Finding]:
         if expression.scope in _WHOLE or (
             expression.scope == "parent.inputs" and not keys.binds("parent.inputs")
         ):
-            message = f"`{expression}` has text around it, and a binding must be the whole value"
+            message = f"`{expression}` has text around it, but a binding must be the whole value"
             help_ = "bind it alone and join the path inside the script"
             yield Finding(node.subspan(expression.start, expression.end), message, help_)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from worldsize.azureml import binding, literals
@@ -12,6 +13,8 @@ from worldsize.rules.graph import _command
 from worldsize.rules.graph._common import find_unbound_texts
 from worldsize.yaml.nodes import Scalar
 
+# `{{parent.inputs.x}}`: no language of templates has such names.
+_WITHOUT_DOLLAR = re.compile(r"(?<!\$)\{\{\s{0,8}(parent\.[\w.]{1,200})\s{0,8}\}\}")
 _LOST = "close it with `}}`, and leave no blanks inside the dotted name"
 
 
@@ -28,12 +31,18 @@ def _plain(node: Scalar) -> Iterator[Finding]:
     for start in binding.parse_template(text).unclosed:
         span = node.subspan(start, min(len(text), start + 3))
         yield Finding(span, f"`{text[start : start + 40]}` is not an expression", _LOST)
+    bare = _WITHOUT_DOLLAR.search(text)
+    if bare is not None:
+        span, written = node.subspan(bare.start(), bare.end()), f"${{{{{bare[1]}}}}}"
+        message = f"`{bare[0]}` is plain text: an expression starts with `$`"
+        yield Finding(span, message, f"write `{written}`", fix=Fix(span, written))
     braces = literals.SINGLE_BRACES.search(text)
     if braces is not None:
         written = f"${{{{{braces.group().lstrip('$').strip('{} ')}}}}}"
         span = node.subspan(braces.start(), braces.end())
         message = f"`{braces.group()}` is plain text: an expression has two braces on each side"
-        yield Finding(span, message, f"write `{written}`", fix=Fix(span, written))
+        fix = Fix(span, written, safe=braces.group().startswith("$"))
+        yield Finding(span, message, f"write `{written}`", fix=fix)
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         if declared_component(source) is None and (setting is None or setting.value.type is None):
             continue  # bound to an output of the pipeline, which may have the right type
         message = (
-            f"`{source.name}.{name}` is declared as uri_folder, and `{wire.name}` requires {target.type}"
+            f"`{source.name}.{name}` is declared as uri_folder, but `{wire.name}` requires {target.type}"
         )
         related = (Related(port.span, "the output is declared here"),) if port.span else ()
         help_ = f"declare the output `{name}` as `{target.type}`"

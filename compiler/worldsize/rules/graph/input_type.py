@@ -37,10 +37,10 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         wanted = f"input `{wire.name}` takes {literals.article(target.type)}"
         if source in LITERAL_TYPES:
             message = f"`{wire.expression.name}` is {literals.article(source)}, but {wanted}"
-            help_ = "bind an output, or give data"
+            help_ = "bind it to an output of another step, or give it data with a `path`"
         else:
             message = f"`{wire.expression.name}` is {source} data, but {wanted}"
-            help_ = "write a value, or take the data as an input of a data type"
+            help_ = f"write {literals.article(target.type)}, or declare the input as `type: {source}`"
         yield Finding(span, message, help_)
 
 
@@ -50,9 +50,9 @@ def _kind(name: str, field: Field[Any], port: Port) -> Iterator[Finding]:
     if isinstance(value, Data) and port.type in LITERAL_TYPES:
         if value.path is not None and value.type not in LITERAL_TYPES:
             message = f"input `{name}` is {literals.article(port.type)}, not data"
-            yield Finding(field.key_span or span_of(field), message, f"write the value behind `{name}:`")
+            yield Finding(field.key_span or span_of(field), message, f"write the value after `{name}:`")
     elif isinstance(value, Literal) and port.is_data and isinstance(value.value, (bool, int, float)):
         node = text_node(field.node)
         shown = node.text if node is not None else value.value
-        message = f"`{name}` is {port.type} data, and `{shown}` is not a path"
-        yield Finding(span_of(field), message, "write a path, `azureml:name:version` or a binding")
+        message = f"`{name}` is {port.type} data, but `{shown}` is not a path"
+        yield Finding(span_of(field), message, "write a path, `azureml:NAME:VERSION` or a binding")

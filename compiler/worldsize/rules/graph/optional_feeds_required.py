@@ -21,7 +21,9 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         if declared_component(wire.step) is None or not outer.optional or outer.default is not None:
             continue
         if not inner.optional and inner.default is None:
-            message = f"`{outer.name}` is optional, but step `{wire.step.name}` requires `{wire.name}`"
-            help_ = f"remove `optional: true` from `{outer.name}`, or make the inner `{wire.name}` optional"
+            message = (
+                f"`{outer.name}` is optional, but input `{wire.name}` of step `{wire.step.name}` is required"
+            )
+            help_ = f"remove `optional: true` from `{outer.name}`, or add it to the step's `{wire.name}`"
             related = (Related(outer.span, "declared optional here"),) if outer.span else ()
             yield Finding(wire.part(2), message, help_, related=related)

@@ -23,7 +23,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for wire in find_wires(context, job):
         name = wire.expression.port or ""
         if wire.expression.scope == "parent.inputs" and name in empty:
-            message = f"`{name}` is empty, so Azure ML drops it, and step `{wire.step.name}` is bound to it"
+            message = f"`{name}` is empty, so Azure ML drops it, but step `{wire.step.name}` is bound to it"
             related = (Related(wire.part(2), "bound here"),)
             help_ = "give it a value, or remove it with its bindings"
             yield Finding(span_of(empty.pop(name)), message, help_, related=related)

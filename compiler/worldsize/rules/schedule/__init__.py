@@ -19,7 +19,7 @@ RULES = (
     Rule("WS684", "schedule-input-unknown", "error", "an input that the scheduled pipeline does not have",
          on=("JobSchedule",)),
     Rule("WS685", "schedule-reuses-everything", "warning", "a schedule that does no work after its first run",
-         on=("JobSchedule",)),
+         on=("JobSchedule",), confidence="likely"),
     Rule("WS686", "create-job-without-type", "warning", "a scheduled job without a type",
          on=("JobSchedule",)),
 )

@@ -20,7 +20,7 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
     if isinstance(interval, Scalar) and isinstance(interval.value, int) and interval.value < 1:
         unit = trigger.get("frequency")
         each = f": `1` is every {unit.text.lower()}" if isinstance(unit, Scalar) else ""
-        message = f"`interval` is {interval.text}, not at least 1"
+        message = f"`interval` is {interval.text} but must be at least 1"
         yield Finding(interval.span, message, f"write a whole number of at least 1{each}")
     pattern = trigger.get("schedule")
     if isinstance(pattern, Mapping):

@@ -19,4 +19,4 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
             near = closest(key.text, job.inputs)
             help_ = did_you_mean(key.text, job.inputs) or "the pipeline has no inputs"
             message = f"the scheduled pipeline has no input `{key.text}`"
-            yield Finding(key.span, message, help_, fix=Fix(key.span, near) if near else None)
+            yield Finding(key.span, message, help_, fix=Fix(key.span, near, safe=False) if near else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml import snapshot
+from worldsize.azureml import references
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.references import is_file
 from worldsize.base.problem import Finding
@@ -16,4 +16,5 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
     if reference is None or target is None or reference.span is None:
         return
     if context.inside(target) and not is_file(target):
-        yield snapshot.describe_missing("`create_job`", reference.value, target, reference.span)
+        key = "`create_job`" if schedule.create_job is not None else "`import_data`"
+        yield references.describe_missing(key, reference.value, target, reference.span)

@@ -16,8 +16,8 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
     kind = fields.read_field(create_job, "type") if isinstance(create_job, Mapping) else None
     if kind is not None and isinstance(kind.value, str) and kind.value.lower() in ("command", "spark"):
         if kind.span is not None:
-            message = f"a schedule starts pipelines only, not jobs of type `{kind.value}`"
+            message = f"a schedule starts only pipelines, not jobs of type `{kind.value}`"
             yield Finding(kind.span, message, "put the job into a pipeline of one step, and schedule that")
     elif job is not None and job.type != "pipeline" and reference is not None and reference.span is not None:
-        message = f"a schedule starts pipelines only, and `{reference.value}` is a {job.type} job"
+        message = f"a schedule starts only pipelines, but `{reference.value}` is a {job.type} job"
         yield Finding(reference.span, message, "put the job into a pipeline of one step, and schedule that")

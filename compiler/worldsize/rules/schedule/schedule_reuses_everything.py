@@ -26,7 +26,7 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
     ):
         return
     message = (
-        "every step of this pipeline is deterministic and no input changes: only the first run does work"
+        "every step is deterministic and no input changes: all runs after the first only reuse its outputs"
     )
     yield Finding(reference.span, message, "set `force_rerun: true` under `settings` of the pipeline")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -48,6 +48,12 @@ class Module(Struct, eq=False):
             self.source.path, line, start, line, self._column(line, getattr(node, "end_col_offset", 0))
         )
 
+    def full_span(self, node: ast.AST) -> Span:
+        """The place of a node on all its lines, for an edit."""
+        line, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", 1)
+        start, end = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
+        return Span(self.source.path, line, self._column(line, start), last, self._column(last, end))
+
     def _column(self, line: int, offset: int) -> int:
         """Python counts bytes, we count characters."""
         text = self.source.line(line)
@@ -71,9 +77,7 @@ class Module(Struct, eq=False):
 
     def called(self, *endings: str) -> list[ast.Call]:
         """Calls whose name is, or ends with a dot and, one of these."""
-        lasts = {ending.rpartition(".")[2] for ending in endings} & self.callers.keys()
-        known = self.calls if len(lasts) > 1 else self.callers[lasts.pop()] if lasts else ()
-        return [call for name, call in known if any(f".{name}".endswith(f".{end}") for end in endings)]
+        return self.once(_find_called, endings)
 
     def once(self, work: Callable[..., T], *arguments: object) -> T:
         """What a function makes of this file, worked out once for all rules and all starts of it."""
@@ -92,6 +96,10 @@ class Module(Struct, eq=False):
                 nodes.add(node)
                 node = self.parents.get(node)
         return nodes
+
+    def mentions(self, word: str) -> Sequence[ast.AST]:
+        """The names, attributes, parameters and texts that are a word."""
+        return self.once(_words).get(word, ())
 
     def holding(self, test: Callable[[str], object]) -> set[ast.AST]:
         """All nodes inside of which a name, attribute, parameter or text passes a test."""
@@ -155,6 +163,13 @@ def _walk(module: Module) -> None:
                 parents[value] = node
 
 
+def _find_called(module: Module, endings: tuple[str, ...]) -> list[ast.Call]:
+    lasts = {ending.rpartition(".")[2] for ending in endings} & module.callers.keys()
+    known = module.calls if len(lasts) > 1 else module.callers[lasts.pop()] if lasts else ()
+    dotted = tuple(f".{ending}" for ending in endings)
+    return [call for name, call in known if f".{name}".endswith(dotted)]
+
+
 def _words(module: Module) -> dict[str, list[ast.AST]]:
     """Every name, attribute, parameter and text, with where it stands."""
     words: dict[str, list[ast.AST]] = {}
@@ -192,31 +207,37 @@ def constant_value(node: ast.AST | None) -> object:
 def variable_read(node: ast.AST) -> str | None:
     """The name, where a node reads an environment variable: ``os.environ["X"]`` or ``getenv("X")``."""
     name: ast.AST | None = None
-    if isinstance(node, ast.Subscript) and _is_environ(node.value):
+    if isinstance(node, ast.Subscript) and is_environment(node.value):
         name = node.slice
     elif isinstance(node, ast.Call) and node.args:
         function = node.func
         if isinstance(function, ast.Attribute) and (
-            function.attr == "getenv" or (function.attr in ("get", "pop") and _is_environ(function.value))
+            function.attr == "getenv" or (function.attr in ("get", "pop") and is_environment(function.value))
         ):
             name = node.args[0]
     value = constant_value(name)
     return value if isinstance(value, str) else None
 
 
-def _is_environ(node: ast.AST) -> bool:
+def is_environment(node: ast.AST) -> bool:
+    """Whether it is ``os.environ``."""
     return (isinstance(node, ast.Attribute) and node.attr == "environ") or (
         isinstance(node, ast.Name) and node.id in ("environ", "env")
     )
 
 
-def variable_writes(module: Module) -> Iterator[tuple[str, ast.expr, ast.stmt]]:
+def variable_writes(module: Module) -> list[tuple[str, ast.expr, ast.stmt]]:
     """``os.environ["X"] = value``: name, value, statement."""
-    for node in module.kinds.get(ast.Assign, ()):
-        for target in node.targets:
-            name = variable_read(target) if isinstance(target, ast.Subscript) else None
-            if name:
-                yield name, node.value, node
+    return module.once(_list_variable_writes)
+
+
+def _list_variable_writes(module: Module) -> list[tuple[str, ast.expr, ast.stmt]]:
+    return [
+        (name, node.value, node)
+        for node in module.kinds.get(ast.Assign, ())
+        for target in node.targets
+        if isinstance(target, ast.Subscript) and (name := variable_read(target))
+    ]
 
 
 def is_conditional(module: Module, node: ast.AST) -> bool:
@@ -230,14 +251,14 @@ def is_conditional(module: Module, node: ast.AST) -> bool:
             break
         path.append(child)
         if isinstance(above, ast.If | ast.Try | ast.ExceptHandler):
-            result = getattr(above, "test", above) not in module.once(_speaks_of_main)
+            result = getattr(above, "test", above) not in module.once(speaks_of_main)
         if result:
             break
     known.update(dict.fromkeys(path, result))
     return result
 
 
-def _speaks_of_main(module: Module) -> set[ast.AST]:
+def speaks_of_main(module: Module) -> set[ast.AST]:
     """The nodes in which ``__main__`` stands, in whatever way."""
     return module.around(
         node

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.rules.script._module import Module, constant_value, is_conditional, keyword_argument
+from worldsize.rules.script._interfaces import read_setting, runs_in_job
+from worldsize.rules.script._module import Module, keyword_argument
 from worldsize.rules.script._program import Program
 
 _STARTS = ("init_process_group", "init_distributed")  # torch.distributed's and DeepSpeed's
@@ -23,5 +24,6 @@ def find_nccl_calls(program: Program) -> Iterator[tuple[Module, ast.Call]]:
                 if call.args
                 else keyword_argument(call, "backend") or keyword_argument(call, "dist_backend")
             )
-            if constant_value(backend) == "nccl" and not is_conditional(module, call):
+            value = read_setting(program, module, backend)
+            if isinstance(value, str) and value.lower() == "nccl" and runs_in_job(program, module, call):
                 yield module, call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 import sys
@@ -17,9 +18,10 @@ from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.rules.command_line import Command, Word
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.rules.script import _module
 from worldsize.rules.script._module import Module
+from worldsize.rules.topology._launchers import MPI, Launcher, find_launcher
 from worldsize.yaml.nodes import Scalar
 
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
@@ -32,6 +34,7 @@ _KNOWN = re.compile(  # packages that start no process group and shard no data b
     "|matplotlib|seaborn|PIL|cv2|tqdm|yaml|mlflow|azureml|azure|pyarrow|joblib|requests|datasets|tokenizers"
     "|sentencepiece|packaging|psutil|einops|regex|dotenv|click|rich|fsspec|h5py|timm|skimage|imageio"
 )
+_COMMENT = re.compile(r"^[ \t]*#.*|[ \t]#[^\"'\n]*$", re.MULTILINE)
 _Closure = tuple[tuple[Module, ...], bool]
 
 
@@ -39,6 +42,7 @@ class Program(Struct, eq=False):
     """A script as one step starts it. ``modules`` begins with the script itself."""
 
     launch: Launch
+    launches: list[Launch]  # of all steps that start it so; their inputs may differ
     command: Command
     word: Word  # what names the script in the command
     place: Span | None  # of that word
@@ -46,6 +50,7 @@ class Program(Struct, eq=False):
     modules: tuple[Module, ...]
     folders: tuple[Path, ...]  # where its imports are looked for
     complete: bool  # every module was read, and every other import is a package whose effect is known
+    inner: Launcher | None = None  # of the command, inside of Azure ML's own
 
     @property
     def entry(self) -> Module:
@@ -53,17 +58,36 @@ class Program(Struct, eq=False):
         return self.modules[0]
 
     @property
+    def kind(self) -> str | None:
+        """What sets the ranks that the script reads: pytorch, mpi or tensorflow."""
+        if self.inner is None:
+            return self.launch.kind
+        return "mpi" if self.inner.name in MPI else "pytorch"
+
+    @property
     def processes(self) -> int:
         """How many are started at least."""
         launch = self.launch
-        if launch.kind == "tensorflow":
+        if self.inner is None and launch.kind == "tensorflow":
             return launch.workers.value or 1
-        return (launch.instances.value or 1) * self.per_instance if launch.kind in ("pytorch", "mpi") else 1
+        return (launch.instances.value or 1) * self.per_instance if self.kind in STARTS_PROCESSES else 1
 
     @property
     def per_instance(self) -> int:
         """Processes on each instance, at least."""
-        return (self.launch.processes.value or 1) if self.launch.kind in ("pytorch", "mpi") else 1
+        outer = (self.launch.processes.value or 1) if self.launch.kind in STARTS_PROCESSES else 1
+        return max(outer, self._started_inside)
+
+    @property
+    def _started_inside(self) -> int:
+        """Processes that the launcher of the command starts on each instance, at least."""
+        inner, size = self.inner, self.launch.size
+        if inner is None or inner.starts is not None or size is None:
+            return inner.starts or 1 if inner is not None else 1
+        takes_all = "multi_gpu" in inner.options or (
+            inner.name == "deepspeed" and not {"include", "exclude", "hostfile"} & inner.options.keys()
+        )
+        return max(size.devices, 1) if takes_all else 1
 
     @property
     def related(self) -> tuple[Related, ...]:
@@ -74,16 +98,33 @@ class Program(Struct, eq=False):
         """Whether one of the words stands anywhere in the modules, or in the command."""
         command = " ".join(word.text for word in self.command.words)
         return any(
-            word in text for text in (command, *(module.text for module in self.modules)) for word in words
+            word in text
+            for text in (command, *(module.once(_leave_out_comments) for module in self.modules))
+            for word in words
         )
+
+    def refers(self, *names: str) -> bool:
+        """Whether one of these is used anywhere by name; its import alone does not count."""
+        return any(not module.once(_list_references).isdisjoint(names) for module in self.modules)
 
     def imports(self, *tops: str) -> bool:
         """Whether one of these packages is imported."""
-        return any(
-            level == 0 and name.partition(".")[0] in tops
-            for module in self.modules
-            for name, level, _ in module.imports
-        )
+        return any(not module.once(_list_packages).isdisjoint(tops) for module in self.modules)
+
+
+def _leave_out_comments(module: Module) -> str:
+    return _COMMENT.sub("", module.text)
+
+
+def _list_packages(module: Module) -> set[str]:
+    return {name.partition(".")[0] for name, level, _ in module.imports if level == 0}
+
+
+def _list_references(module: Module) -> set[str]:
+    """The last part of every name that a file uses, as the imports resolve it."""
+    names = {module.names.get(node.id, node.id) for node in module.kinds.get(ast.Name, ())}
+    attributes = {node.attr for node in module.kinds.get(ast.Attribute, ())}
+    return attributes | {name.rpartition(".")[2] for name in names}
 
 
 _NAMELESS = ""  # the name of a step that no step of a file can have
@@ -95,10 +136,10 @@ def find_parts(context: Context, subject: Job | Component) -> list[Program]:
         return find_programs(context, subject)
     if subject.path is None or subject.type != "command":
         return []
-    return find_programs(context, context.once(_make_job, subject))
+    return find_programs(context, context.once(make_job, subject))
 
 
-def _make_job(_context: Context, component: Component) -> Job:
+def make_job(_context: Context, component: Component) -> Job:
     """A job of one step, for a component that no job need use."""
     return Job(None, "command", steps={_NAMELESS: Step(_NAMELESS, "command", None, component, None)})
 
@@ -115,11 +156,18 @@ def _find_programs(context: Context, job: Job) -> list[Program]:
     repeated = 0
     for launch in read_launches(context, job):
         key = _way(launch)
-        commands = itertools.islice(launch.commands, _COMMANDS)
-        for position, command in enumerate(itertools.takewhile(_stays, commands)):
+        folder = ""  # of the code, in which a command runs
+        for position, command in enumerate(itertools.islice(launch.commands, _COMMANDS)):
+            changed = _change_folder(command, folder)
+            if changed is None:
+                break
+            folder = changed
+            known = by_start.get((key, position))
+            if known is not None:
+                known.launches.append(launch)
             if (key, position) in by_start or repeated > _REPEATED:
                 continue
-            program = by_start[key, position] = _program(context, launch, command)
+            program = by_start[key, position] = _program(context, launch, command, folder)
             if program is not None:
                 repeated += sum(len(module.text) for module in program.modules) * (program.path in met)
                 met.add(program.path)
@@ -134,12 +182,18 @@ def _way(launch: Launch) -> object:
     return path or id(step.component), launch.kind, tuple(count.value for count in counts), variables
 
 
-def _stays(command: Command) -> bool:
-    """Whether what follows still runs in the code folder."""
-    return command.program is None or command.program.bare not in ("cd", "pushd")
+def _change_folder(command: Command, folder: str) -> str | None:
+    """The folder of the code that the next command runs in, after this one; None where it is not known."""
+    words = command.arguments
+    if not words or words[0].bare not in ("cd", "pushd"):
+        return folder
+    to = PurePosixPath(words[1].bare) if len(words) == 2 else None
+    if to is None or to.is_absolute() or ".." in to.parts or str(to)[0] in "-~" or "$" in str(to):
+        return None
+    return str(PurePosixPath(folder, to))
 
 
-def _program(context: Context, launch: Launch, command: Command) -> Program | None:
+def _program(context: Context, launch: Launch, command: Command, folder: str) -> Program | None:
     first = command.program
     component = launch.step.component
     if component is None or first is None or not _PYTHON.match(first.bare):
@@ -149,23 +203,25 @@ def _program(context: Context, launch: Launch, command: Command) -> Program | No
     if named is None or not roots:
         return None
     word, names = named
+    names = [str(PurePosixPath(folder, name)) for name in names]
     path = next((at for name in names if (at := _locate(context, roots, name)) is not None), None)
     if path is None:
         return None
-    folders = (path.parent, *(root for root, _ in roots))
+    folders = (path.parent, *(root / folder for root, _ in roots))
     known = context.once(_read_before, context.root)
     if (path, folders) not in known:
         known[path, folders] = _closure(context, path, folders)
     modules, complete = known[path, folders]
-    return (
-        Program(launch, command, word, _place(component, word), path, modules, folders, complete)
-        if modules
-        else None
-    )
+    place = _place(component, word)
+    inner = find_launcher(launch, command)
+    program = Program(launch, [launch], command, word, place, path, modules, folders, complete, inner)
+    return program if modules else None
 
 
 def _place(component: Component, word: Word) -> Span | None:
     """Where a word of the command stands; in a spec the plan's quantities behind it were renamed."""
+    if word.source is not None:
+        return word.source.span(word.start, word.end)
     node = component.command.node if component.command is not None else None
     if isinstance(node, Scalar) and node.text[word.start : word.end] == word.text:
         return node.subspan(word.start, word.end)
@@ -179,8 +235,13 @@ def _read_before(context: Context, root: object) -> dict[object, _Closure]:
 def _named(command: Command) -> tuple[Word, list[str]] | None:
     """The word that names the script, and the paths that it can mean."""
     words = command.arguments
+    launches = not words[0].bare.rpartition("/")[2].startswith("python") or "-m" in [
+        word.text for word in words[1:3]
+    ]
     for position, word in enumerate(words[1:], 1):
         text = word.bare
+        if "$" in text and launches and (text.startswith("-") or words[position - 1].text.startswith("-")):
+            continue  # an option of the launcher
         if "$" in text:
             return None
         if words[position - 1].bare == "-m" and text.split(".")[0] not in (

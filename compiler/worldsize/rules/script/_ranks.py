@@ -7,7 +7,7 @@ import re
 from itertools import dropwhile, islice
 from typing import TypeAlias
 
-from worldsize.rules.script._module import Module
+from worldsize.rules.script._module import Module, variable_read
 
 _RANK = re.compile(
     r"rank|main_process|is_main|is_master|is_chief|is_writer|is_root|is_primary|is_leader|chief|worker_index"
@@ -42,7 +42,21 @@ def _speaking(module: Module) -> set[ast.AST]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
+    derived |= {
+        getattr(target, "attr", getattr(target, "id", ""))
+        for node in module.kinds.get(ast.Assign, ())
+        if node.value in speaking and _is_read(module, node.value)
+        for target in node.targets
+    } - {""}
     return speaking | module.holding(derived.__contains__) if derived else speaking
+
+
+def _is_read(module: Module, value: ast.expr) -> bool:
+    """Whether a value is the rank itself: ``int(os.environ["LOCAL_RANK"])``, ``dist.get_rank()``."""
+    if isinstance(value, ast.Call) and module.name_of(value.func) == "int" and len(value.args) == 1:
+        value = value.args[0]
+    name = module.name_of(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
+    return "RANK" in (variable_read(value) or "") or name in ("get_rank", "local_rank", "rank")
 
 
 def is_guarded_by_rank(modules: tuple[Module, ...], module: Module, node: ast.AST, depth: int = 4) -> bool:

@@ -1,57 +1,99 @@
-"""The script hard-codes the address of rank 0 or the number of processes."""
+"""The address of rank 0, a rank or the number of processes is hard-coded, in the script or in the job."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from worldsize.azureml import fields
 from worldsize.base.problem import Finding
+from worldsize.base.span import Span
 from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+from worldsize.rules.script._interfaces import read_setting, runs_in_job
 from worldsize.rules.script._module import (
     Module,
     constant_value,
-    is_conditional,
     keyword_argument,
     variable_writes,
 )
 from worldsize.rules.script._program import Program
 
+_ADDRESSES = ("MASTER_ADDR", "init_method")
+_COUNTS = ("WORLD_SIZE", "world_size", "nprocs")
+_RANKS = ("RANK", "LOCAL_RANK", "rank")  # of each process
+_NAMES = frozenset({*_ADDRESSES, *_COUNTS, *_RANKS})
+_TCP = re.compile(r"tcp://[\w.-]+(?::\d+)?")
+
+
+class _Fixed(NamedTuple):
+    """A value that is the same in every process."""
+
+    span: Span
+    name: str
+    value: str
+
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
-    instances = program.launch.instances.value or 1
     if program.launch.kind not in ("pytorch", "mpi") or program.processes < 2:
         return
     for module in program.modules:
-        for node, name, value in _fixed(module):
-            if is_conditional(module, node) or (name in ("MASTER_ADDR", "init_method") and instances < 2):
-                continue
-            if name in ("WORLD_SIZE", "world_size") and int(value) == program.processes:
-                continue
-            if name in ("MASTER_ADDR", "init_method"):
-                message = f"`{name}` is always `{value}` here, but {instances} instances must find rank 0"
-            else:
-                message = f"`{name}` is always {value} here, but the job starts {program.processes} processes"
-            help_ = f"leave `{name}` out: Azure ML sets what `init_process_group` needs"
-            yield Finding(module.span(node), message, help_, related=program.related)
+        for node, name, value in _find_in_script(program, module):
+            if name in _NAMES and isinstance(value, str | int) and runs_in_job(program, module, node):
+                yield from _judge(program, _Fixed(module.span(node), name, str(value)))
+    for fixed in context.all_of(_find_in_job, program.launch):
+        yield from _judge(program, fixed)
 
 
-def _fixed(module: Module) -> Iterator[tuple[ast.AST, str, str]]:
+def _judge(program: Program, fixed: _Fixed) -> Iterator[Finding]:
+    """Whether the value is wrong, with the instances and processes that the job starts."""
+    span, name, value = fixed
+    instances = program.launch.instances.value or 1
+    if name in _ADDRESSES and instances > 1:
+        message = f"`{name}` is always `{value}` here, but {instances} instances must find rank 0"
+    elif name == "nprocs" and program.per_instance == 1:
+        return  # one process of an instance starts those for its GPUs
+    elif name in _COUNTS and value.isdigit() and int(value) != program.processes:
+        message = f"`{name}` is always {value} here, but the job starts {program.processes} processes"
+    elif name in _RANKS and value.isdigit() and (name != "LOCAL_RANK" or program.per_instance > 1):
+        message = f"`{name}` is always {value} here, in each of the {program.processes} processes"
+    else:
+        return
+    related = program.related if program.place is None or program.place.path != span.path else ()
+    help_ = f"leave `{name}` out: Azure ML sets what `init_process_group` needs"
+    yield Finding(span, message, help_, related=related)
+
+
+def _find_in_script(program: Program, module: Module) -> Iterator[tuple[ast.AST, str, object]]:
+    """Where a file sets one of the names, and to what."""
     for name, written, statement in variable_writes(module):
-        value = constant_value(written)
-        if (name == "MASTER_ADDR" and isinstance(value, str)) or (
-            name == "WORLD_SIZE" and str(value).isdigit()
-        ):
-            yield statement, name, str(value)
+        yield statement, name, constant_value(written)
+    for call in module.called("os.environ.update"):
+        for one in call.keywords:
+            yield one.value, one.arg or "", constant_value(one.value)
+        for given in call.args:
+            pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
+            for key, written in pairs:
+                yield written, str(constant_value(key)), constant_value(written)
     for call in module.called("init_process_group"):
-        size, method = (
-            constant_value(keyword_argument(call, "world_size")),
-            constant_value(keyword_argument(call, "init_method")),
-        )
-        if type(size) is int:
-            yield call, "world_size", str(size)
-        if isinstance(method, str) and method.startswith(("tcp://localhost", "tcp://127.")):
-            yield call, "init_method", method
+        for name in ("world_size", "rank", "init_method"):
+            node = keyword_argument(call, name)
+            value = read_setting(program, module, node)
+            if name != "init_method" or (isinstance(value, str) and _TCP.fullmatch(value)):
+                yield node or call, name, value
     for call in module.called("mp.spawn", "multiprocessing.spawn"):
-        count = constant_value(keyword_argument(call, "nprocs"))
-        if type(count) is int:
-            yield call, "nprocs", str(count)
+        node = keyword_argument(call, "nprocs")
+        yield node or call, "nprocs", constant_value(node)
+
+
+def _find_in_job(_context: Context, launch: Launch) -> Iterator[_Fixed]:
+    """The variables that the job or the command sets for all processes alike."""
+    entries = fields.read_entries(launch.step.environment_variables)
+    values = [(name, str(each.value), each.span) for name, each in entries.items()]
+    for command in launch.commands:
+        values += [(name, value, launch.span(word)) for name, value, word in command.assignments]
+    for name, value, span in values:
+        if name in _NAMES and value and not {"$", "`"} & set(value) and span is not None:
+            yield _Fixed(span, name, value)

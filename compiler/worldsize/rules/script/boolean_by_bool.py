@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.base.problem import Finding
+from worldsize.base.problem import Finding, Fix
 from worldsize.rules.context import Context
 from worldsize.rules.script._module import constant_value, keyword_argument
 from worldsize.rules.script._program import Program
@@ -24,4 +24,5 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
                         f"`{option} False` is read as true: `bool` of any text that is not empty is true"
                     )
                     help_ = 'write `type=lambda text: text.lower() == "true"`'
-                    yield Finding(module.span(kind), message, help_, related=program.related)
+                    fix = Fix(module.span(kind), 'lambda text: text.lower() == "true"', safe=False)
+                    yield Finding(module.span(kind), message, help_, related=program.related, fix=fix)

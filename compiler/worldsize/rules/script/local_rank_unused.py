@@ -7,26 +7,83 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._module import constant_value
+from worldsize.rules.script import _edits
+from worldsize.rules.script._interfaces import read_reached
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._program import Program
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
-    if program.launch.kind != "pytorch" or program.per_instance < 2 or not program.complete:
+    if program.kind != "pytorch" or program.per_instance < 2 or not program.complete:
         return
+    yield from _check_fixed(program)
     if program.says("LOCAL_RANK", "local_rank", "local-rank", "device_count", "VISIBLE_DEVICES"):
         return
     if not program.says("init_process_group"):
         return
+    uses = [(module, node) for module in program.modules for node in module.once(_choose_gpu)]
+    for module, node in uses[:1]:
+        message = "all processes of an instance use this GPU: no `LOCAL_RANK` is read"
+        help_ = 'write `torch.device("cuda", int(os.environ["LOCAL_RANK"]))`'
+        # One place of several would put the parts of a model on different GPUs.
+        fix = _edits.choose_own_gpu(module, node) if len(uses) == 1 else None
+        yield Finding(module.span(node), message, help_, related=program.related, fix=fix)
+
+
+def _check_fixed(program: Program) -> Iterator[Finding]:
+    """The first GPU by its number, in a script that reads `LOCAL_RANK` for other things."""
+    if program.says("VISIBLE_DEVICES") or not program.says("LOCAL_RANK", "local_rank"):
+        return
     for module in program.modules:
-        for node in module.nodes:
-            is_call = (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "cuda"
-            )
-            if is_call or constant_value(node) in ("cuda", "cuda:0"):
-                message = "all processes of an instance use this GPU: no `LOCAL_RANK` is read"
-                help_ = 'write `torch.device("cuda", int(os.environ["LOCAL_RANK"]))`'
-                yield Finding(module.span(node), message, help_, related=program.related)
+        for node, local in (*_find_wrapped(module), *_find_devices(module)):
+            if read_reached(program).runs_in_group(module, node):
+                message = f"all {program.per_instance} processes of an instance use GPU 0 here"
+                yield Finding(module.span(node), message, f"write `{local}`", related=program.related)
                 return
+
+
+def _find_wrapped(module: Module) -> Iterator[tuple[ast.AST, str]]:
+    for call in module.called("DistributedDataParallel"):
+        devices = keyword_argument(call, "device_ids")
+        if isinstance(devices, ast.List) and [constant_value(each) for each in devices.elts] == [0]:
+            yield devices, "[local_rank]"
+    for call in module.called("torch.cuda.set_device"):
+        if len(call.args) == 1 and _is_first(module, call.args[0]):
+            yield call.args[0], "local_rank"
+
+
+def _find_devices(module: Module) -> Iterator[tuple[ast.AST, str]]:
+    """`device = "cuda:0"`, where the variable is never anything that is worked out."""
+    for node in module.kinds.get(ast.Assign, ()):
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and _is_first(module, node.value):
+            name = node.targets[0].id
+            others = [
+                each.value
+                for each in module.kinds.get(ast.Assign, ())
+                if any(getattr(target, "id", None) == name for target in each.targets)
+            ]
+            unclear = any(each.arg == name for each in module.kinds.get(ast.arg, ()))
+            if not unclear and all(_is_first(module, each) or constant_value(each) for each in others):
+                yield node.value, 'f"cuda:{local_rank}"'
+
+
+def _is_first(module: Module, node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and module.name_of(node.func) == "torch.device":
+        given = [constant_value(each) for each in node.args]
+        return not node.keywords and given in (["cuda:0"], ["cuda", 0])
+    value = constant_value(node)
+    return value == "cuda:0" or (type(value) is int and value == 0 and _is_argument(module, node))
+
+
+def _is_argument(module: Module, node: ast.expr) -> bool:
+    return isinstance(module.parents.get(node), ast.Call)
+
+
+def _choose_gpu(module: Module) -> list[ast.AST]:
+    """The places that name CUDA's device or the first of them."""
+    return [
+        node
+        for node in module.nodes
+        if constant_value(node) in ("cuda", "cuda:0")
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda")
+    ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _names
+from worldsize.rules.script import _edits, _names
 from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program
 
@@ -40,7 +41,10 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         for base in module.once(_not_imported):
             message = f"`{base.id}` is used here, but nothing imports it"
             help_ = f"write `{_MODULES[base.id]}` at the top"
-            yield Finding(module.span(base), message, help_, related=program.related)
+            # Without the import the script ends here; the short names can stand for other packages.
+            is_safe = base.id in sys.stdlib_module_names
+            fix = _edits.add_import(module, _MODULES[base.id], safe=is_safe)
+            yield Finding(module.span(base), message, help_, related=program.related, fix=fix)
 
 
 def _not_imported(module: Module) -> list[ast.Name]:

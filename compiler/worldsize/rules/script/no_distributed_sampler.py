@@ -2,28 +2,88 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.rules.script import _edits
+from worldsize.rules.script._loops import find_assigned
+from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
 from worldsize.rules.script._program import Program
 
-_SHARDS = ("Sampler", "sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableDataset", "Subset(")
+_SHARDS = ("Sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableDataset", "Subset(")
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
+    if program.processes > 1 and program.imports("accelerate"):
+        yield from _judge_accelerate(program)
     if program.processes < 2 or not program.complete or program.says(*_SHARDS):
+        return
+    if any(module.once(_may_sample) for module in program.modules):
         return
     if not any(module.called("DistributedDataParallel") for module in program.modules):
         return
     for module in program.modules:
         for call in module.called("DataLoader"):
-            if (
-                constant_value(keyword_argument(call, "shuffle")) is True
-                and keyword_argument(call, "sampler") is None
-            ):
+            shuffle = keyword_argument(call, "shuffle")
+            if constant_value(shuffle) is True or _asks_for_none(shuffle):
                 message = "every rank reads all rows: nothing divides them among the ranks"
                 help_ = "write `sampler=DistributedSampler(rows)` in place of `shuffle=True`"
-                yield Finding(module.span(call), message, help_, related=program.related)
+                fix = _edits.divide_rows(module, call)
+                yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
+                return
+
+
+def _may_sample(module: Module) -> bool:
+    """Whether something that is called a sampler is ever more than None."""
+    given = [
+        one.value for call in module.called("DataLoader") for one in call.keywords if one.arg == "sampler"
+    ]
+    named = [node for node in module.kinds.get(ast.Name, ()) if "sampler" in node.id.lower()]
+    set_to = [
+        getattr(module.parents.get(node), "value", module.tree)
+        for node in named
+        if not isinstance(node.ctx, ast.Load)
+    ]
+    none = all(isinstance(each, ast.Constant) and each.value is None for each in set_to)
+    other = any("sampler" in arg.arg.lower() for arg in module.kinds.get(ast.arg, ())) or any(
+        "sampler" in name.lower() for name in (*module.callers, *module.names)
+    )
+    attributes = any("sampler" in node.attr.lower() for node in module.kinds.get(ast.Attribute, ()))
+    return not none or other or attributes or not all(each in named or _is_none(each) for each in given)
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _asks_for_none(node: ast.AST | None) -> bool:
+    """`sampler is None`, where it always is."""
+    if not isinstance(node, ast.Compare) or "sampler" not in ast.unparse(node.left):
+        return False
+    return isinstance(node.ops[0], ast.Is) and _is_none(node.comparators[0])
+
+
+def _judge_accelerate(program: Program) -> Iterator[Finding]:
+    """Accelerate divides the rows of those loaders only that it has prepared."""
+    calls = [call for module in program.modules for _, call in module.callers.get("prepare", ())]
+    prepared = {ast.unparse(each) for call in calls for each in call.args}
+    if not calls or program.says(*_SHARDS, "sampler") or program.refers("prepare_data_loader"):
+        return
+    if any(each.startswith("*") for each in prepared):
+        return
+    for module in program.modules:
+        for name, _, maker in find_assigned(module, "DataLoader"):
+            loops = [node for node in module.kinds.get(ast.For, ()) if name in find_mentions(node.iter)]
+            trains = any(
+                above in loops
+                for _, call in module.callers.get("backward", ())
+                if call.args
+                for above, _ in module.ancestors(call)
+            )
+            if trains and name not in prepared:
+                message = f"every rank reads all rows: `accelerator.prepare` is not given `{name}`"
+                help_ = f"add `{name}` to `accelerator.prepare(…)`, which divides its rows"
+                yield Finding(module.span(maker), message, help_, related=program.related)
                 return

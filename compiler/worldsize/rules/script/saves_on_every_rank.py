@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _ranks
+from worldsize.rules.script import _edits, _ranks
 from worldsize.rules.script._module import Module
 from worldsize.rules.script._program import Program
+from worldsize.rules.script.no_process_group import is_without_group
 
 _SAVES = frozenset({"torch.save", "joblib.dump", "pickle.dump"})
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")
@@ -18,13 +19,18 @@ _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint",
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if program.processes < 2 or not program.complete or program.says(*_SHARDED):
         return
-    for what, chosen in (("saves this file", _saves), ("logs this", _logs)):
+    if is_without_group(program):
+        return  # that is the cause
+    keras = (("saves its checkpoints here", _checkpoints),) if program.imports("horovod") else ()
+    for what, chosen in (("saves this file", _saves), ("logs this", _logs), *keras):
         saves = program.entry.once(_unguarded, program.modules, chosen)
         if saves:
             module, call = saves[0]
             more = f" (and {len(saves) - 1} more such calls)" if len(saves) > 1 else ""
             message = f"every rank {what}{more}"
-            yield Finding(module.span(call), message, "put it under `if rank == 0:`", related=program.related)
+            help_ = "put it under `if rank == 0:`"
+            fix = _edits.guard_by_rank(program, module, call)
+            yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
 
 
 def _unguarded(
@@ -43,6 +49,10 @@ def _unguarded(
 
 def _saves(name: str) -> bool:
     return name in _SAVES or name.endswith(".save_pretrained")
+
+
+def _checkpoints(name: str) -> bool:
+    return name.endswith("keras.callbacks.ModelCheckpoint")
 
 
 def _logs(name: str) -> bool:

@@ -102,7 +102,7 @@ def _check_secrets(upload: Upload, apart: set[str]) -> Iterator[Problem]:
         listed = ", ".join(f"`{place}`" for place in places[:_SHOWN])
         more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
         holds, is_ = ("holds", "is") if len(places) == 1 else ("hold", "are")
-        what = f"which usually {holds} secrets, {is_} uploaded with `{part.path.name}`"
+        what = f"which usually {holds} secrets, {is_} uploaded with `{_name(part.path)}`"
         help_ = _suggest_exclusion(folder, *places[:_SHOWN])
         yield Problem("secret-in-snapshot", span, f"{listed}{more} ({size}), {what}", help_)
 
@@ -117,7 +117,7 @@ def _check_folders(
     ):
         for item in items:
             size = _format_size(item.size)
-            message = f"`{item.place}`, {what} of {size}, is uploaded with `{part.path.name}`"
+            message = f"`{item.place}` ({what}, {size}) is uploaded with `{_name(part.path)}`"
             yield Problem(slug, span, message, _suggest_exclusion(folder, item.place))
 
 
@@ -131,7 +131,7 @@ def _check_size(upload: Upload, apart: set[str]) -> Iterator[Problem]:
             heads[place.split("/", 1)[0]] += size
         largest, size = max(heads.items(), key=lambda each: (each[1], each[0]))
         message = (
-            f"{_format_size(total)} are uploaded with `{part.path.name}`, more than"
+            f"{_format_size(total)} are uploaded with `{_name(part.path)}`, more than"
             f" {_format_size(_LARGE)}: `{largest}` has {_format_size(size)} of it"
         )
         yield Problem("snapshot-large", span, message, _suggest_exclusion(folder, largest))
@@ -143,7 +143,7 @@ def _check_entries(upload: Upload) -> Iterator[Problem]:
     if left_out:
         place, what = next(iter(sorted(left_out.items())))
         more = f", and so are {len(left_out) - 1} more such entries" if len(left_out) > 1 else ""
-        message = f"`{place}` in `{part.path.name}` is {what}, which cannot be uploaded{more}"
+        message = f"`{place}` in `{_name(part.path)}` is {what}, which cannot be uploaded{more}"
         help_ = f"remove it, or {_suggest_exclusion(folder, place)}"
         yield Problem("entry-not-copied", span, message, help_)
 
@@ -168,7 +168,7 @@ def _find_secrets(part: Part, apart: set[str]) -> list[str]:
     return [
         place
         for place, path in part.listing.files.items()
-        if part.listing.sizes[place] and not _is_below(place, apart) and _is_secret(place, path)
+        if part.listing.sizes[place] and not _is_below(place, apart) and is_secret_file(place, path)
     ]
 
 
@@ -182,7 +182,12 @@ def _suggest_exclusion(folder: Path, *names: str) -> str:
     file = ignore.find_ignore_file(folder)
     listed = ", ".join(f"`{name}`" for name in names)
     name = file.name if file is not None else ignore.NAMES[0]
-    return f"add {listed} to `{folder.name}/{name}`: Azure ML reads no ignore file of a folder above"
+    place = (Path(folder.name) / name).as_posix()
+    return f"add {listed} to `{place}`: Azure ML does not read ignore files of parent folders"
+
+
+def _name(path: Path) -> str:
+    return path.name or "."
 
 
 def _format_size(size: int) -> str:
@@ -227,7 +232,8 @@ def _is_below(place: str, places: set[str]) -> bool:
     return bool(places) and _above(place, places) is not None
 
 
-def _is_secret(place: str, path: Path) -> bool:
+def is_secret_file(place: str, path: Path) -> bool:
+    """Whether a file usually holds secrets, by its name."""
     names = PurePosixPath(place).parts
     name = names[-1].lower()
     if any(folder in _KEY_FOLDERS for folder in names[:-1]):

@@ -17,7 +17,7 @@ def check_step(context: Context, step: Step) -> Iterator[Finding]:
     for ending in ("@latest", "/labels/latest"):
         if node.text.endswith(ending):
             name = node.text[: -len(ending)]
-            message = f"`{ending}` is other code as soon as a new version is registered"
+            message = f"`{ending}` runs other code as soon as a new version is registered"
             pinned = f"{name}/versions/N" if "/" in ending else f"{name}:N"
             span = node.subspan(len(name), len(node.text))
             yield Finding(span, message, f"write `{pinned}` with the version N that was tested")

@@ -22,6 +22,7 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
         return
     name, _, tag = node.text.rpartition("/")[2].partition(":")
     if name and tag in ("", "latest"):
-        what = "`:latest`" if tag else "no tag"
-        message = f"image `{name}` has {what}, so the job may run another image each time"
-        yield Finding(node.span, message, f"write `{name}:TAG` with the tag that was tested")
+        what = "no fixed tag" if tag else "no tag"
+        full = node.text.removesuffix(":latest") if tag else node.text.removesuffix(":")
+        message = f"image `{node.text}` has {what}, so the job may run another image each time"
+        yield Finding(node.span, message, f"write `{full}:TAG` with the tag that was tested")

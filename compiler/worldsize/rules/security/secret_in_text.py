@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
+from worldsize.base.source import Source
 from worldsize.rules.context import Context
+from worldsize.rules.security import _texts
+from worldsize.rules.security._uploads import Upload
 from worldsize.secrecy import known_formats
 from worldsize.yaml import Document
 
@@ -13,7 +16,23 @@ _HELP = "revoke it, then read it from a datastore, a workspace connection or Key
 
 
 def check_document(context: Context, document: Document) -> Iterator[Finding]:
-    for secret in known_formats.find_known_secrets(document.text):
-        shown = known_formats.shorten_secret(document.text[secret.start : secret.end])
+    yield from _find_in_text(document.source)
+
+
+def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
+    for text in _texts.find_texts(context, upload):
+        yield from context.all_of(_find_in_code, text)
+
+
+def _find_in_code(_context: Context, text: tuple[Source, str]) -> Iterator[Finding]:
+    yield from _find_in_text(text[0], is_code=True)
+
+
+def _find_in_text(source: Source, *, is_code: bool = False) -> Iterator[Finding]:
+    for secret in known_formats.find_known_secrets(source.text):
+        # A docstring shows what an address looks like: `postgresql://scott:tiger@host`.
+        if is_code and "password" in secret.label and not _texts.PASSWORD.search(source.text, *secret[1:]):
+            continue
+        shown = known_formats.shorten_secret(source.text[secret.start : secret.end])
         message = f"this is {secret.label} (`{shown}`), readable by whoever reads this file"
-        yield Finding(document.source.span(secret.start, secret.end), message, _HELP)
+        yield Finding(source.span(secret.start, secret.end), message, _HELP)

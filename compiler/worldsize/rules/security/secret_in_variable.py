@@ -7,48 +7,96 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
+from worldsize.base.source import Source
 from worldsize.rules.context import Context
+from worldsize.rules.security import _texts
+from worldsize.rules.security._uploads import Upload
 from worldsize.secrecy import assignments, known_formats, names
 from worldsize.secrecy.assignments import Assignment
+from worldsize.secrecy.code_assignments import find_code_assignments
 from worldsize.yaml import Document
 
 _ELSEWHERE = re.compile(r"azureml|https?://(?![^\s]*[?&]sig=)|\.{0,2}/|\*+$|%\(|@")
+_IN_VAULT = re.compile(
+    r"\.vault\.azure\.net|^(?:enabled?|disabled?|true|false|yes|no|on|off)$", re.IGNORECASE
+)
 _PLACEHOLDER = re.compile(
     r"your|change|example|placeholder|dummy|replace|insert|redacted|todo|x{3}|\.{3}|not[ _-]?set"
     r"|(?:my|the|some|a)?[ _-]?(?:password|passphrase|secret|token|key|pass|none|default|test)\d?$",
     re.IGNORECASE,
 )
+# A connection string, and what opens anything in one. Application Insights does not ask to hide its key.
+_CONNECTION = re.compile(r"[\w ]{1,60}=[^;]*;")
+_WITH_SECRET = re.compile(r"(?:(?<!instrumentation)key|pwd|password|secret|token|sig)\s?=", re.IGNORECASE)
+# In code many words stand under such names that only name a secret: of a variable, a vault, a field.
+_NAMES_SECRET = re.compile(
+    r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|(?i:(?:[a-z]+[-_.])*(?:password|secret|token|key|pwd)s?[-_.]?\d{0,2})"
+)
+_RANDOM = re.compile(r"[A-Za-z0-9]{20,}")
 _SHORTEST_KEY = 12  # of what is only called a key or a token
 _SHORTEST_PASSWORD = 4
 
 
 def check_document(context: Context, document: Document) -> Iterator[Finding]:
+    written = [each for each in assignments.find_assignments(document.root, document.text) if _is_real(each)]
+    commands = find_code_assignments(document.text, "command")
+    yield from _report(document.source, {*written, *filter(_is_real_in_code, commands)})
+
+
+def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
+    for text in _texts.find_texts(context, upload):
+        yield from context.all_of(_find_in_text, text)
+
+
+def _find_in_text(context: Context, text: tuple[Source, str]) -> Iterator[Finding]:
+    source, language = text
+    yield from _report(source, set(filter(_is_real_in_code, find_code_assignments(source.text, language))))
+
+
+def _report(source: Source, written: set[Assignment]) -> Iterator[Finding]:
+    if not written:
+        return
     known = [
-        (secret.start, secret.end) for secret in known_formats.find_known_secrets(document.text)
+        (secret.start, secret.end) for secret in known_formats.find_known_secrets(source.text)
     ]  # in order, apart
     starts = [start for start, _ in known]
-    for assignment in sorted(
-        set(assignments.find_assignments(document.root, document.text)), key=lambda each: each.start
-    ):
+    for assignment in sorted(written, key=lambda each: each.start):
         before = bisect_left(starts, assignment.end)
-        if (before and known[before - 1][1] > assignment.start) or not _is_real(assignment):
+        if before and known[before - 1][1] > assignment.start:
             continue
         shown = (
             f" (`{known_formats.shorten_secret(assignment.value)}`)"
             if len(assignment.value) >= known_formats.LONG
             else ""
         )
-        message = f"`{assignment.name}` is given its value here{shown}, readable by whoever reads this file"
-        help_ = "revoke it if it is real; fetch it in the script from Key Vault with the job's identity"
-        yield Finding(document.source.span(assignment.start, assignment.end), message, help_)
+        message = f"`{assignment.name}` is set here in plain text{shown}, readable by whoever reads this file"
+        help_ = "revoke it if it is real; let the script fetch it from Key Vault with the job's identity"
+        yield Finding(source.span(assignment.start, assignment.end), message, help_)
 
 
 def _is_real(assignment: Assignment) -> bool:
     """Whether a value looks like one that works somewhere, and no reference or stand-in."""
     value = assignment.value.strip()
-    if _ELSEWHERE.match(value) or _PLACEHOLDER.match(value) or "\n" in value:
+    if known_formats.is_published(value) or (_CONNECTION.match(value) and not _WITH_SECRET.search(value)):
+        return False
+    if _ELSEWHERE.match(value) or _PLACEHOLDER.match(value) or _IN_VAULT.search(value) or "\n" in value:
         return False
     if names.is_password(assignment.name):
         return len(value) >= _SHORTEST_PASSWORD and len(set(value)) > 1
     random = re.search(r"\d", value) and re.search(r"[A-Za-z]", value) and len(set(value)) >= 8
     return bool(random) and len(value) >= _SHORTEST_KEY and re.search(r"\s", value) is None
+
+
+def _is_real_in_code(assignment: Assignment) -> bool:
+    """The same of a script or a command, where a value is only taken for a secret if it looks like one."""
+    value = assignment.value.strip()
+    if not _is_real(assignment) or _NAMES_SECRET.fullmatch(value) or "**" in value:
+        return False
+    if names.is_password(assignment.name):
+        return _texts.PASSWORD.search(value) is not None and re.search(r"\s", value) is None
+    run = _RANDOM.search(value)
+    return (
+        run is not None
+        and len(re.findall(r"\d", run[0])) > 2
+        and assignment.name.lower() not in ("key", "keys")
+    )

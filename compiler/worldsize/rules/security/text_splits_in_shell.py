@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from worldsize.azureml.model import Job, Step
+from worldsize.azureml.model import Component, Job, Step
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 from worldsize.rules.security import _shell
@@ -16,18 +16,24 @@ _CONTROL = re.compile(r"[;&|<>\n]")  # ends the command, or sends what it prints
 _OPTIONS = re.compile(r"--?[A-Za-z]")  # `--lr 0.1 --epochs 3` is meant to be split
 
 
+_NUMBERS = re.compile(r"[-+.,\deE\s]+")  # `28 35` is a list
+_FLAG = re.compile(r"(--?[A-Za-z][\w-]{0,80})[ \t]{0,9}$")
+
+
 def check_step(context: Context, step: Step) -> Iterator[Finding]:
-    yield from _judge((step, use) for use in _shell.find_shell_uses(step))
+    yield from _judge(context, ((step, use) for use in _shell.find_shell_uses(step)))
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    yield from _judge(_shell.find_bound_uses(job))
+    yield from _judge(context, _shell.find_bound_uses(job))
 
 
-def _judge(uses: Iterable[tuple[Step, _shell.ShellUse]]) -> Iterator[Finding]:
+def _judge(context: Context, uses: Iterable[tuple[Step, _shell.ShellUse]]) -> Iterator[Finding]:
     for step, use in uses:
         sign = _sign(use)
         if use.quote or sign is None or "`" in use.value or "$(" in use.value:
+            continue
+        if not (sign.strip() or "\n" in sign) and _is_list(context, step.component, use):
             continue
         command = step.component.command if step.component else None
         what = f"`{sign}`" if sign.strip() else "a line break" if sign == "\n" else "a blank"
@@ -51,3 +57,21 @@ def _sign(use: _shell.ShellUse) -> str | None:
     else:
         match = _SIGN.search(text)
     return None if match is None else match[0]
+
+
+def _is_list(context: Context, component: Component | None, use: _shell.ShellUse) -> bool:
+    """Whether the blanks are meant to split the text: between numbers, or as ``nargs="+"`` declares."""
+    if _NUMBERS.fullmatch(use.value):
+        return True
+    command = component.command.value if component is not None and component.command is not None else None
+    flag = _FLAG.search(str(command), 0, use.expression.start)
+    if component is None or flag is None:
+        return False
+    from worldsize.rules.script import _interfaces, _program  # parse Python, which few such texts need
+
+    for program in _program.find_programs(context, context.once(_program.make_job, component)):
+        interface = _interfaces.read_interface(program)
+        options = interface.options if interface is not None else []
+        if any(flag[1] in option.flags and option.most != 1 for option in options):
+            return True
+    return False

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from worldsize.azureml.model import Job
+from worldsize.azureml.model import Component, Job
 from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.yaml.nodes import Node
+
+if TYPE_CHECKING:
+    from worldsize.azureml.frameworks import Installed
 
 
 def check_job(context: Context, job: Job) -> Iterable[Problem]:
@@ -32,13 +36,21 @@ def _judge(context: Context, job: Job) -> Iterator[Problem]:
 
 
 def _judge_environment(context: Context, launch: Launch, *, trains: bool) -> Iterator[Problem]:
-    from worldsize.azureml import frameworks  # only steps with GPUs need these
-    from worldsize.planning import gpu_support
+    from worldsize.planning import gpu_support  # only steps with GPUs need it
 
     component, size = launch.step.component, launch.size
     assert component is not None
-    assert component.folder is not None
     assert size is not None
+    own = component.path is None or not context.built_in(component.path)
+    for framework in list_frameworks(context, component):
+        problem = gpu_support.report_build(framework, size, launch.size_span, trains=trains, shown=own)
+        if problem is not None:
+            yield problem
+
+
+def list_frameworks(context: Context, component: Component) -> list[Installed]:
+    """What the environment of a component installs of torch and TensorFlow."""
+    from worldsize.azureml import frameworks
 
     def document(path: Path) -> Node | None:
         return context.document(path).root if context.readable(path) and path.is_file() else None
@@ -47,8 +59,6 @@ def _judge_environment(context: Context, launch: Launch, *, trains: bool) -> Ite
         source = context.text(path)
         return source.text if source is not None else None
 
-    own = component.path is None or not context.built_in(component.path)
-    for framework in frameworks.read_installed(component.environment, component.folder, document, text):
-        problem = gpu_support.report_build(framework, size, launch.size_span, trains=trains, shown=own)
-        if problem is not None:
-            yield problem
+    if component.environment is None or component.folder is None:
+        return []
+    return frameworks.read_installed(component.environment, component.folder, document, text)

@@ -50,7 +50,7 @@ def _judge(context: Context, subject: Job | Compute) -> Iterator[Problem]:
             message = f"`{name}` is not available: {why}"
             yield Problem("vm-size-retired", span, message, _suggest_replacement(size))
         elif size.status == "retiring":
-            message = f"`{name}` will be retired by Azure on {size.retirement_date}"
+            message = f"`{name}` retires on {size.retirement_date}"
             yield Problem("vm-size-retiring", span, message, "move to a current size before that day")
 
 
@@ -60,7 +60,8 @@ def _unknown(name: str, span: Span) -> Problem:
     near = vm_sizes.suggest(name)
     message = f"`{name}` is not in the catalogue of VM sizes, so its GPUs are unknown"
     help_ = f"did you mean `{near}`?" if near else "check the name with `az ml compute list-sizes`"
-    return Problem("vm-size-unknown", span, message, help_)
+    # A name that is like no other may be a size that is newer than the catalogue.
+    return Problem("vm-size-unknown", span, message, help_, confidence=None if near else "possible")
 
 
 def _find_size_names(subject: Job | Compute) -> Iterator[SizeName]:
@@ -100,5 +101,5 @@ def _suggest_replacement(size: VmSize) -> str:
             continue
         if other.gpus == size.gpus and bool(other.rdma) == bool(size.rdma):
             like = f"has as many GPUs ({other.gpu_model})" if size.gpus else "is current"
-            return f"`{other.name}` {like}"
+            return f"write for example `{other.name}`, which {like}"
     return "choose a current size with as many GPUs"

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from worldsize.azureml import fields
+from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
+from worldsize.yaml.nodes import Mapping
 
 _LEAST = {
     "process_count_per_instance": 1,
@@ -22,28 +24,58 @@ _LEAST = {
     "max_concurrent_trials": 1,
 }
 
+_LEAST_OF_PARALLEL = {
+    "max_concurrency_per_instance": 1,
+    "error_threshold": -1,
+    "mini_batch_error_threshold": -1,
+}
+_LEAST_OF_RETRIES = {"max_retries": 0, "timeout": 1}
+_LEAST_OF_STOPPING = {"evaluation_interval": 1, "delay_evaluation": 0, "truncation_percentage": 1}
+
+_LEAST_OF_COMPUTE = {
+    "min_instances": 0,
+    "max_instances": 1,
+    "idle_time_before_scale_down": 0,
+    "idle_time_before_shutdown_minutes": 15,
+}
+
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:
-    yield from _counts(step.distribution, step.resources, step.limits)
+    for block in (step.distribution, step.resources, step.limits):
+        yield from _check_counts(block, _LEAST)
+    if step.type == "parallel" and isinstance(step.raw, Mapping):
+        yield from _check_parallel(step.raw)
+    if step.type == "sweep" and isinstance(step.raw, Mapping):
+        yield from _check_counts(fields.read_field(step.raw, "early_termination"), _LEAST_OF_STOPPING)
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    yield from _counts(component.distribution, component.resources)
+    for block in (component.distribution, component.resources):
+        yield from _check_counts(block, _LEAST)
+    if component.type == "parallel" and component.path is not None and isinstance(component.raw, Mapping):
+        yield from _check_parallel(component.raw)
 
 
-def _counts(*blocks: Field[Any] | None) -> Iterator[Finding]:
-    for block in blocks:
-        if block is None or not isinstance(block.value, dict):
+def _check_parallel(raw: Mapping) -> Iterator[Finding]:
+    yield from _check_counts(fields.read_node(raw), _LEAST_OF_PARALLEL)
+    yield from _check_counts(fields.read_field(raw, "retry_settings"), _LEAST_OF_RETRIES)
+
+
+def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:
+    if compute.raw is not None:
+        yield from _check_counts(fields.read_node(compute.raw), _LEAST_OF_COMPUTE)
+
+
+def _check_counts(block: Field[Any] | None, least_by_name: dict[str, int]) -> Iterator[Finding]:
+    for name, least in least_by_name.items():
+        field = fields.read_member(block, name)
+        if field is None or field.span is None or isinstance(field.value, bool):
             continue
-        for name, least in _LEAST.items():
-            field = fields.read_member(block, name)
-            if field is None or field.span is None or isinstance(field.value, bool):
-                continue
-            value = _number(field.value)
-            if value is not None and value < least:
-                unit = " second" if "timeout" in name else ""
-                message = f"`{name}` is {field.value}, not at least {least}{unit}"
-                yield Finding(field.span, message, f"write a whole number of at least {least}, or remove it")
+        value = _number(field.value)
+        if value is not None and value < least:
+            unit = " second" if "timeout" in name else ""
+            message = f"`{name}` is {field.value} but must be at least {least}{unit}"
+            yield Finding(field.span, message, f"write a whole number of at least {least}, or remove it")
 
 
 def _number(value: Any) -> float | None:

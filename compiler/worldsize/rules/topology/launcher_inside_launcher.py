@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Related
+from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, Launch
 from worldsize.rules.topology import _launchers
@@ -18,8 +19,8 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
         span = launch.span(inner.word)
         if span is None or (launch.kind == "mpi" and inner.name in _launchers.MPI):
             continue
-        each = f"{inner.starts} processes" if inner.starts else "processes"
-        total = f": {outer * inner.starts} per instance" if inner.starts else ""
+        each = plural(inner.starts, "process") if inner.starts else "processes"
+        total = f": {outer * inner.starts} per instance" if inner.starts and inner.starts > 1 else ""
         message = f"`{inner.name}` starts {each} in each of the {outer} that Azure ML starts{total}"
         related = (Related(launch.processes.span, "started by Azure ML"),) if launch.processes.span else ()
         help_ = f"set `process_count_per_instance: 1`, or write `python` instead of `{inner.name}`"

@@ -31,7 +31,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
         and _WITHOUT.fullmatch(image.value)
         and read_member(environment, "conda_file") is None
     ):
-        message = f"`type: mpi` needs an image with MPI, and `{image.value}` has none"
+        message = f"`type: mpi` needs an image with MPI, but `{image.value}` has none"
         yield Finding(
             image.span,
             message,

@@ -16,8 +16,6 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     for inner in _launchers.find_inner_launchers(launch):
         span = launch.span(inner.word)
         if inner.name in _launchers.MPI and span is not None:
-            already = f" {launch.world} times" if launch.world is not None else " once a process"
-            message = (
-                f"`{inner.name}` inside an mpi job: Azure ML already starts the command{already} with MPI"
-            )
+            already = f" {launch.world} times" if launch.world is not None else " once per process"
+            message = f"`{inner.name}` in an MPI job: Azure ML already starts the command{already} with MPI"
             yield Finding(span, message, f"write the command without `{inner.name}` and its options")

@@ -1,4 +1,4 @@
-"""The command or its script uses the NCCL backend on a VM size without GPUs."""
+"""The command or its script uses NCCL, or chooses a GPU, on a VM size without GPUs."""
 
 from __future__ import annotations
 
@@ -35,18 +35,27 @@ def _may_ask(context: Context, launch: Launch) -> bool:
 
 def _in_scripts(context: Context, job: Job) -> Iterator[Finding]:
     # They parse Python, which a spec of built-in components need not wait for.
+    from worldsize.rules.script._interfaces import read_reached
     from worldsize.rules.script._nccl import find_nccl_calls
     from worldsize.rules.script._program import find_programs
 
     for program in find_programs(context, job):
         if program.launch.size is None or program.launch.size.gpus:
             continue
-        for module, call in find_nccl_calls(program):
+        found = list(find_nccl_calls(program))
+        for module, call in found:
             yield _problem(program.launch, module.span(call))
+        reached = None if found else read_reached(program)
+        for module in program.modules if reached is not None else ():
+            for call in module.called("torch.cuda.set_device"):
+                if reached is not None and reached.surely_runs(module, call):
+                    yield _problem(program.launch, module.span(call), "`torch.cuda.set_device`", "choose")
 
 
-def _problem(launch: Launch, span: Span) -> Finding:
+def _problem(
+    launch: Launch, span: Span, what: str = "`nccl`", do: str = "write `gloo`, or choose"
+) -> Finding:
     assert launch.size is not None
-    message = f"`nccl` needs GPUs and `{launch.size.name}` has none"
+    message = f"{what} needs GPUs, but `{launch.size.name}` has none"
     related = (Related(launch.size_span, "a size without GPUs"),) if launch.size_span else ()
-    return Finding(span, message, "write `gloo`, or choose a size with GPUs", related=related)
+    return Finding(span, message, f"{do} a size with GPUs", related=related)

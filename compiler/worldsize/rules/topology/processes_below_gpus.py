@@ -6,35 +6,123 @@ import re
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Related
+from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, Launch
+from worldsize.rules.topology import _launchers, _one_device
+from worldsize.rules.topology._launchers import Launcher
+from worldsize.rules.topology._visible_devices import find_visible_devices
 
+_LAUNCHERS = re.compile(
+    r"torchrun|torch\.distributed\.(?:run|launch)|accelerate|deepspeed|mpirun|horovodrun", re.IGNORECASE
+)
 # What drives several GPUs from one process, or starts processes itself.
 _DRIVES_MORE = re.compile(
-    r"torchrun|torch\.distributed\.(?:run|launch)|accelerate|deepspeed|lightning|DataParallel|"
-    r"mp\.spawn|multiprocessing|device_map|mpirun|horovodrun|ray|dask|vllm|MirroredStrategy",
+    r"accelerate|deepspeed|lightning|DataParallel|mp\.spawn|multiprocessing|subprocess|os\.system|device_map|"
+    r"\bray\b|dask|vllm|Strategy|tensor_parallel|pipeline_parallel|(?:n|num|multi)_?gpus?\b|device_?count|devices\s*=|"
+    r"VISIBLE_DEVICES|cuda:[1-9]|LOCAL_RANK|\bjax\b|joblib|rapids|dlpack|transformers|Trainer",
     re.IGNORECASE,
 )
+_TRAINS = re.compile(r"\.backward\(|\.fit\(|GradientTape|train_on_batch")
+_USES_GPU = re.compile(r"[\"']cuda(?::0)?[\"']|\.cuda\(|tensorflow|keras")
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
-    processes, size = launch.processes, launch.size
-    if launch.kind not in STARTS_PROCESSES or size is None:
+    size = launch.size
+    if size is None or size.devices < 2 or launch.kind not in (*STARTS_PROCESSES, None):
         return
-    if processes.value is None or processes.span is None or processes.value >= size.devices:
-        return
-    if processes.value == 1 and not _plain(context, launch):
-        return
-    gpus = plural(size.devices, "GPU")
-    nodes = launch.instances.value or 1
-    idle, total = nodes * (size.devices - processes.value), nodes * size.devices
-    message = (
-        f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}:"
-        f" {idle} of {total} GPUs idle"
+    inner = next(_launchers.find_inner_launchers(launch), None)
+    finding = _by_variable(launch, inner)
+    if finding is None and inner is None:
+        finding = _by_trainer(context, launch) or _without(context, launch)
+    elif finding is None and inner is not None:
+        finding = _with_launcher(launch, inner)
+    if finding is not None:
+        yield finding
+
+
+def _by_variable(launch: Launch, inner: Launcher | None) -> Finding | None:
+    """`CUDA_VISIBLE_DEVICES` that hides GPUs; more processes than it shows are an error of their own."""
+    visible, starts = find_visible_devices(launch), launch.processes.value if launch.kind else 1
+    starts = inner.starts if inner is not None else starts
+    if visible is None or launch.size is None or starts is None or starts > visible.count:
+        return None
+    if visible.count >= launch.size.devices:
+        return None
+    what = f"`CUDA_VISIBLE_DEVICES` shows {visible.count}"
+    return _finding(launch, visible.span, what, visible.count, "leave it out, or choose a smaller size")
+
+
+def _by_trainer(context: Context, launch: Launch) -> Finding | None:
+    """Lightning's `Trainer(devices=1)` in the only process of an instance."""
+    if launch.size is None or (launch.processes.value if launch.kind else 1) != 1:
+        return None
+    for count, span in _one_device.find_trainer_devices(context, launch):
+        if count < launch.size.devices:
+            help_ = f"write `devices={launch.size.devices}`, or choose a smaller size"
+            return _finding(launch, span, f"`Trainer` uses {plural(count, 'device')}", count, help_)
+    return None
+
+
+def _without(context: Context, launch: Launch) -> Finding | None:
+    """A command that starts no processes itself."""
+    processes = launch.processes
+    count = 1 if launch.kind is None else processes.value
+    if launch.size is None or count is None or count >= launch.size.devices:
+        return None
+    if processes.span is not None and launch.kind is not None:
+        if count == 1 and not (_plain(context, launch) or _one_device.drives_one_device(context, launch)):
+            return None
+        what = f"`process_count_per_instance` is {count}"
+        return _finding(
+            launch, processes.span, what, count, f"write {launch.size.devices}, one process per GPU"
+        )
+    joins = launch.kind is not None and _one_device.drives_one_device(context, launch)
+    if not joins and not _trains_on_one(context, launch):
+        return None
+    advice = f"`distribution: {{type: pytorch, process_count_per_instance: {launch.size.devices}}}`"
+    if launch.kind is not None:
+        what = "`process_count_per_instance` is 1 by default"
+        help_ = f"write `process_count_per_instance: {launch.size.devices}`, one process per GPU"
+        return _finding(launch, launch.kind_span, what, 1, help_)
+    what = "the command is one process, which trains on one GPU,"
+    help_ = f"choose a size with one GPU, or distribute the training: {advice}"
+    return _finding(launch, launch.chosen_size_span, what, 1, help_)
+
+
+def _with_launcher(launch: Launch, inner: Launcher) -> Finding | None:
+    """A launcher that starts fewer processes than there are GPUs."""
+    outer = launch.processes.value if launch.kind in STARTS_PROCESSES else 1
+    starts, size = inner.starts, launch.size
+    if size is None or starts is None or outer != 1 or starts >= size.devices or inner.name in _launchers.MPI:
+        return None
+    text = (
+        str(launch.step.component.command.value)
+        if launch.step.component and launch.step.component.command
+        else ""
     )
-    related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
-    yield Finding(processes.span, message, f"write {size.devices}, one process per GPU", related=related)
+    if "VISIBLE_DEVICES" in text or (starts == 1 and not inner.options):
+        return None
+    what = f"`{inner.name}` starts {plural(starts, 'process')} on an instance"
+    help_ = (
+        f"write `--nproc_per_node {size.devices}`"
+        if inner.name in _launchers.TORCH
+        else "start one process per GPU"
+    )
+    return _finding(launch, launch.span(inner.starts_word), what, starts, help_)
+
+
+def _finding(launch: Launch, span: Span | None, what: str, count: int, help_: str) -> Finding | None:
+    if span is None or launch.size is None:
+        return None
+    devices = launch.size.devices
+    gpus, nodes = plural(devices, "GPU"), launch.instances.value or 1
+    idle, total = nodes * (devices - count), nodes * devices
+    message = f"{what} but `{launch.size.name}` has {gpus}: {idle} of {total} GPUs idle"
+    near = launch.size_span is not None and launch.size_span != span
+    related = (Related(launch.size_span, f"{gpus} per instance"),) if near and launch.size_span else ()
+    return Finding(span, message, help_, related=related)
 
 
 def _plain(context: Context, launch: Launch) -> bool:
@@ -43,7 +131,25 @@ def _plain(context: Context, launch: Launch) -> bool:
     if component is not None and component.path is not None and context.built_in(component.path):
         return True
     command = component.command.value if component and component.command else ""
-    if _DRIVES_MORE.search(str(command)):
+    if _LAUNCHERS.search(str(command)):
         return False
     texts = [source.text for source in launch.scripts(context)]
-    return bool(texts) and not any(_DRIVES_MORE.search(text) for text in texts)
+    return bool(texts) and not any(_DRIVES_MORE.search(text) or _LAUNCHERS.search(text) for text in texts)
+
+
+def _trains_on_one(context: Context, launch: Launch) -> bool:
+    """Whether a script of the user's own trains, surely on one GPU."""
+    component = launch.step.component
+    if component is None or (component.path is not None and context.built_in(component.path)):
+        return False
+    programs = _one_device.list_programs(context, launch)
+    texts = [module.text for program in programs for module in program.modules]
+    command = str(component.command.value) if component.command is not None else ""
+    if not all(program.complete for program in programs) or _DRIVES_MORE.search(command):
+        return False
+    clear = not any(_DRIVES_MORE.search(text) or _LAUNCHERS.search(text) for text in texts)
+    return (
+        clear
+        and any(_TRAINS.search(text) for text in texts)
+        and any(_USES_GPU.search(text) for text in texts)
+    )

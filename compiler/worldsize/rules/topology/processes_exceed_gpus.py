@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Fix, Related
+from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, Launch
+from worldsize.rules.topology import _launchers
+from worldsize.rules.topology._visible_devices import Visible, find_visible_devices
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    yield from _check_launchers(launch)
     processes, size = launch.processes, launch.size
+    visible = find_visible_devices(launch)
+    if launch.kind in STARTS_PROCESSES and visible is not None and processes.value is not None:
+        exceeds = visible.count < processes.value <= (size.devices if size is not None else processes.value)
+        if exceeds and processes.value > 1:
+            yield _report_hidden(visible, processes.value, processes.span)
     if launch.kind not in STARTS_PROCESSES or size is None or not size.devices:
         return
     if processes.value is None or processes.span is None or processes.value <= size.devices:
@@ -20,11 +29,47 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     message = f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}"
     related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
     nodes = _nodes_wanted(launch, processes.value, size.devices)
-    fix = None if nodes else Fix(processes.span, str(size.devices))
+    keeps_world = launch.instances.value and processes.value == launch.instances.value * size.devices
+    fix = None if nodes else Fix(processes.span, str(size.devices), safe=bool(keeps_world))
     help_ = _help(launch, processes.value, size.devices, nodes)
     yield Finding(
         processes.span, message + _world(launch, processes.value, size.devices), help_, related, fix
     )
+
+
+def _report_hidden(visible: Visible, starts: int, span: Span | None) -> Finding:
+    message = (
+        f"`CUDA_VISIBLE_DEVICES` shows {plural(visible.count, 'GPU')} to {starts} processes of an instance"
+    )
+    related = (Related(span, plural(starts, "process")),) if span is not None else ()
+    return Finding(visible.span, message, "leave it out: each process takes its own GPU", related=related)
+
+
+def _check_launchers(launch: Launch) -> Iterator[Finding]:
+    """A launcher that starts too many; those inside of several processes are reported as such."""
+    size, outer = launch.size, launch.processes.value if launch.kind in STARTS_PROCESSES else 1
+    if size is None or not size.devices or outer != 1:
+        return
+    for inner in _launchers.find_inner_launchers(launch):
+        span = launch.span(inner.starts_word)
+        if inner.name in _launchers.MPI or inner.starts is None or span is None:
+            continue
+        visible = find_visible_devices(launch)
+        if visible is not None and visible.count < inner.starts <= size.devices:
+            yield _report_hidden(visible, inner.starts, span)
+            continue
+        highest = inner.highest or 0
+        if inner.starts <= size.devices > highest:
+            continue
+        if inner.starts <= size.devices:
+            numbers = f"0 to {size.devices - 1}" if size.devices > 1 else "0"
+            message = f"`--include` names GPU {highest}, but `{size.name}` has only {numbers}"
+            yield Finding(span, message, f"name GPUs {numbers}")
+            continue
+        gpus = plural(size.devices, "GPU")
+        message = f"`{inner.name}` starts {inner.starts} processes per instance but `{size.name}` has {gpus}"
+        related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
+        yield Finding(span, message, f"start {size.devices}, one process per GPU", related=related)
 
 
 def _world(launch: Launch, count: int, devices: int) -> str:

@@ -51,6 +51,6 @@ def _speeds(size: VmSize | None) -> str:
     if size is None or not size.devices:
         return ""
     inside, between = vm_sizes.intra_node_link(size), vm_sizes.inter_node_link(size)
-    speeds = [f"{inside.shown()} inside"] if inside is not None else []
-    speeds += [f"{between.shown()} between them"] if between is not None else []
+    speeds = [f"{inside.shown()} inside an instance"] if inside is not None else []
+    speeds += [f"{between.shown()} between instances"] if between is not None else []
     return f": a GPU has {', '.join(speeds)}" if speeds else ""

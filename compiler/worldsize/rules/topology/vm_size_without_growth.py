@@ -10,7 +10,7 @@ from worldsize.rules.context import Context
 
 _SAYS = {
     "no-growth": "new subscriptions cannot have it, and its quota no longer grows",
-    "no-new-capacity": "Azure adds no capacity of it",
+    "no-new-capacity": "Azure adds no more capacity for it",
 }
 
 
@@ -21,4 +21,4 @@ def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:
         return  # a size that is to be retired has a rule of its own
     if size.capacity:
         message = f"`{size.name}` is hard to get: {_SAYS[size.capacity]}"
-        yield Finding(typed.span, message, "for a new cluster choose a size that Azure still adds")
+        yield Finding(typed.span, message, "for a new cluster choose another size")

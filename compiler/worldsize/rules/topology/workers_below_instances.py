@@ -20,5 +20,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     if idle > 0:
         counts = f"`worker_count` is {workers.value} but `instance_count` is {instances.value}"
         message = f"{counts}: {plural(idle, 'instance')} would run nothing"
-        related = (Related(instances.span, "paid for"),) if instances.span else ()
-        yield Finding(workers.span, message, f"write {instances.value - servers.value}", related=related)
+        related = (Related(instances.span, "instances of the job"),) if instances.span else ()
+        yield Finding(
+            workers.span, message, f"write `worker_count: {instances.value - servers.value}`", related=related
+        )

@@ -41,7 +41,7 @@ def check_optimizer(config: Mapping[str, Any], known: Known) -> Iterator[Finding
             yield Finding("twice", (name,), message, "remove the block", on_key=True)
         else:
             message = f"`{name}` has no effect: the script hands an {thing} of its own to DeepSpeed"
-            help_ = "remove the block, or the one of the script"
+            help_ = f"remove the block, or the {thing} of the script"
             yield Finding("unused", (name,), message.replace("an schedule", "a schedule"), help_, on_key=True)
     if known.maker:
         yield from _handed_over(config, known.maker)
@@ -108,7 +108,7 @@ def _optimizer(config: Mapping[str, Any]) -> Iterator[Finding]:
         0,
         "auto",
     ):
-        message = f"`{name}` needs a dynamic loss scale, and `loss_scale` is {as_json(scale)}"
+        message = f"`{name}` needs a dynamic loss scale, but `loss_scale` is {as_json(scale)}"
         yield Finding("optimizer", ("fp16", "loss_scale"), message, "write 0")
 
 
@@ -154,7 +154,7 @@ def _scheduler(config: Mapping[str, Any]) -> Iterator[Finding]:
     settings = params if isinstance(params, Mapping) else {}
     missing = [key for key, required in schedules[name].items() if required and key not in settings]
     if missing:
-        message = f"`{name}` needs `{missing[0]}`, and `params` does not give it"
+        message = f"`{name}` needs `{missing[0]}`, but `params` does not give it"
         yield Finding("schedule", ("scheduler", "type"), message, f"add `{missing[0]}`")
     for key in settings:
         if key not in schedules[name]:

@@ -28,9 +28,11 @@ def check_precision(config: Mapping[str, Any], known: Known) -> Iterator[Finding
     brain_name = "bf16" if config.get("bf16") is not None else "bfloat16"
     brain = is_on(value_at(config, brain_name, "enabled"))
     if half and brain:
-        message = "`bf16` and `fp16` are both enabled, and DeepSpeed takes one of them"
+        message = "`bf16` and `fp16` are both enabled, but DeepSpeed takes only one of them"
         related = ((("fp16", "enabled"), "the other"),)
-        yield Finding("precision", (brain_name, "enabled"), message, "write false in one", related=related)
+        yield Finding(
+            "precision", (brain_name, "enabled"), message, "set `enabled` of one to false", related=related
+        )
         return
     yield from _loss_scale(config, enabled=half)
     if is_on(value_at(config, "bf16", "bf16_optimizer_states")) and not is_on(
@@ -60,7 +62,7 @@ def _loss_scale(config: Mapping[str, Any], *, enabled: bool) -> Iterator[Finding
     scale = fp16.get("loss_scale", 0)
     number = as_number(scale)
     if number is not None and (number < 0 or not math.isfinite(number)):
-        message = f"`loss_scale` is {as_json(scale)}, not a number of at least 0"
+        message = f"`loss_scale` is {as_json(scale)} but must be at least 0"
         yield _scale("loss_scale", message, "write 0 for a dynamic scale, or a power of two such as 1024")
     if not enabled or (number not in (0, None) and scale != "auto"):
         return
@@ -96,7 +98,7 @@ def _planned(config: Mapping[str, Any], name: str, brain: str, known: Known) -> 
                 (p for p in (places["fp16"], places["bf16"]) if value_at(config, *map(str, p)) is not None),
                 (),
             )
-        message = f"the configuration trains in {name}, the plan in {known.precision}"
+        message = f"the configuration trains in {name}, but the plan in {known.precision}"
         switch = f'`"{known.precision}": {{"enabled": true}}`'
         help_ = f"write {switch}, or plan with {name}" if known.precision != "fp32" else f"plan with {name}"
         yield Finding("plan", place, message, help_)

@@ -83,7 +83,7 @@ def _parse_key(raw: Mapping[str, Any]) -> Key:
 _BOOLEANS = ("true", "false", "yes", "no", "on", "off", "t", "f", "y", "n", "1", "0")
 _ARTICLES = {
     "boolean": "true or false", "integer": "a whole number", "number": "a number", "text": "a text",
-    "block": "a block `{…}`", "list": "a list `[…]`", "null": "null",
+    "block": "an object `{…}`", "list": "a list `[…]`", "null": "null",
 }  # fmt: skip
 _COMMENT = ("_", "#", "//")  # how people write comments as keys
 
@@ -128,7 +128,7 @@ def _unknown(key: str, place: Path, table: Block, known: Known) -> Iterator[Find
     if key in removed and (len(place) == 1 or place[0] == "zero_optimization"):
         message = f"`{key}` was removed: DeepSpeed {version} stops at it"
         yield Finding(
-            "removed", place, message, "remove it, or pin the older version it was for", on_key=True
+            "removed", place, message, "remove it, or pin an older version of DeepSpeed", on_key=True
         )
         return
     home = _home(key, place)
@@ -167,7 +167,9 @@ def _deprecated(key: str, place: Path, values: Mapping[str, Any], entry: Key) ->
         yield Finding("key-refused", place, message, f"remove `{key}`", on_key=True, related=related)
         return
     help_ = f"write `{entry.instead}`"
-    if entry.instead in ("offload_optimizer", "offload_param"):
+    if not values.get(key):
+        help_ = "remove it: without it the result is the same"
+    elif entry.instead in ("offload_optimizer", "offload_param"):
         help_ = f'write `"{entry.instead}": {{"device": "cpu"}}`'
     elif not entry.moved:
         help_ = "write `pin_memory` in `offload_optimizer` or `offload_param`"
@@ -181,12 +183,13 @@ def _value(key: str, value: Any, place: Path, entry: Key, *, closed: bool) -> It
     fit = max((_fits(value, kind, closed=closed) for kind in entry.types), default=2)
     if fit < 2:
         wanted = " or ".join(_ARTICLES.get(kind, kind) for kind in entry.types if kind != "null")
-        message = f"`{key}` is {as_json(value)}, not {wanted}"
+        shown = f"the text {as_json(value)}" if isinstance(value, str) else as_json(value)
+        message = f"`{key}` is {shown}, not {wanted}"
         text = "DeepSpeed reads it, other programs take any text for true" if fit else f"write {wanted}"
         yield Finding("text" if fit else "type", place, message, _retyped(value) or text)
         return
     if key == "stage" and as_integer(value) not in entry.choices:
-        message = f"`stage` is {as_json(value)}, and ZeRO has the stages 0 to 3"
+        message = f"`stage` is {as_json(value)}, but ZeRO has the stages 0 to 3"
         yield Finding("value", place, message, "write 0, 1, 2 or 3")
     elif entry.choices and (value.lower() if isinstance(value, str) else value) not in entry.choices:
         listed = ", ".join(f"`{choice}`" for choice in entry.choices)
@@ -200,13 +203,13 @@ def _value(key: str, value: Any, place: Path, entry: Key, *, closed: bool) -> It
 def _range(key: str, value: float, place: Path, entry: Key) -> Iterator[Finding]:
     noun = "a whole number" if entry.types[0] == "integer" else "a number"
     if entry.least is not None and value < entry.least:
-        message = f"`{key}` is {as_json(value)}, not at least {entry.least:g}"
+        message = f"`{key}` is {as_json(value)} but must be at least {entry.least:g}"
         yield Finding("value", place, message, f"write {noun} of at least {entry.least:g}")
     elif entry.above is not None and value <= entry.above:
-        message = f"`{key}` is {as_json(value)}, not above {entry.above:g}"
+        message = f"`{key}` is {as_json(value)} but must be above {entry.above:g}"
         yield Finding("value", place, message, f"write {noun} above {entry.above:g}")
     elif entry.most is not None and value > entry.most:
-        message = f"`{key}` is {as_json(value)}, not at most {entry.most:g}"
+        message = f"`{key}` is {as_json(value)} but must be at most {entry.most:g}"
         yield Finding("value", place, message, f"write {noun} of at most {entry.most:g}")
 
 

@@ -35,8 +35,8 @@ def check_auto(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     places = [place for place in _places(config, ()) if place not in _LITERAL_AUTO and place[0] != "pipeline"]
     if not places:
         return
-    rest = f", as {len(places) - 1} more are" if len(places) > 1 else ""
-    message = f'`{places[0][-1]}` is "auto"{rest}, and only Hugging Face\'s trainers fill that in'
+    rest = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
+    message = f'`{places[0][-1]}` is "auto"{rest}, but only Hugging Face\'s trainers fill that in'
     related = tuple((place, "another") for place in places[1:4])
     yield Finding("auto", places[0], message, "write the value, or remove the key", related=related)
 
@@ -61,7 +61,7 @@ def check_batch(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
     numbers = {name: as_integer(value) for name, value in batch_sizes.items()}
     filled_in = known.pinned and known.micro_batch is not None  # by `own`, from the plan
     if TRAIN not in batch_sizes and MICRO not in batch_sizes and not filled_in:
-        message = "the configuration has no batch size, and DeepSpeed cannot start without one"
+        message = "the configuration has no batch size, but DeepSpeed cannot start without one"
         yield Finding("batch-missing", (), message, f"add `{MICRO}`, or `{TRAIN}` for all processes together")
     if any(value is None or value < 1 for value in numbers.values()):
         return  # `auto`, a text, or a number below 1; other checks report them
@@ -80,7 +80,7 @@ def _identity(numbers: Mapping[str, int | None], world: int) -> Iterator[Finding
     factors = " × ".join([*map(str, parts.values()), f"{world} process{'es' * (world != 1)}"])
     related = tuple(((name,), _LABELS[name]) for name in parts)
     if len(parts) == 2 and train != product:
-        message = f"`{TRAIN}` is {train}, but {factors} is {product}"
+        message = f"`{TRAIN}` is {train}, but {factors} = {product}"
         yield Finding("batch", (TRAIN,), message, _help(train, product, world), related=related)
     elif len(parts) < 2 and train % product:
         message = f"`{TRAIN}` is {train}, which is not a multiple of {factors}"

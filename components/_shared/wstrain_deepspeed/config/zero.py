@@ -37,7 +37,7 @@ def check_zero(config: Mapping[str, Any], known: Known) -> Iterator[Finding]:
             if ZERO in config
             else ()
         )
-        message = f"the configuration asks for ZeRO stage {zero_stage}, the plan for {known.stage}"
+        message = f"the configuration asks for ZeRO stage {zero_stage}, but the plan for {known.stage}"
         yield Finding("plan", place, message, f"write {known.stage}, or plan with {zero_stage}")
         return
     yield from _ignored(config, zero_stage)
@@ -51,7 +51,7 @@ def _ignored(config: Mapping[str, Any], zero_stage: int) -> Iterator[Finding]:
         device = value_at(config, ZERO, name, "device")
         if device in ("cpu", "nvme") and zero_stage < least:
             needed = "3" if least == 3 else "1, 2 or 3"
-            message = f"`{name}` needs ZeRO stage {needed}, and the stage is {zero_stage}"
+            message = f"`{name}` needs ZeRO stage {needed}, but the stage is {zero_stage}"
             place = (ZERO, name, "device")
             help_ = f'write `"stage": {max(least, 3 if least == 3 else 2)}`, or remove `{name}`'
             yield Finding("stage-ignored", place, message, help_, related=related)
@@ -77,11 +77,9 @@ def _refused(config: Mapping[str, Any], zero_stage: int) -> Iterator[Finding]:
     for is_set, place, allowed in cases:
         if is_set and zero_stage not in allowed:
             stages = " or ".join(", ".join(map(str, allowed)).rsplit(", ", 1))
-            message = (
-                f"`{place[-1]}` as {as_json(value_at(config, *map(str, place)))} needs ZeRO stage {stages}"
-            )
-            message += f", and the stage is {zero_stage}"
-            help_ = f"remove it, or write a stage of {stages}"
+            message = f"`{place[-1]}` {as_json(value_at(config, *map(str, place)))} needs ZeRO stage {stages}"
+            message += f", but the stage is {zero_stage}"
+            help_ = f"remove `{place[-1]}`, or write a `stage` of {stages}"
             yield Finding("stage-refused", place, message, help_, related=_stage_place(config))
 
 
@@ -103,16 +101,16 @@ def _folder(place: Path, offload: Mapping[str, Any], known: Known) -> Iterator[F
         return
     path = offload.get("nvme_path")
     if path in (None, ""):
-        message = f"`{place[-1]}` goes to nvme, and no `nvme_path` says where"
-        help_ = 'add `"nvme_path"`, a folder of a local disk, or write `"device": "cpu"`'
+        message = f"`{place[-1]}` goes to nvme, but there is no `nvme_path`"
+        help_ = 'add `"nvme_path"`, a folder on a local NVMe disk, or write `"device": "cpu"`'
         yield Finding("path", (*place, "device"), message, help_)
     elif not isinstance(path, str) or path == "auto":
         return
     elif not path.startswith("/"):
-        message = (
-            f"`nvme_path` {as_json(path)} is relative: it lies in the job's working folder, on no fast disk"
+        message = f"`nvme_path` {as_json(path)} is relative to the job's working folder, not on an NVMe disk"
+        yield Finding(
+            "path", (*place, "nvme_path"), message, "write the absolute path of a folder on a local NVMe disk"
         )
-        yield Finding("path", (*place, "nvme_path"), message, "write the absolute path of a local disk")
     elif known.exists is not None and not known.exists(path):
         message = f"`nvme_path` {as_json(path)} does not exist on this machine"
         help_ = "write a folder of a local disk; DeepSpeed would make this one on the system disk"

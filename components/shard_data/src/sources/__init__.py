@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from sources.common import Batch, Files, Request, Source, check_row, rows_per_batch, suggest, unreadable
+from sources.common import Batch, Source, rows_per_batch
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, Features
-from wsshards.regular_files import check_regular, list_files
-from wssources.formats import PICTURES, TABLES
+from wssources.find_files import check_content, choose_files, find_files, name_source
 from wssources.planned_rows import DIGITS, PYTHON_SOURCE, SOURCES
-
-_SUGGESTED = 10_000
-
-FORMATS = ("auto", "csv", "parquet", "jsonl", "npz", "images", "text")
+from wssources.request import Files, Request, check_row, suggest
 
 
 def open_source(
@@ -60,19 +53,11 @@ def open_source(
 
 
 def _open_files(source: str, data: str, kind: str, request: Callable[[Path, Files], Request]) -> Source:
-    root = _root(source, data)
-    called = _called(source, root)
-    try:
-        names = sorted(list_files(root)) if root.is_dir() else [""]
-    except OSError as error:
-        place = f"{called}/{error.filename}" if error.filename and error.errno == errno.ELOOP else called
-        raise unreadable(place, error) from None
-    if not names:
-        raise UserError(f"`{called}` holds no files", "bind `data` to a folder with files in it")
-    kinds = [_kind(name or root.name) for name in names]
-    kind = kind if kind != "auto" else _detect(kinds, names[0] or root.name, called)
-    wanted = [name for name, its in zip(names, kinds, strict=True) if its == kind] or names
-    return _readers()[kind](request(root, Files(root, wanted)))
+    root, names = find_files(source, data)
+    kind, wanted = choose_files(root, names, kind, name_source(source, root))
+    chosen = request(root, Files(root, wanted))
+    check_content(chosen, chosen.files[0], kind)
+    return _readers()[kind](chosen)
 
 
 def _readers() -> dict[str, Callable[[Request], Source]]:
@@ -112,70 +97,3 @@ def _digits() -> Source:
             yield Batch(pixels[start : start + step], pa.array(digits.target[start : start + step]))
 
     return Source(CLASSIFICATION, Features("features", "float32", (1, 8, 8)), "label", batches)
-
-
-def _root(source: str, data: str) -> Path:
-    try:
-        return _find_root(source, data)
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-    ) as error:  # no permission, a name that is too long, a cycle of links
-        raise unreadable(Path(data).name if source == "." else source, error) from None
-
-
-def _find_root(source: str, data: str) -> Path:
-    if not data:
-        close = suggest(f"builtin:{source}", SOURCES)
-        raise UserError(
-            f"source `{source}` is a path inside `data`, and `data` is not bound",
-            close
-            if "did you mean" in close
-            else "bind `data`, or use `builtin:digits` or `builtin:python-source`",
-        )
-    base = Path(data)
-    root = base / source if base.is_dir() else base
-    if base.is_dir() and not root.resolve().is_relative_to(base.resolve()):
-        raise UserError(f"source `{source}` leads out of `data`", "give a path inside the folder")
-    if not root.exists():
-        names = [entry.name for entry in islice(base.iterdir(), _SUGGESTED)] if base.is_dir() else []
-        raise UserError(
-            f"`data` has no `{source if base.is_dir() else base.name}`", suggest(source, sorted(names))
-        )
-    if not root.is_dir():
-        check_regular(root)
-    return root
-
-
-def _kind(name: str) -> str:
-    from sources import text
-
-    stem, suffix = os.path.splitext(name.rpartition("/")[2].lower())  # noqa: PTH122 - of millions of names
-    if suffix == ".gz":
-        suffix = os.path.splitext(stem)[1]  # noqa: PTH122
-    if suffix in TABLES:
-        return TABLES[suffix]
-    if suffix in PICTURES:
-        return "images"
-    return "text" if suffix in text.SUFFIXES else ""
-
-
-def _detect(formats: list[str], first: str, called: str) -> str:
-    kinds = sorted(set(formats) - {""})
-    # A note such as README.md beside the data is not data.
-    kinds = [kind for kind in kinds if kind != "text"] or kinds
-    if len(kinds) == 1:
-        return kinds[0]
-    if kinds:
-        raise UserError(
-            f"`{called}` holds files of several formats: {', '.join(kinds)}", "say which with `format`"
-        )
-    shown = Path(first).suffix or Path(first).name
-    raise UserError(
-        f"`{called}` holds no file of a known format, but `{shown}`", "say which it is with `format`"
-    )
-
-
-def _called(source: str, root: Path) -> str:
-    return source if source != "." else root.name

@@ -11,22 +11,13 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from sources.common import (
-    FAULTS,
-    Array,
-    Batch,
-    Request,
-    Source,
-    check_finite,
-    check_row,
-    rows_per_batch,
-    suggest,
-    unreadable,
-)
+from sources.common import FAULTS, Array, Batch, Source, check_finite, rows_per_batch
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import CLASSIFICATION, Features
 from wsshards.regular_files import open_regular
-from wssources.formats import LABEL_ARRAYS, MAX_CLASS_NAME
+from wssources.array_names import find_features, find_label
+from wssources.formats import MAX_CLASS_NAME
+from wssources.request import Request, check_row, suggest, unreadable
 from wssources.unpack_limits import open_archive, read_npy_header
 
 CHANNELS = (1, 3, 4)
@@ -42,7 +33,7 @@ def read_npz(request: Request) -> Source:
     """
     first = request.files[0]
     heads = _heads(request, first)
-    label = _label_name(request, first, heads)
+    label = find_label(request, first, heads)
     name = _features_name(request, first, heads, label)
     shape = heads[name][0][1:]
     features = _describe(heads[name][1], shape)
@@ -99,30 +90,9 @@ def _check_size(request: Request, name: str, head: tuple[tuple[int, ...], bool, 
         )
 
 
-def _label_name(request: Request, file: Path, heads: dict[str, Head]) -> str:
-    names = [name for name in (request.label, *LABEL_ARRAYS) if name in heads]
-    if not names:
-        raise UserError(
-            f"`{request.show(file)}` has no label array `{request.label}`", suggest(request.label, heads)
-        )
-    return names[0]
-
-
 def _features_name(request: Request, file: Path, heads: dict[str, Head], label: str) -> str:
-    rest = list(request.features) or [name for name in heads if name != label]
-    if len(rest) != 1 or rest[0] not in heads:
-        shown = ", ".join(f"`{clip_text(name)}`" for name in [*heads][:12])
-        raise UserError(
-            f"`{request.show(file)}` holds {shown}: one array of features and one of labels are needed",
-            "name the array of features in `features` and the array of labels in `label`",
-        )
-    shape, dtype = heads[rest[0]]
-    rows = heads[label][0]
-    if len(rows) != 1 or not shape or rows[0] != shape[0]:
-        raise UserError(
-            f"in `{request.show(file)}`, `{rest[0]}` has shape {list(shape)} and `{label}` {list(rows)}",
-            "give one label for each row of features",
-        )
+    name = find_features(request, file, {each: head[0] for each, head in heads.items()}, label)
+    dtype = heads[name][1]
     kind, label_bytes = np.dtype(heads[label][1]), np.dtype(heads[label][1]).itemsize
     if kind.kind not in "fiubSU" or not 0 < label_bytes <= 4 * MAX_CLASS_NAME:
         raise UserError(
@@ -131,10 +101,10 @@ def _features_name(request: Request, file: Path, heads: dict[str, Head], label: 
         )
     if np.dtype(dtype).kind not in "fiub":
         raise UserError(
-            f"array `{rest[0]}` of `{request.show(file)}` holds {clip_text(str(dtype))}, not numbers",
+            f"array `{name}` of `{request.show(file)}` holds {clip_text(str(dtype))}, not numbers",
             "save it as numbers",
         )
-    return rest[0]
+    return name
 
 
 def _describe(dtype: Any, shape: tuple[int, ...]) -> Features:

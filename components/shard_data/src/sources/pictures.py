@@ -14,20 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sources.common import (
-    FAULTS,
-    ROW_SHARE,
-    Array,
-    Batch,
-    Request,
-    Source,
-    check_row,
-    rows_per_batch,
-    unreadable,
-)
+from sources.common import FAULTS, Array, Batch, Source, rows_per_batch
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, Features
 from wsshards.regular_files import read_regular
+from wssources.picture_folders import check_folders, describe_mixed, find_class
+from wssources.request import ROW_SHARE, Request, check_row, unreadable
 
 _FORMATS = (
     "BMP",
@@ -52,14 +44,7 @@ def read_images(request: Request) -> Source:
     Raises:
         UserError: an image is outside a class folder, a class is empty, or an image cannot be read.
     """
-    for file in request.files:
-        if request.root in {file, file.parent}:
-            raise UserError(
-                f"picture `{request.show(file)}` is in no class folder",
-                "put each picture in a folder named for its class",
-            )
-        _check_class(request, file)
-    _no_empty_class(request)
+    check_folders(request)
     warnings.filterwarnings("ignore", module="PIL")  # a fault in an image is reported in one sentence
     first = _decode(request, request.files[0])
     shape = _shape(first)
@@ -72,31 +57,12 @@ def read_images(request: Request) -> Source:
                 pictures = list(pool.map(lambda file: _decode(request, file), group))
                 for file, picture in zip(group, pictures, strict=True):
                     if picture.shape != first.shape:
-                        raise _mixed(request, file, picture, first)
+                        raise describe_mixed(request, file, _shape(picture), (request.files[0], shape))
                 stacked = np.stack(pictures).reshape(len(group), first.shape[0], first.shape[1], -1)
                 rows = np.ascontiguousarray(stacked.transpose(0, 3, 1, 2)).reshape(len(group), -1)
-                yield Batch(rows, pa.array([_class_of(request, file) for file in group]))
+                yield Batch(rows, pa.array([find_class(request, file) for file in group]))
 
     return Source(CLASSIFICATION, features, "label", batches)
-
-
-def _class_of(request: Request, file: Path) -> str:
-    return file.relative_to(request.root).parts[0]
-
-
-def _check_class(request: Request, file: Path) -> None:
-    name = _class_of(request, file)
-    if not name.isprintable() and any("\ud800" <= character <= "\udfff" for character in name):
-        raise UserError(f"the name of class folder `{name}` is not UTF-8", "rename the folder")
-
-
-def _no_empty_class(request: Request) -> None:
-    filled = {_class_of(request, file) for file in request.files}
-    for folder in sorted(request.root.iterdir()):
-        if folder.is_dir() and not folder.name.startswith(".") and folder.name not in filled:
-            raise UserError(
-                f"class folder `{folder.name}` holds no picture", "add pictures or remove the folder"
-            )
 
 
 def _decode(request: Request, file: Path) -> Array:
@@ -139,15 +105,3 @@ def _check_pieces(picture: Any, data: bytes, request: Request) -> None:
 def _shape(picture: Array) -> tuple[int, ...]:
     channels = 1 if picture.ndim == 2 else picture.shape[2]
     return (channels, picture.shape[0], picture.shape[1])
-
-
-def _mixed(request: Request, file: Path, found: Array, first: Array) -> UserError:
-    (ours, theirs), names = (_shape(found), _shape(first)), {1: "grey", 3: "RGB", 4: "RGBA"}
-    other = request.show(request.files[0])
-    if ours[1:] != theirs[1:]:
-        sizes = f"{ours[2]}×{ours[1]} pixels, and `{other}` {theirs[2]}×{theirs[1]}"
-        return UserError(f"picture `{request.show(file)}` has {sizes}", "resize all pictures to one size")
-    return UserError(
-        f"picture `{request.show(file)}` is {names[ours[0]]}, and `{other}` is {names[theirs[0]]}",
-        "convert all pictures to one mode",
-    )

@@ -14,33 +14,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sources import faults
 from sources.common import (
     BATCH_BYTES,
-    BLOCK_BYTES,
     FAULTS,
     Array,
     Batch,
-    Request,
     Source,
     check_finite,
-    choose_columns,
-    is_packed,
     numeric,
-    open_data,
     rows_per_batch,
-    same_columns,
-    unreadable,
 )
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import CLASSIFICATION
 from wsshards.regular_files import open_regular, path_of_open
+from wssources import row_faults
+from wssources.columns import choose_columns, same_columns
 from wssources.parquet import UnpackedSizes, check_footer, check_pages, dictionary_columns
+from wssources.request import BLOCK_BYTES, Request, is_packed, open_data, unreadable
 from wssources.unpack_limits import FREE_BYTES
 
 TEXT_BYTES = 32 << 20  # of texts, in a batch
 PIECE_BYTES = 1 << 20  # of a column of a large row group, read at a time
 ROW_GROUP_BYTES = 32 << 20  # largest row group that is decoded at once
+_JSON_TYPES = {
+    row_faults.NUMBER: pa.float32(),
+    row_faults.NUMBERS: pa.list_(pa.float32()),
+    row_faults.WHOLE: pa.int64(),
+    row_faults.BOOLEAN: pa.bool_(),
+    row_faults.TEXT: pa.string(),
+}
 
 
 def read_parquet(request: Request) -> Source:
@@ -297,18 +299,20 @@ def read_csv(request: Request) -> Source:
         UserError: a file cannot be read, has no header, or its columns do not fit.
     """
     first = request.files[0]
-    columns = choose_columns(request, first, faults.csv_header(request, first))
+    columns = choose_columns(request, first, row_faults.csv_header(request, first))
     width = len(columns)
 
     def batches() -> Iterator[Batch]:
         for file in request.files:
-            same_columns(request, first, [*columns, request.label], file, faults.csv_header(request, file))
+            same_columns(
+                request, first, [*columns, request.label], file, row_faults.csv_header(request, file)
+            )
             try:
                 yield from _csv_batches(request, file, columns)
             except OSError as error:
                 raise unreadable(request.show(file), error) from None
             except FAULTS as error:
-                raise faults.explain_csv(request, file, columns, error) from None
+                raise row_faults.explain_csv(request, file, columns, error) from None
 
     return Source(CLASSIFICATION, numeric(width), request.label, batches)
 
@@ -335,7 +339,7 @@ def _csv_batches(request: Request, file: Path, columns: list[str]) -> Iterator[B
             for index, column in enumerate(batch.columns[:-1]):
                 values[:, index] = column.to_numpy(zero_copy_only=False)
             if batch.column(len(columns)).null_count or not np.isfinite(values).all():
-                raise faults.explain_csv(request, file, columns, "a value is missing")
+                raise row_faults.explain_csv(request, file, columns, "a value is missing")
             yield Batch(values, batch.column(len(columns)))
 
 
@@ -356,27 +360,30 @@ def read_jsonl(request: Request) -> Source:
         UserError: a file cannot be read, or its first line does not fit.
     """
     first = request.files[0]
-    example = faults.first_object(request, first)
+    example = row_faults.first_object(request, first)
     columns = choose_columns(request, first, list(example))
     listed = example[columns[0]]
     width = len(listed) if isinstance(listed, list) else len(columns)
-    schema = pa.schema([(name, faults.json_type(request, first, name, example[name])) for name in columns])
-    schema = schema.append(pa.field(request.label, faults.json_label_type(example[request.label])))
+    kinds = row_faults.find_json_kinds(request, first, example, columns)
 
     def batches() -> Iterator[Batch]:
         for file in request.files:
             start = 0
-            for block in faults.line_blocks(request, file, BLOCK_BYTES):
-                batch = _parse_lines(request, file, block, schema, start)
+            for block in row_faults.line_blocks(request, file, BLOCK_BYTES):
+                batch = _parse_lines(request, file, block, kinds, start)
                 yield _table_batch(batch, _Place(request.show(file), start), columns, request.label, width)
                 start += batch.num_rows
 
     return Source(CLASSIFICATION, numeric(width), request.label, batches)
 
 
-def _parse_lines(request: Request, file: Path, block: bytes, schema: Any, start: int) -> Any:
+def _parse_lines(request: Request, file: Path, block: bytes, kinds: dict[str, str], start: int) -> Any:
     from pyarrow import json  # shadows the standard library's name
 
+    types = {name: _JSON_TYPES[kind] for name, kind in kinds.items()}
+    if kinds[request.label] == row_faults.NUMBER:
+        types[request.label] = pa.float64()
+    schema = pa.schema([*types.items()])
     try:
         table = json.read_json(
             pa.BufferReader(block),
@@ -385,4 +392,4 @@ def _parse_lines(request: Request, file: Path, block: bytes, schema: Any, start:
         )
         return table.select(schema.names).combine_chunks().to_batches()[0]
     except (*FAULTS, IndexError) as error:
-        raise faults.explain_jsonl(request, file, block, schema, start=start, error=error) from None
+        raise row_faults.explain_jsonl(request, file, block, kinds, start=start, error=error) from None

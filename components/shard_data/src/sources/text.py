@@ -8,28 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from sources.common import BATCH_BYTES, Batch, Request, Source, unreadable
+from sources.common import BATCH_BYTES, Batch, Source
 from wsshards.errors import UserError
 from wsshards.manifest import LANGUAGE_MODEL, Features
 from wsshards.regular_files import open_regular
 from wssources.planned_rows import PYTHON_SOURCE, PYTHON_SOURCE_BYTES
+from wssources.request import Request, unreadable
 
-SUFFIXES = (
-    ".c",
-    ".h",
-    ".html",
-    ".java",
-    ".js",
-    ".json",
-    ".log",
-    ".md",
-    ".py",
-    ".rst",
-    ".rs",
-    ".tex",
-    ".txt",
-    ".xml",
-)
 # Parts of the standard library that some distributions omit, or that are not typical source code.
 _LEFT_OUT = frozenset(
     [

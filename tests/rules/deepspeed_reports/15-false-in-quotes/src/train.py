@@ -1,4 +1,4 @@
 import deepspeed
 from transformers import Trainer, TrainingArguments
 
-Trainer(args=TrainingArguments(deepspeed="ds_config.json")).train()
+Trainer(args=TrainingArguments(deepspeed="ds_config.json", bf16=True)).train()

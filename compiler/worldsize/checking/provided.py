@@ -1,0 +1,180 @@
+"""Leaves out what is missing only in the repository: a script fetches the file, or code sets the value.
+
+The search is bounded: the scripts and workflows in the folder of the YAML, in the two above it, where a
+repository usually keeps them, and in the folder that lacks the file.
+"""
+
+from __future__ import annotations
+
+# Paths are strings here, as in the search for files.
+# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH112, PTH202
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from worldsize.azureml import ignore
+from worldsize.azureml.references import list_names
+from worldsize.base.problem import Problem
+from worldsize.base.source import Source
+from worldsize.rules.context import Context
+
+_MISSING = frozenset(
+    {
+        "data-missing",
+        "data-source-missing",
+        "code-missing",
+        "script-missing",
+        "environment-missing",
+        "component-missing",
+        "include-missing",
+        "copied-file-missing",
+        "mltable-path-missing",
+    }
+)
+_SET_IN_CODE = frozenset({"pipeline-input-empty", "data-without-path"})
+_SCRIPTS = (".sh", ".ps1", ".bat", ".cmd", ".py", ".ipynb", ".r", "makefile", ".gitmodules")
+_WORKFLOWS = (".yml", ".yaml")
+_FETCHES = re.compile(
+    r"download|clone|wget|curl|azcopy|retrieve|unzip|extract|untar|\btar\b|mkdir|makedirs|snapshot|submodule"
+    r"|\bcp\b|copy|\bmv\b|rename|move|\bsave|to_(?:csv|json|parquet)|write|\bdump|touch|generate"
+    r"|\bfreeze\b|\bexport\b|--output|>[ \t]{0,4}[\"']?[\w./${}-]{1,80}\.\w{2,5}\b",
+    re.IGNORECASE,
+)
+_ASSIGNS = re.compile(r"\s{0,40}(?:export\s)?\w{0,40}(?:dir|folder|path|dataset)\w{0,20}=", re.IGNORECASE)
+_LOADS = re.compile(r"load_(?:job|component)|--set\b|%%writefile\b")
+_CONTINUED = re.compile(r"[\\`]\r?\n")  # one command on several lines, in bash or PowerShell
+_OF_REPOSITORIES = (
+    "",
+    ".github/workflows",
+    ".azuredevops",
+    ".azure-pipelines",
+    ".pipelines",
+    "scripts",
+    "bin",
+)
+_LARGEST = 2 * 1024 * 1024  # bytes of a script that are read
+_FILES = 60  # scripts of a folder that are read
+_AROUND = 300  # characters of a long line that are looked at before and after the name
+_SHORTEST = 3  # the shortest name that is searched for
+
+
+def leave_out_provided(
+    problems: Iterable[Problem], sources: Mapping[str, Source], context: Context
+) -> list[Problem]:
+    """The problems without those of files that a script provides, or of values that code sets."""
+    return [each for each in problems if not _is_provided(each, sources, context)]
+
+
+def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Context) -> bool:
+    span = problem.span
+    if problem.slug in _SET_IN_CODE:
+        name = os.path.basename(span.path)
+        lines = _search(context, _folders_around(span.path, context), name)
+        return any(_LOADS.search(line) for line in lines)
+    if problem.slug == "mltable-path-missing" and problem.related:
+        span = problem.related[0].span  # in the file `MLTable`
+    if problem.slug not in _MISSING or span.path not in sources or span.end_line != span.line:
+        return False
+    written = sources[span.path].line(span.line)[span.column - 1 : span.end_column - 1]
+    text = written.strip("\"'").removeprefix("file:").rstrip("/")
+    return bool(text) and _is_fetched(text, span.path, context)
+
+
+def _is_fetched(text: str, file: str, context: Context) -> bool:
+    present, missing = _split_missing(os.path.join(os.path.dirname(file), text))
+    if not context.inside(present):
+        return False
+    below_tree = os.path.relpath(os.path.realpath(file), os.path.realpath(context.root))
+    if "template" in below_tree.lower():  # what it names lies where the template is used
+        return True
+    if _is_left_out(present, missing, context):
+        return True
+    names = {missing[0], missing[-1]} if missing else set()
+    for name in sorted(names):
+        if len(name) >= _SHORTEST:
+            lines = _search(context, (present, *_folders_around(file, context)), name)
+            if any(_FETCHES.search(line) or _ASSIGNS.match(line) for line in lines):
+                return True
+    return False
+
+
+def _split_missing(path: str) -> tuple[str, list[str]]:
+    """The part of a path that exists, and the names below it."""
+    present = os.path.normpath(path)
+    missing: list[str] = []
+    while not os.path.isdir(present) and os.path.dirname(present) != present:
+        present, name = os.path.split(present)
+        missing.insert(0, name)
+    return present or ".", missing
+
+
+def _is_left_out(present: str, missing: list[str], context: Context) -> bool:
+    """Whether git ignores the path, or it is in a submodule that is not checked out, an empty folder."""
+    beside = list_names(Path(present))
+    if not beside:
+        return True
+    folder, below = os.path.realpath(present), list(missing)
+    while context.inside(folder):
+        lines = _read(os.path.join(folder, ".gitignore"))
+        if lines is not None:
+            rules = ignore.parse_ignore_file(lines.encode(), PurePosixPath())
+            above = below[: len(below) - len(missing)]
+            present_too = any(rules.excludes_parts([*above, name]) for name in beside)
+            excluded = any(rules.excludes_parts(below[:depth]) for depth in range(1, len(below) + 1))
+            if excluded and not present_too:  # else what is ignored is here, without this file
+                return True
+        folder, name = os.path.split(folder)
+        below.insert(0, name)
+        if folder == os.path.dirname(folder):
+            break
+    return False
+
+
+def _folders_around(file: str, context: Context) -> Iterator[str]:
+    folder = os.path.dirname(os.path.abspath(file))
+    for _ in range(3):
+        yield folder
+        folder = os.path.dirname(folder)
+    yield from (os.path.join(context.root, place) for place in _OF_REPOSITORIES)
+
+
+def _search(context: Context, folders: Iterable[str], name: str) -> Iterator[str]:
+    """The lines of the scripts in the folders that have a name, as a whole word."""
+    for folder in dict.fromkeys(os.path.realpath(folder) for folder in folders):
+        for text in _read_scripts(context, folder) if context.inside(folder) else ():
+            at = text.find(name)
+            while at >= 0:
+                end = at + len(name)
+                if not (_is_of_word(text[at - 1 : at]) or _is_of_word(text[end : end + 1])):
+                    line = slice(text.rfind("\n", 0, at) + 1, text.find("\n", end) % (len(text) + 1))
+                    yield text[max(line.start, at - _AROUND) : min(line.stop, end + _AROUND)]
+                at = text.find(name, end)
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character in ("_", "-")
+
+
+def _read_scripts(context: Context, folder: str) -> list[str]:
+    """The texts of a folder's scripts, read once."""
+    question = ("scripts", folder)
+    if question not in context.files.known:
+        listed = list_names(Path(folder))
+        likely = [name for name in listed if name.lower().endswith(_SCRIPTS)][:_FILES]
+        others = [name for name in listed if name.endswith(_WORKFLOWS) or "." not in name][:_FILES]
+        texts = [_read(os.path.join(folder, name)) for name in likely]
+        for text in (_read(os.path.join(folder, name)) for name in others):
+            texts += [text] if text is not None and (text.startswith("#!") or "az ml " in text) else []
+        context.files.known[question] = [_CONTINUED.sub("  ", text) for text in texts if text is not None]
+    answer: list[str] = context.files.known[question]  # type: ignore[assignment]
+    return answer
+
+
+def _read(path: str) -> str | None:
+    try:
+        if os.path.getsize(path) > _LARGEST:
+            return None
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None

@@ -1,0 +1,187 @@
+"""What `shard_data` would refuse of local data, by the step's own sentences, from a bounded part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from worldsize.azureml.literals import parse_number
+from worldsize.azureml.model import Binding, Data, Field, Job, Literal, Step
+from worldsize.azureml.references import exists, folder_of, is_folder, local_path
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.planning.memory.workload import literal_inputs
+from worldsize.rules.context import Context
+from worldsize.rules.data._sharded_rows import MAX_OPENED, MAX_ROWS, read_sample
+from worldsize.yaml.nodes import Scalar
+from wsshards.errors import UserError, clip_text
+from wssources import planned_rows
+from wssources.find_files import FORMATS, check_content, choose_files, find_files, name_source
+from wssources.request import Files, Request
+from wssources.row_faults import check_rows
+
+MAX_FILES = 20_000  # names in a folder; of more nothing is said
+_INPUTS = ("source", "data", "format", "label", "features")
+_FEW, _MANY, _ALL_DIFFERENT = 5, 50, 10  # different labels
+_NUMBERS = {"sequence_length": 1.0, "shard_count": 1.0, "validation_fraction": 0.0, "memory_limit_mib": 1e6}
+
+
+class _Source(Struct):
+    """Local data of a step, the inputs that say how it is read, and what messages call it."""
+
+    step: Step
+    values: Mapping[str, Any]
+    base: Path
+    span: Span  # of the path of the data
+    called: str
+
+    def span_of(self, *names: str) -> Span:
+        """Where the first of the inputs that the step gives is written, else the path of the data."""
+        for name in names:
+            argument = self.step.inputs.get(name)
+            if argument is not None and argument.span is not None and isinstance(argument.value, Literal):
+                return argument.span
+        return self.span
+
+
+def check_source(context: Context, job: Job, step: Step, reported: set[Span]) -> Iterator[Problem]:
+    """The first thing that the step would refuse of local data, unless its path is reported already."""
+    source = _find_source(context, job, step)
+    if source is None or source.span in reported:
+        return
+    slug, first_input = "data-source-missing", "source"
+    try:
+        root, files = find_files(source.values["source"], str(source.base), MAX_FILES)
+        if not context.inside(root):
+            return
+        slug, first_input = "data-format-wrong", "format"
+        called = name_source(source.values["source"], root)
+        kind, chosen = choose_files(root, files, source.values["format"], called)
+        request = _make_request(source, root, chosen)
+        for file in islice(request.files, MAX_OPENED):
+            check_content(request, file, kind)
+    except UserError as error:
+        if not isinstance(error.__context__, OSError):  # too many files, or no permission, here
+            yield _report(slug, source.span_of(first_input, "source"), error)
+        return
+    yield from _check_rows(source, request, kind)
+
+
+def _report(slug: str, span: Span, error: UserError) -> Problem:
+    return Problem(slug, span, error.message, error.help)
+
+
+def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
+    """The local data that a step reads; None where it is a built-in set, elsewhere, or not known here."""
+    component = step.component
+    if component is None or not component.inputs.keys() >= {*_INPUTS, *_NUMBERS}:
+        return None
+    values = dict(literal_inputs(step, (*_INPUTS, *_NUMBERS)))
+    texts = [values[name] for name in ("source", "label", "format")]
+    texts += [values["features"]] if "features" in step.inputs else []
+    if not all(isinstance(text, str) and "${{" not in text for text in texts):
+        return None
+    path = _find_path(job, step)
+    if values["source"].startswith("builtin:") or values["format"] not in FORMATS or path is None:
+        return None
+    if not isinstance(path.node, Scalar) or not isinstance(path.value, str):
+        return None
+    local = local_path(path.value, folder_of(path.node))
+    if local is None or not context.inside(local) or not exists(local) or _is_placeholder(local):
+        return None
+    for name, silent in _NUMBERS.items():  # a planned number is judged with the plan
+        argument = step.inputs.get(name)
+        number = parse_number(values[name]) if argument is None or argument.span is not None else None
+        values[name] = silent if number is None or number < 0 else float(number)
+    return _Source(step, values, local, path.node.span, path.value.removeprefix("./").rstrip("/") or ".")
+
+
+def _find_path(job: Job, step: Step) -> Field[Any] | None:
+    """The path of the step's data, also where the pipeline has it as an input."""
+    argument = step.inputs.get("data")
+    if argument is not None and isinstance(argument.value, Binding) and job.interface is None:
+        expression = argument.value.expression
+        argument = job.inputs.get(expression.port or "") if expression.scope == "parent.inputs" else None
+    if argument is None:
+        return None
+    if isinstance(argument.value, Data):
+        return argument.value.path
+    return (
+        Field(argument.value.value, argument.span, node=argument.node)
+        if isinstance(argument.value, Literal)
+        else None
+    )
+
+
+def _is_placeholder(path: Path) -> bool:
+    """Whether a folder holds nothing but what keeps it in git: its data comes from elsewhere."""
+    return (
+        is_folder(path)
+        and any(exists(path / name) for name in (".gitkeep", ".keep", ".gitignore"))
+        and not any(
+            True
+            for entry in path.iterdir()
+            if not entry.name.startswith(".") and entry.name.lower() != "readme.md"
+        )
+    )
+
+
+def _make_request(source: _Source, root: Path, names: list[str]) -> Request:
+    values = source.values
+    inner = root.relative_to(source.base).as_posix() if root != source.base else "."
+    called = source.called if inner == "." else f"{source.called}/{inner}" if source.called != "." else inner
+    features = tuple(name.strip() for name in str(values["features"] or "").split(",") if name.strip())
+    length, memory = int(values["sequence_length"]), int(values["memory_limit_mib"]) << 20
+    return Request(root, Files(root, names), values["label"], features, length, memory, called)
+
+
+def _check_rows(source: _Source, request: Request, kind: str) -> Iterator[Problem]:
+    """Report the first fault of columns, rows or labels, then too few rows of data that was read whole."""
+    read = read_sample(request, kind)
+    if read.fault is not None:
+        yield _report(read.slug, source.span_of(read.blamed or "source", "source"), read.fault)
+        return
+    at_label = source.span_of("label", "source")
+    values, labels = source.values, read.labels if kind != "text" else {}
+    odd = _describe_labels(request, labels)
+    if odd is not None:
+        yield _report("label-not-categorical", at_label, odd)
+        return
+    rows = list(labels.values()) if kind != "text" else [read.rows]
+    train = sum(rows) - planned_rows.validation_rows(rows, min(values["validation_fraction"], 0.99))
+    try:
+        if read.complete:
+            check_rows(train, rows, list(labels), request.called, int(values["shard_count"]))
+    except UserError as error:
+        if len(labels) == 1 and kind != "images":
+            yield _report("label-not-a-class", at_label, error)
+        else:
+            yield _report("data-too-few-rows", source.span_of("source"), error)
+
+
+def _describe_labels(request: Request, labels: Mapping[str, int]) -> UserError | None:
+    """Say that labels of text are numbers to predict, or names of single rows."""
+    rows, distinct = sum(labels.values()), len(labels)
+    named = f"label `{clip_text(request.label)}` of `{request.called}`"
+    what = f"the first {rows:,} rows" if rows >= MAX_ROWS else f"the {rows:,} rows"
+    if distinct >= _FEW and (distinct * 2 > rows or distinct > _MANY) and _are_fractions(labels):
+        example = next(label for label in labels if not float(label).is_integer())
+        message = f"{named} has {distinct:,} values such as `{example}` in {what}"
+        return UserError(message, "name a column of classes in `label`; numbers to predict are not classes")
+    if distinct == rows >= _ALL_DIFFERENT:
+        message = f"{named} has another value in each of {what}"
+        return UserError(
+            message, "name a column of classes in `label`; what differs in every row is no class"
+        )
+    return None
+
+
+def _are_fractions(labels: Iterable[str]) -> bool:
+    try:
+        return not all(float(label).is_integer() for label in labels)
+    except (ValueError, OverflowError):
+        return False

@@ -1,0 +1,317 @@
+"""Reads a bounded part of local data as `shard_data` reads all of it, up to the first fault."""
+
+from __future__ import annotations
+
+import ast
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from worldsize.base import limits
+from worldsize.rules.data import _pictures
+from wsshards.errors import UserError, clip_text
+from wsshards.regular_files import check_regular, open_regular
+from wssources import picture_folders, row_faults
+from wssources.array_names import find_features, find_label
+from wssources.columns import choose_columns, same_columns
+from wssources.formats import MAX_CLASSES
+from wssources.parquet import check_footer
+from wssources.request import Request, check_row, is_packed, open_data, suggest, unreadable
+from wssources.unpack_limits import open_archive, read_npy_header
+
+MAX_ROWS = 10_000
+MAX_CELLS = 200_000
+MAX_BYTES = 2 << 20  # of tables and JSON Lines
+MAX_OPENED = 100  # files of tables
+MAX_PICTURES = 1_000  # whose size is read, spread over all
+
+
+class Sample(Struct):
+    """What was read: the first fault, with the rule and the input that it belongs to, or the labels."""
+
+    fault: UserError | None = None
+    slug: str = "data-row-invalid"
+    blamed: str = ""  # the input to correct
+    labels: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+    complete: bool = True  # every row was read
+
+    @property
+    def full(self) -> bool:
+        """Whether no more rows are to be read."""
+        if self.rows >= MAX_ROWS:
+            self.complete = False
+        return not self.complete
+
+    def add(self, request: Request, value: Any) -> None:
+        """Count the label of a row; raises UserError for one that is no class."""
+        self.labels[str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)] += 1
+        self.rows += 1
+        fault = ""
+        if isinstance(value, float) and not value.is_integer():
+            fault = f"has the value `{value}`, which is not a class"
+        elif len(self.labels) > MAX_CLASSES:
+            fault = f"has more than {MAX_CLASSES:,} distinct values"
+        if fault:
+            self.slug, self.blamed = "label-not-a-class", "label"
+            raise UserError(
+                f"label `{clip_text(request.label)}` of `{request.called}` {fault}",
+                "name a column of classes in `label`; numbers to predict are not classes",
+            )
+
+
+def read_sample(request: Request, kind: str) -> Sample:
+    """Read data up to its first fault, or the bounds of this module."""
+    sample = Sample()
+    try:
+        _READERS[kind](request, sample)
+    except UserError as error:
+        sample.fault = error
+    except OSError:
+        sample.complete = False  # no permission, here
+    return sample
+
+
+def _choose_columns(request: Request, sample: Sample, columns: Sequence[str]) -> list[str]:
+    try:
+        return choose_columns(request, request.files[0], columns)
+    except UserError:
+        sample.slug = "data-column-missing"
+        unknown = request.label in columns and bool(
+            {*request.features} - {*columns} or request.label in request.features
+        )
+        sample.blamed = "features" if unknown else "label"
+        raise
+
+
+def _list_tables(request: Request, sample: Sample) -> Iterator[Path]:
+    """The files of a table that are read, as long as the bounds allow."""
+    size = 0
+    for file in islice(request.files, MAX_OPENED):
+        size += check_regular(file)
+        sample.complete = sample.complete and size <= MAX_BYTES and not is_packed(file)
+        yield file
+        if sample.full:
+            return
+    sample.complete = sample.complete and len(request.files) <= MAX_OPENED
+
+
+def _read_csv(request: Request, sample: Sample) -> None:
+    first = request.files[0]
+    sample.slug = "data-format-wrong"
+    columns = _choose_columns(request, sample, row_faults.csv_header(request, first))
+    for file in _list_tables(request, sample):
+        sample.slug = "data-format-wrong"
+        header = row_faults.csv_header(request, file)
+        sample.slug = "data-column-missing"
+        same_columns(request, first, [*columns, request.label], file, header)
+        sample.slug = "data-row-invalid"
+        most = min(MAX_ROWS, max(1, MAX_CELLS // len(header))) - sample.rows
+        for number, label in enumerate(row_faults.read_csv_labels(request, file, columns, MAX_BYTES)):
+            limits.check_time()
+            sample.add(request, label)
+            if number + 1 >= most:
+                sample.complete = False
+                return
+
+
+def _read_jsonl(request: Request, sample: Sample) -> None:
+    first = request.files[0]
+    with open_data(first) as stream:
+        sample.slug = "data-row-invalid" if stream.read(1 << 16).strip() else "data-too-few-rows"
+    example = row_faults.first_object(request, first)
+    columns = _choose_columns(request, sample, list(example))
+    sample.slug = "data-row-invalid"
+    kinds = row_faults.find_json_kinds(request, first, example, columns)
+    for file in _list_tables(request, sample):
+        start = read = 0
+        for block in row_faults.line_blocks(request, file, 1 << 16):
+            limits.check_time()
+            for row in row_faults.read_json_rows(request, file, block, kinds, start):
+                start += 1
+                _check_width(request, file, start, row[columns[0]], example[columns[0]])
+                sample.add(request, row[request.label])
+            read += len(block)
+            if sample.full or read > MAX_BYTES:
+                sample.complete = False
+                return
+
+
+def _check_width(request: Request, file: Path, row: int, value: Any, first: Any) -> None:
+    """Refuse a list of features that is longer or shorter than the first; raises UserError."""
+    if isinstance(first, list) and len(value) != len(first):
+        raise UserError(
+            f"row {row} of `{request.show(file)}` has {len(value)} values, but the first row {len(first)}",
+            "all rows must have the same number of features",
+        )
+
+
+def _read_pictures(request: Request, sample: Sample) -> None:
+    sample.slug = "picture-invalid"
+    picture_folders.check_folders(request)
+    sample.labels.update(picture_folders.find_class(request, file) for file in request.files)
+    first: tuple[Path, _pictures.Shape] | None = None
+    for file in request.files[:: -(-len(request.files) // MAX_PICTURES)]:
+        limits.check_time()
+        try:
+            shape = _pictures.read_shape(file)
+        except ValueError as error:
+            raise unreadable(request.show(file), error) from None
+        if shape is None:
+            continue
+        width, height = shape[2], shape[1]
+        check_row(
+            f"picture `{request.show(file)}` of {width}×{height} pixels",
+            width * height * max(shape[0], 1),
+            request.memory,
+        )
+        first = first or (file, shape)
+        if shape[1:] != first[1][1:] or (shape[0] and first[1][0] and shape[0] != first[1][0]):
+            raise picture_folders.describe_mixed(request, file, shape, first)
+
+
+def _read_text(request: Request, sample: Sample) -> None:
+    sample.rows = sum(check_regular(file) for file in request.files) // (request.sequence_length + 1)
+
+
+def _read_parquet(request: Request, sample: Sample) -> None:
+    """Compare the footers of the files, which have their columns, and of each how many values are missing."""
+    try:
+        from pyarrow import parquet  # not installed with the checker
+    except ImportError:
+        sample.complete = False
+        return
+    columns: list[str] = []
+    for file in _list_tables(request, sample):
+        sample.slug = "data-format-wrong"
+        try:
+            with open_regular(file) as stream:
+                check_footer(stream)
+                metadata = parquet.read_metadata(stream)
+        except (ValueError, OSError) as error:  # pyarrow's own are such
+            raise unreadable(request.show(file), error) from None
+        names = metadata.schema.to_arrow_schema().names
+        columns = columns or _choose_columns(request, sample, names)
+        sample.slug = "data-column-missing"
+        same_columns(request, request.files[0], [*columns, request.label], file, names)
+        sample.slug = "data-row-invalid"
+        for name in (*columns, request.label):
+            _check_parquet_column(request, sample, file, metadata, name)
+        sample.rows += metadata.num_rows
+    sample.complete = sample.rows == 0  # how many rows each class has is not in the footers
+
+
+def _check_parquet_column(request: Request, sample: Sample, file: Path, metadata: Any, name: str) -> None:
+    paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    if name not in paths:  # a list or a struct
+        return
+    index, missing = paths.index(name), 0
+    kind = metadata.schema.column(index)
+    if name != request.label and kind.physical_type == "BYTE_ARRAY" and kind.logical_type.type == "STRING":
+        raise UserError(
+            f"feature column `{clip_text(name)}` of `{request.show(file)}` holds text, not numbers",
+            "list the numeric columns in `features`, or encode this one as numbers",
+        )
+    for group in range(min(metadata.num_row_groups, MAX_OPENED)):
+        limits.check_time()
+        statistics = metadata.row_group(group).column(index).statistics
+        if statistics is None:
+            continue
+        missing += statistics.null_count if statistics.has_null_count else 0
+        if name == request.label and statistics.has_min_max and isinstance(statistics.min, float):
+            for value in (statistics.min, statistics.max):
+                if not value.is_integer():
+                    sample.add(request, value)
+    if missing:
+        where = f"in {missing:,} of {metadata.num_rows:,} rows"
+        message = f"`{request.show(file)}` has no value in column `{clip_text(name)}` {where}"
+        raise UserError(message, row_faults.FILL)
+
+
+def _read_npz(request: Request, sample: Sample) -> None:
+    label = ""
+    for file in _list_tables(request, sample):
+        sample.slug = "data-format-wrong"
+        try:
+            heads = _read_heads(file)
+            shapes = {name: tuple(head["shape"]) for name, head in heads.items()}
+        except _DAMAGED as error:
+            raise unreadable(request.show(file), error) from None
+        sample.slug, sample.blamed = "data-column-missing", "label"
+        label = label or find_label(request, file, shapes)
+        if label not in shapes:
+            raise UserError(f"`{request.show(file)}` has no array `{label}`", suggest(label, shapes))
+        sample.blamed = "features"
+        features = find_features(request, file, shapes, label)
+        sample.slug, sample.blamed = "data-row-invalid", ""
+        if str(heads[features]["descr"])[1:2] in "USO":
+            message = f"array `{features}` of `{request.show(file)}` holds text or objects, not numbers"
+            raise UserError(message, "save it as numbers")
+        _add_labels(request, sample, file, label)
+
+
+def _read_header(archive: zipfile.ZipFile, name: str) -> tuple[dict[str, Any], bytes]:
+    """Return what the header of an array says, and the first values of it, as they are stored."""
+    with archive.open(name) as member:
+        version, header = read_npy_header(member)
+        text = header.read()[2 if version == (1, 0) else 4 :].decode("latin-1")
+        return ast.literal_eval(text), member.read(MAX_ROWS * 8)
+
+
+def _read_heads(file: Path) -> dict[str, dict[str, Any]]:
+    """What the headers of the arrays in an archive say, by the name of the array."""
+    with open_regular(file) as stream, open_archive(stream) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".npy")][:MAX_OPENED]
+        return {name.removesuffix(".npy"): _read_header(archive, name)[0] for name in names}
+
+
+def _add_labels(request: Request, sample: Sample, file: Path, label: str) -> None:
+    """Count the labels of an archive, if they are numbers; text is left to the step."""
+    with open_regular(file) as stream, open_archive(stream) as archive:
+        header, values = _read_header(archive, f"{label}.npy")
+    (rows,), code = header["shape"], str(header["descr"])
+    if code[1:] not in _NUMBERS or rows > MAX_ROWS - sample.rows:
+        sample.complete = False
+        return
+    order = ">" if code[0] == ">" else "<"
+    for value in struct.unpack_from(f"{order}{rows}{_NUMBERS[code[1:]]}", values):
+        sample.add(request, value)
+
+
+_NUMBERS = {
+    "i1": "b",
+    "i2": "h",
+    "i4": "i",
+    "i8": "q",
+    "u1": "B",
+    "u2": "H",
+    "u4": "I",
+    "u8": "Q",
+    "f4": "f",
+    "f8": "d",
+}
+_DAMAGED = (
+    ValueError,
+    SyntaxError,
+    KeyError,
+    TypeError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+_READERS: dict[str, Callable[[Request, Sample], None]] = {
+    "csv": _read_csv,
+    "images": _read_pictures,
+    "jsonl": _read_jsonl,
+    "npz": _read_npz,
+    "parquet": _read_parquet,
+    "text": _read_text,
+}

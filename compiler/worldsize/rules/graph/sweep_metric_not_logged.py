@@ -1,0 +1,87 @@
+"""The trial of a sweep logs metrics, and never the one that the sweep compares."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from worldsize.base.problem import Finding, Related
+from worldsize.base.suggest import closest
+from worldsize.rules.context import Context
+from worldsize.yaml.nodes import Mapping, Scalar
+
+if TYPE_CHECKING:
+    from worldsize.rules.script._module import Module
+    from worldsize.rules.script._program import Program
+
+# What logs under names of its own: then nothing is known.
+_LOGS_ITSELF = re.compile(
+    r"autolog|[Cc]allback|(?<!get)Logger\(|SummaryWriter|report_to|mlflow\.(?:models\.)?evaluate|log_batch|subprocess"
+    r"|os\.system|runpy|lightning|transformers|ultralytics|fastai"
+)
+_METHODS = frozenset({"log_metric", "log_metrics", "log", "log_row", "log_list", "log_dict"})
+
+
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
+    raw = program.launch.step.raw
+    objective = (
+        raw.get("objective") if program.launch.step.type == "sweep" and isinstance(raw, Mapping) else None
+    )
+    metric = objective.get("primary_metric") if isinstance(objective, Mapping) else None
+    if not isinstance(metric, Scalar) or not isinstance(metric.value, str) or "${{" in metric.text:
+        return
+    if (
+        not program.complete
+        or not program.entry.tree.body
+        or any(_LOGS_ITSELF.search(module.text) for module in program.modules)
+    ):
+        return
+    logged = [_list_logged(module) for module in program.modules]
+    names = {name for each in logged if each is not None for name in each}
+    texts = {
+        node.value for module in program.modules for node in module.kinds.get(ast.Constant, ()) if node.value
+    }
+    if None in logged or metric.value in texts or not (names or _uses_packages(program)):
+        return
+    script = program.path.name
+    shown = ", ".join(f"`{name}`" for name in sorted(names)[:4])
+    message = f"`{script}` never logs `{metric.value}`" + (
+        f": it logs {shown}" if names else ", nor anything else"
+    )
+    near = closest(metric.value, names)
+    help_ = (
+        f"did you mean `{near}`?" if near else f'call `mlflow.log_metric("{metric.value}", …)` in the script'
+    )
+    related = (Related(program.place, "the trial starts the script here"),) if program.place else ()
+    yield Finding(metric.span, message, help_, related=related)
+
+
+def _uses_packages(program: Program) -> bool:
+    """Whether a script that logs nothing does any work, rather than stand in for one that will."""
+    imported = {
+        name.partition(".")[0] for module in program.modules for name, level, _ in module.imports if not level
+    }
+    return not imported <= sys.stdlib_module_names
+
+
+def _list_logged(module: Module) -> set[str] | None:
+    """The names under which a file logs metrics; None where one of them is not a plain text."""
+    names: set[str] = set()
+    for name, call in module.calls:
+        method = name.rpartition(".")[2]
+        if method not in _METHODS or name.startswith(("math.", "np.", "numpy.", "torch.")):
+            continue
+        given = [
+            *call.args,
+            *(each.value for each in call.keywords if each.arg in ("name", "key", "metrics")),
+        ]
+        first = given[0] if given else None
+        keys = first.keys if isinstance(first, ast.Dict) else [first]
+        for key in keys:
+            if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+                return None
+            names.add(key.value)
+    return names

@@ -1,0 +1,265 @@
+"""Gradient accumulation: what a training loop does in each pass, and what in every n-th."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from worldsize.base.problem import Finding, Problem, Related
+from worldsize.rules.context import Context
+from worldsize.rules.script._interfaces import read_reached, read_setting
+from worldsize.rules.script._loops import (
+    counts_passes,
+    find_block,
+    find_loop,
+    list_backward_calls,
+    list_conditions,
+    list_steps,
+)
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._program import Program
+
+_REDUCES = (
+    "all_reduce",
+    "allreduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_reduce_coalesced",
+    "reduce",
+)
+_OWN_GRADIENTS = re.compile(r"\.grad\b|[\"']sum[\"']")
+_ACCUMULATION = re.compile(r"accum", re.IGNORECASE)
+
+
+def check_program(context: Context, program: Program) -> Iterator[Problem]:
+    runs = read_reached(program).runs
+    for module in program.modules:
+        found = [*module.once(_judge_loops)]
+        if program.processes > 1 and not program.refers(*_REDUCES):
+            found += [*module.once(_judge_no_sync), *module.once(_judge_chosen_no_sync)]
+        for slug, finding, node in found:
+            if runs(module, node):
+                said = replace(finding, related=(*finding.related, *program.related))
+                yield said.under(slug)
+    yield from _judge_accelerate(program)
+
+
+_Found = tuple[str, Finding, ast.AST]
+
+
+def _judge_loops(module: Module) -> list[_Found]:
+    """Loops in which the gradients of several passes are to be added, but are not."""
+    found: list[_Found] = []
+    loops: dict[ast.AST, list[ast.Call]] = {}
+    for call in list_backward_calls(module):
+        loop = find_loop(module, call)
+        if loop is not None and not list_conditions(module, call):
+            loops.setdefault(loop, []).append(call)
+    for loop, backward in loops.items():
+        steps = [each for each in list_steps(module) if find_loop(module, each[1]) is loop]
+        clears = [
+            (ast.unparse(call.func.value), call)
+            for _, call in module.callers.get("zero_grad", ())
+            if isinstance(call.func, ast.Attribute) and find_loop(module, call) is loop
+        ]
+        if len({owner for owner, _ in steps}) != 1 or not clears:
+            continue
+        fault = _judge_loop(module, backward[-1], [call for _, call in steps], [call for _, call in clears])
+        if fault is not None:
+            found.append(fault)
+    return found
+
+
+def _judge_loop(
+    module: Module, backward: ast.Call, steps: list[ast.Call], clears: list[ast.Call]
+) -> _Found | None:
+    at_times = [_find_count(module, call) for call in steps]
+    always = [call for call in clears if not list_conditions(module, call)]
+    where = Related(module.span(steps[0]), "the step")
+    slug = "accumulation-incomplete"
+    if all(at_times) and always:
+        message = "the gradients are cleared in every pass, but applied only in some: the others are lost"
+        help_ = "call `zero_grad()` after `step()`, under the same condition"
+        return slug, Finding(module.span(always[0]), message, help_, (where,)), always[0]
+    plain = [call for call in steps if not list_conditions(module, call)]
+    if plain and all(_find_count(module, call) for call in clears):
+        message = (
+            "the gradients are applied in every pass, but cleared only in some: they are applied repeatedly"
+        )
+        help_ = "call `step()` under the same condition as `zero_grad()`"
+        return slug, Finding(module.span(plain[0]), message, help_), plain[0]
+    whole = _find_undivided(module, at_times, backward)
+    if whole is not None:
+        message = f"the gradients of `{whole}` passes are added, but the loss is never divided by it"
+        help_ = f"write `loss = loss / {whole}`, or keep the sum and lower the learning rate"
+        return slug, Finding(module.span(backward), message, help_, (where,), None, "possible"), backward
+    divided = _find_divided(module, backward)
+    if len(plain) == len(steps) and always and divided is not None:
+        message = (
+            f"the loss is divided by `{divided}`, but the gradients are applied and cleared in every pass"
+        )
+        help_ = (
+            f"call `step()` and `zero_grad()` only in every `{divided}`-th pass, or do not divide the loss"
+        )
+        return slug, Finding(module.span(plain[0]), message, help_), plain[0]
+    return None
+
+
+def _find_count(module: Module, node: ast.AST) -> ast.If | None:
+    """The condition that holds in every n-th pass, under which something is done."""
+    return next((each for each in list_conditions(module, node) if counts_passes(module, each.test)), None)
+
+
+def _find_undivided(module: Module, at_times: list[ast.If | None], backward: ast.Call) -> str | None:
+    """The number of added passes, where nothing in the file calculates with it or with gradients."""
+    moduli = {
+        ast.unparse(part.right)
+        for test in at_times
+        for part in (ast.walk(test.test) if test is not None else ())
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
+    }
+    name = moduli.pop() if len(moduli) == 1 and all(at_times) else ""
+    if not _ACCUMULATION.search(name) or _OWN_GRADIENTS.search(module.text):
+        return None
+    last = name.rpartition(".")[2]
+    uses = [
+        node
+        for kind in (ast.Name, ast.Attribute)
+        for node in module.kinds.get(kind, ())
+        if getattr(node, "id", getattr(node, "attr", "")) == last and isinstance(node.ctx, ast.Load)
+    ]
+    counts = all(_is_only_counted(module, node) for node in uses)
+    return name if counts and not isinstance(getattr(backward.func, "value", None), ast.BinOp) else None
+
+
+def _is_only_counted(module: Module, node: ast.AST) -> bool:
+    """Whether a number is used after ``%`` or ``//`` only, or compared."""
+    above = module.parents.get(node)
+    if isinstance(above, ast.BinOp):
+        return isinstance(above.op, ast.Mod | ast.FloorDiv)
+    return isinstance(above, ast.Compare)
+
+
+def _find_divided(module: Module, backward: ast.Call) -> str | None:
+    """The number of passes by which the loss is divided, named as such."""
+    loop = find_loop(module, backward)
+    for node in module.kinds.get(ast.BinOp, []) + module.kinds.get(ast.AugAssign, []):
+        divisor = node.right if isinstance(node, ast.BinOp) else node.value
+        name = ast.unparse(divisor) if isinstance(divisor, ast.Name | ast.Attribute) else ""
+        whole = ast.unparse(node.left if isinstance(node, ast.BinOp) else node.target)
+        divides = isinstance(node.op, ast.Div) and _ACCUMULATION.search(name) and "loss" in whole.lower()
+        if divides and find_loop(module, node) is loop:
+            return name
+    return None
+
+
+def _judge_no_sync(module: Module) -> list[_Found]:
+    """Steps that apply gradients which DDP was told not to average."""
+    blocks = [node for node in module.kinds.get(ast.With, ()) if _find_no_sync(node) is not None]
+    inside = {id(node) for block in blocks for node in ast.walk(block)}
+    found: list[_Found] = []
+    for block in blocks:
+        backward = [call for call in list_backward_calls(module) if _is_in(module, call, block)]
+        scope = find_block(module, block)
+        others = [
+            call
+            for _, call in module.callers.get("backward", ())
+            if id(call) not in inside and find_block(module, call) is scope
+        ]
+        steps = [call for _, call in list_steps(module) if find_block(module, call) is scope]
+        after = [call for call in steps if _follows(module, block, call)]
+        if backward and ((steps and not others) or after):
+            message = "all gradients that the step applies come from `no_sync()`: they are never averaged"
+            help_ = "run the last backward pass before the step outside of `no_sync()`"
+            related = (Related(module.span((after or steps)[0]), "the step"),)
+            call = _find_no_sync(block) or block
+            finding = Finding(module.span(call), message, help_, related)
+            found.append(("step-without-averaging", finding, call))
+    return found
+
+
+def _judge_chosen_no_sync(module: Module) -> list[_Found]:
+    """``model.no_sync() if last else nullcontext()`` if the step is under ``last``: the wrong way round."""
+    found: list[_Found] = []
+    for choice in module.kinds.get(ast.IfExp, ()):
+        call = choice.body
+        if not (isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "no_sync"):
+            continue
+        test, loop = ast.dump(choice.test), find_loop(module, choice)
+        for _, step in list_steps(module):
+            same = any(ast.dump(each.test) == test for each in list_conditions(module, step))
+            if same and loop is not None and find_loop(module, step) is loop:
+                message = (
+                    "`no_sync()` is used in the pass of the step, so that its gradients are not averaged"
+                )
+                related = (Related(module.span(step), "the step"),)
+                help_ = "use it in the other passes: exchange the two sides of `else`"
+                found.append(
+                    ("step-without-averaging", Finding(module.span(call), message, help_, related), call)
+                )
+                break
+    return found
+
+
+def _find_no_sync(block: ast.With) -> ast.Call | None:
+    for each in block.items:
+        call = each.context_expr
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "no_sync"
+        ):
+            return call
+    return None
+
+
+def _is_in(module: Module, node: ast.AST, block: ast.AST) -> bool:
+    return any(above is block for above, _ in module.ancestors(node))
+
+
+def _follows(module: Module, block: ast.With, step: ast.Call) -> bool:
+    """Whether a step stands behind `with no_sync():` in its own block, and no backward pass between them."""
+    statement = module.parents.get(step)
+    above = module.parents.get(block)
+    for body in (getattr(above, "body", None), getattr(above, "orelse", None)):
+        if isinstance(body, list) and block in body and statement in body:
+            between = body[body.index(block) + 1 : body.index(statement)]
+            passes = any(
+                getattr(node, "attr", "") == "backward" for each in between for node in ast.walk(each)
+            )
+            return body.index(statement) > body.index(block) and not passes
+    return False
+
+
+def _judge_accelerate(program: Program) -> Iterator[Problem]:
+    """Accelerate adds gradients only in its own context."""
+    if not program.imports("accelerate") or program.refers(
+        "accumulate", "no_sync", "sync_gradients", "_do_sync"
+    ):
+        return
+    if any(
+        counts_passes(module, node.test)
+        for module in program.modules
+        for node in module.kinds.get(ast.If, ())
+    ):
+        return
+    for module in program.modules:
+        backward = [call for _, call in module.callers.get("backward", ()) if call.args]
+        for call in module.called("Accelerator") if backward else ():
+            value = keyword_argument(call, "gradient_accumulation_steps")
+            count = read_setting(program, module, value) if value is not None else None
+            if (
+                value is not None
+                and type(count) is int
+                and count > 1
+                and constant_value(value) in (None, count)
+            ):
+                message = (
+                    f"`gradient_accumulation_steps` is {count}, but no pass is under `accelerator.accumulate`"
+                )
+                help_ = "put the body of the loop under `with accelerator.accumulate(model):`"
+                finding = Finding(module.span(value), message, help_, related=program.related)
+                yield finding.under("accumulation-incomplete")

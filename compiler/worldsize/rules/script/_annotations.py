@@ -1,0 +1,98 @@
+"""What a type annotation says of the words that a command may give: their type, their choices, how many."""
+
+from __future__ import annotations
+
+import ast
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from worldsize.rules.script._interface import Option, try_evaluate
+from worldsize.rules.script._module import Module, constant_value
+from worldsize.rules.script._reached import Reached
+
+_NUMBERS: dict[str, type[int | float]] = {"int": int, "float": float}
+_LISTS = frozenset({"list", "List", "Sequence", "Iterable", "set", "Set"})
+_ENUMS = frozenset({"Enum", "StrEnum", "IntEnum"})
+Class: TypeAlias = tuple[Module, ast.ClassDef]
+
+
+class Annotation(Struct):
+    """What is known of the values; of what is not known nothing is said."""
+
+    kind: type[int | float] | None = None
+    choices: tuple[object, ...] | None = None
+    boolean: bool = False
+    optional: bool = False  # may be None
+    many: bool = False
+    extras: tuple[ast.expr, ...] = ()  # what stands beside the type in `Annotated[…]`
+
+    def describe(self, option: Option) -> None:
+        """Give an option the type and the choices of its values."""
+        option.kind, option.choices = self.kind, self.choices
+
+
+def read_annotation(reached: Reached, module: Module, node: ast.AST | None, depth: int = 6) -> Annotation:
+    """The meaning of an annotation."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and depth:
+        try:
+            return read_annotation(reached, module, ast.parse(node.value, mode="eval").body, depth - 1)
+        except (SyntaxError, ValueError):
+            return Annotation()
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and depth:
+        return _read_union(reached, module, [node.left, node.right], depth)
+    if isinstance(node, ast.Subscript) and depth:
+        return _read_subscript(reached, module, node, depth)
+    name = module.name_of(node).rpartition(".")[2] if isinstance(node, ast.Name | ast.Attribute) else ""
+    found = find_class(reached, module, node)
+    if found is not None:
+        return Annotation(choices=_list_members(*found))
+    return Annotation(_NUMBERS.get(name), boolean=name == "bool", many=name in _LISTS)
+
+
+def _read_subscript(reached: Reached, module: Module, node: ast.Subscript, depth: int) -> Annotation:
+    name = module.name_of(node.value).rpartition(".")[2]
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if name == "Literal":
+        values = tuple(try_evaluate(module, part) for part in parts)
+        return Annotation(choices=None if None in values else values)
+    if name in ("Optional", "Union"):
+        inner = _read_union(reached, module, parts, depth)
+        inner.optional |= name == "Optional"
+        return inner
+    if name == "Annotated":
+        inner = read_annotation(reached, module, parts[0], depth - 1)
+        inner.extras = tuple(parts[1:])
+        return inner
+    if name in _LISTS:
+        inner = read_annotation(reached, module, parts[0], depth - 1)
+        inner.many = True
+        return inner
+    return Annotation()
+
+
+def _read_union(reached: Reached, module: Module, parts: list[ast.expr], depth: int) -> Annotation:
+    types = [part for part in parts if not (isinstance(part, ast.Constant) and part.value is None)]
+    inner = read_annotation(reached, module, types[0], depth - 1) if len(types) == 1 else Annotation()
+    inner.optional |= len(types) < len(parts)
+    return inner
+
+
+def find_class(reached: Reached, module: Module, node: ast.AST | None) -> Class | None:
+    """The only class of the script that a name can mean."""
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return None
+    found = reached.classes.get(module.name_of(node).rpartition(".")[2], [])
+    return found[0] if len(found) == 1 else None
+
+
+def _list_members(module: Module, node: ast.ClassDef) -> tuple[object, ...] | None:
+    """The values of an enumeration; None for any other class, and where they are not all known."""
+    if not _ENUMS & {module.name_of(base).rpartition(".")[2] for base in node.bases}:
+        return None
+    values = [
+        constant_value(each.value)
+        for each in node.body
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
+    ]
+    return tuple(map(str, values)) if values and None not in values else None

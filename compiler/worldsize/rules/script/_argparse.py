@@ -1,0 +1,335 @@
+"""The interface that a script builds with `argparse`, also in helper functions, classes and other modules.
+
+Each `ArgumentParser(...)` is followed through names, attributes, parameters and return values. What does
+anything with it that is not known here leaves the interface open, and the rules silent.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from worldsize.rules.script._add_argument import list_loop_values, read_option
+from worldsize.rules.script._interface import Interface, Option, try_evaluate
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._reached import Reached, find_scope
+
+_WORDS = ("ArgumentParser", "add_argument", "parse_args", "parse_known_args")
+_GROUPS = ("add_argument_group", "add_mutually_exclusive_group")
+_PARSES = ("parse_args", "parse_intermixed_args")
+_PARSES_KNOWN = ("parse_known_args", "parse_known_intermixed_args")
+_HARMLESS = frozenset(
+    {
+        "set_defaults",
+        "get_default",
+        "print_help",
+        "print_usage",
+        "format_help",
+        "format_usage",
+        "error",
+        "exit",
+    }
+    | {"_action_groups", "usage", "description", "epilog", "prog", "formatter_class"}
+)
+_ROUNDS = 6  # calls through which a parser is passed on
+_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi")
+
+
+class _Parser(Struct, eq=False):
+    """One `ArgumentParser(...)`, `add_parser(...)`, or the collection that `add_subparsers()` makes."""
+
+    module: Module
+    node: ast.Call
+    interface: Interface = field(default_factory=Interface)
+    of: _Parser | None = None  # of `add_subparsers()`: the parser; of `add_parser()`: the collection
+    inherits: list[_Parser] = field(default_factory=list)
+    parses: list[bool] = field(default_factory=list)  # of each call, whether all arguments must be known
+    known: bool = True  # False where something is done with it that cannot be followed
+
+
+class _Reader:
+    """Finds the parsers of the modules and what each of their uses means."""
+
+    def __init__(self, reached: Reached) -> None:
+        self.reached = reached
+        self.modules = [module for module in reached.modules if any(word in module.text for word in _WORDS)]
+        self.parsers: dict[ast.Call, _Parser] = {}
+        self.groups: dict[ast.Call, tuple[bool, list[Option]]] = {}  # mutually exclusive ones
+        self.held: dict[object, set[_Parser]] = {}  # by the variable, attribute or function that holds them
+        for module in self.modules:
+            for name, call in module.calls:
+                if name == "argparse.ArgumentParser" and reached.runs(module, call):
+                    self.parsers[call] = _Parser(module, call)
+
+    def resolve(self, module: Module, node: ast.AST | None, depth: int = 8) -> set[_Parser]:
+        """The parsers that an expression may be."""
+        if isinstance(node, ast.Name):
+            return self._read_name(module, node)
+        if isinstance(node, ast.Attribute):
+            return self.held.get(("attribute", node.attr), set())
+        if isinstance(node, ast.BoolOp | ast.IfExp) and depth:
+            parts = node.values if isinstance(node, ast.BoolOp) else [node.body, node.orelse]
+            return set().union(*(self.resolve(module, part, depth - 1) for part in parts))
+        return self._read_call(module, node, depth) if isinstance(node, ast.Call) and depth else set()
+
+    def _read_name(self, module: Module, name: ast.Name) -> set[_Parser]:
+        scope: ast.AST = name
+        while scope is not module.tree:
+            scope = find_scope(module, scope)
+            if (scope, name.id) in self.held:
+                return self.held[scope, name.id]
+        imported = module.names.get(name.id)
+        return self.held.get(("attribute", imported.rpartition(".")[2]), set()) if imported else set()
+
+    def _read_call(self, module: Module, call: ast.Call, depth: int) -> set[_Parser]:
+        if call in self.parsers:
+            return {self.parsers[call]}
+        if isinstance(call.func, ast.Attribute):
+            base = self.resolve(module, call.func.value, depth - 1)
+            if base and call.func.attr in _GROUPS:
+                return base
+            if len(base) == 1 and call.func.attr in ("add_subparsers", "add_parser"):
+                made = self.parsers[call] = _Parser(module, call, of=next(iter(base)))
+                return {made}
+        found = (self.held.get(function, set()) for _, function in self.reached.find(module, call.func))
+        return set().union(*found)
+
+    def follow(self) -> None:
+        """Pass the parsers on to whatever holds them, until nothing more is found."""
+        for _ in range(_ROUNDS):
+            before = (len(self.parsers), sum(map(len, self.held.values())))
+            for module in self.modules:
+                for node in (*module.kinds.get(ast.Assign, ()), *module.kinds.get(ast.AnnAssign, ())):
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    for parsers in filter(None, [self.resolve(module, node.value)]):
+                        for target in targets:
+                            self._hold(module, target, parsers)
+                for node in module.kinds.get(ast.Return, ()):
+                    parsers = self.resolve(module, node.value)
+                    if parsers:
+                        self._return(find_scope(module, node), parsers)
+                for _, call in module.calls:
+                    self._pass(module, call)
+            if before == (len(self.parsers), sum(map(len, self.held.values()))):
+                return
+
+    def _hold(self, module: Module, target: ast.AST, parsers: set[_Parser]) -> None:
+        if isinstance(target, ast.Name):
+            scope = find_scope(module, target)
+            self.held.setdefault((scope, target.id), set()).update(parsers)
+            if scope is module.tree:  # another module may read it, or a method where it stands in a class
+                self.held.setdefault(("attribute", target.id), set()).update(parsers)
+        elif isinstance(target, ast.Attribute):
+            self.held.setdefault(("attribute", target.attr), set()).update(parsers)
+
+    def _return(self, function: ast.AST, parsers: set[_Parser]) -> None:
+        self.held.setdefault(function, set()).update(parsers)
+        decorators = getattr(function, "decorator_list", ())
+        if any(getattr(each, "id", "") in ("property", "cached_property") for each in decorators):
+            self.held.setdefault(("attribute", getattr(function, "name", "")), set()).update(parsers)
+
+    def _pass(self, module: Module, call: ast.Call) -> None:
+        """The parameters of a function that is called with a parser."""
+        self.resolve(module, call)
+        named = [(position, None, value) for position, value in enumerate(call.args)]
+        for position, name, value in (*named, *((-1, one.arg, one.value) for one in call.keywords)):
+            parsers = self.resolve(module, value)
+            for parameter in self._parameters(module, call, position, name) if parsers else ():
+                self.held.setdefault(parameter, set()).update(parsers)
+
+    def _parameters(
+        self, module: Module, call: ast.Call, position: int, name: str | None
+    ) -> Iterator[tuple[ast.AST, str]]:
+        for _, function in self.reached.find(module, call.func):
+            names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+            if names[:1] in (["self"], ["cls"]) and not self._names_class(call.func):
+                names = names[1:]
+            if name is not None and name in (*names, *(each.arg for each in function.args.kwonlyargs)):
+                yield function, name
+            elif 0 <= position < len(names):
+                yield function, names[position]
+
+    def _names_class(self, function: ast.expr) -> bool:
+        """Whether it is `Base.method`, which is given the object too."""
+        owner = function.value if isinstance(function, ast.Attribute) else None
+        return isinstance(owner, ast.Name) and owner.id in self.reached.classes
+
+    def use(self) -> None:
+        """Give each parser what its uses say."""
+        for module in self.modules:
+            for kind in (ast.Name, ast.Attribute, ast.Call):
+                for node in module.kinds.get(kind, ()):
+                    if isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
+                        continue
+                    parsers = self.resolve(module, node)
+                    if parsers and self.reached.runs(module, node):
+                        self._use(module, node, parsers)
+
+    def _use(self, module: Module, node: ast.expr, parsers: set[_Parser]) -> None:
+        above = module.parents.get(node)
+        if isinstance(above, ast.keyword):
+            name, above = above.arg, module.parents.get(above)
+        else:
+            name = ""
+        if isinstance(above, ast.Attribute):
+            call = module.parents.get(above)
+            method = above.attr
+            if isinstance(call, ast.Call) and call.func is above:
+                self._call(module, method, call, parsers)
+                return
+            fine = method in _HARMLESS
+        elif isinstance(above, ast.List | ast.Tuple):
+            keyword = module.parents.get(above)
+            fine = isinstance(keyword, ast.keyword) and keyword.arg == "parents"
+        elif isinstance(above, ast.Call) and name != "parents":
+            fine = self._takes(module, above, node, name, parsers)
+        elif isinstance(above, ast.Assign | ast.AnnAssign):
+            targets = above.targets if isinstance(above, ast.Assign) else [above.target]
+            fine = all(isinstance(target, ast.Name | ast.Attribute) for target in targets)
+        else:
+            fine = isinstance(
+                above, ast.Return | ast.Expr | ast.Compare | ast.BoolOp | ast.IfExp | ast.UnaryOp | ast.If
+            )
+        if not fine:
+            for parser in parsers:
+                parser.known = False
+
+    def _takes(
+        self, module: Module, call: ast.Call, node: ast.expr, name: str | None, parsers: set[_Parser]
+    ) -> bool:
+        """Whether what a function does with a parser that it is given is known."""
+        full = module.name_of(call.func)
+        if full == "deepspeed.add_config_arguments":
+            for parser in parsers:
+                for flag in _DEEPSPEED:
+                    parser.interface.options.append(Option((flag,), flag[2:], module, call, 0, None))
+            return True
+        position = call.args.index(node) if node in call.args else -1
+        return full in ("print", "type", "isinstance", "id") or any(
+            True for _ in self._parameters(module, call, position, name or None)
+        )
+
+    def _exclude(self, module: Module, call: ast.Call, interface: Interface, options: list[Option]) -> None:
+        """Note the options of one `add_mutually_exclusive_group()`, where it is a variable of its own."""
+        group = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not isinstance(group, ast.Name):
+            return
+        scope = find_scope(module, call)
+        made = [
+            node.value
+            for node in module.kinds.get(ast.Assign, ())
+            for target in node.targets
+            if isinstance(target, ast.Name) and target.id == group.id and find_scope(module, node) is scope
+        ]
+        maker = made[0] if len(made) == 1 else None
+        if (
+            isinstance(maker, ast.Call)
+            and isinstance(maker.func, ast.Attribute)
+            and maker.func.attr == "add_mutually_exclusive_group"
+        ):
+            required = constant_value(keyword_argument(maker, "required")) is True
+            known = self.groups.setdefault(maker, (required, []))
+            known[1].extend(options)
+            if known not in interface.exclusive:
+                interface.exclusive.append(known)
+
+    def _call(self, module: Module, method: str, call: ast.Call, parsers: set[_Parser]) -> None:
+        sure = len(parsers) == 1 and self.reached.surely_runs(module, call)
+        for parser in parsers:
+            if method == "add_argument":
+                before = len(parser.interface.options)
+                read_option(parser.interface, module, call, sure=sure)
+                self._exclude(module, call, parser.interface, parser.interface.options[before:])
+            elif method in (*_PARSES, *_PARSES_KNOWN):
+                if sure and _reads_command(module, call):
+                    parser.parses.append(method in _PARSES)
+                else:
+                    parser.known = False
+            elif method in _GROUPS:
+                pass
+            elif method not in (*_HARMLESS, "add_subparsers", "add_parser"):
+                parser.known = False
+
+
+def read_argparse(reached: Reached) -> Interface | None:
+    """The interface of the one parser that reads the command; None where there is none or several."""
+    reader = _Reader(reached)
+    if not reader.parsers:
+        return None
+    reader.follow()
+    reader.use()
+    for parser in reader.parsers.values():
+        _read_settings(reader, parser)
+    parsing = [parser for parser in reader.parsers.values() if parser.parses or not parser.known]
+    if len(parsing) != 1 or not parsing[0].known or parsing[0].of is not None:
+        return None
+    return _finish(reader, parsing[0])
+
+
+def _read_settings(reader: _Reader, parser: _Parser) -> None:
+    """What the call that makes a parser says."""
+    for one in parser.node.keywords:
+        if one.arg in ("prefix_chars", "fromfile_prefix_chars", "conflict_handler", None):
+            parser.known = False
+        elif one.arg == "allow_abbrev":
+            parser.interface.abbreviates = constant_value(one.value) is not False
+        elif one.arg == "parents":
+            values = one.value.elts if isinstance(one.value, ast.List | ast.Tuple) else [one.value]
+            for value in values:
+                found = reader.resolve(parser.module, value)
+                parser.inherits += found
+                parser.interface.closed &= len(found) == 1
+
+
+def _finish(reader: _Reader, parser: _Parser, depth: int = 4) -> Interface:
+    """The interface of a parser, with those it inherits and those of its commands."""
+    interface = parser.interface
+    interface.ignores_others = not any(parser.parses) and bool(parser.parses)
+    if constant_value(keyword_argument(parser.node, "add_help")) is not False:
+        interface.options.append(Option(("-h", "--help"), "help", parser.module, parser.node, 0, 0))
+    waiting = list(parser.inherits)
+    for base in waiting[:20]:
+        waiting += base.inherits
+        interface.options += base.interface.options
+        interface.exclusive += base.interface.exclusive
+        interface.positionals = base.interface.positionals + interface.positionals
+        interface.closed &= base.known and base.interface.closed
+    for collection in [each for each in reader.parsers.values() if each.of is parser]:
+        commands: dict[str, Interface] = {}
+        interface.commands = commands if collection.known else {}
+        interface.needs_command = constant_value(keyword_argument(collection.node, "required")) is True
+        for each in [each for each in reader.parsers.values() if each.of is collection]:
+            words = _list_words(each)
+            if not words or not each.known or depth == 0:
+                interface.commands = {}
+                break
+            inner = _finish(reader, each, depth - 1)
+            inner.ignores_others = interface.ignores_others
+            commands |= dict.fromkeys(words, inner)
+    return interface
+
+
+def _list_words(parser: _Parser) -> list[str]:
+    """The words that choose an `add_parser(…)`, with its aliases; none where they are not known."""
+    node, words = parser.node, []
+    for names in list_loop_values(parser.module, node):
+        aliases = keyword_argument(node, "aliases")
+        word = try_evaluate(parser.module, node.args[0] if node.args else None, names)
+        others = () if aliases is None else try_evaluate(parser.module, aliases, names)
+        words += [word, *others] if isinstance(others, tuple) else [None]
+    texts = [word for word in words if isinstance(word, str)]
+    return texts if len(texts) == len(words) else []
+
+
+def _reads_command(module: Module, call: ast.Call) -> bool:
+    """Whether it parses the arguments of the script, and not a list of its own."""
+    given = call.args[0] if call.args else keyword_argument(call, "args")
+    if given is None or (isinstance(given, ast.Constant) and given.value is None):
+        return True
+    if isinstance(given, ast.Name):
+        scope = find_scope(module, call)
+        names = getattr(scope, "args", None)
+        return names is not None and any(given.id == each.arg for each in (*names.args, *names.kwonlyargs))
+    return ast.unparse(given) in ("sys.argv[1:]", "argv[1:]")

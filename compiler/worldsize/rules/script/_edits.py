@@ -1,0 +1,229 @@
+"""One-line edits of a training script, with the indentation and the names that it uses.
+
+Each function returns None where the edit is not certain to fit. Whether a job should do what it does after
+the edit is for its author to say, so most of these fixes are not safe.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.base.problem import Fix
+from worldsize.base.span import Span
+from worldsize.rules.script import _names
+from worldsize.rules.script._module import Module, find_mentions, keyword_argument
+from worldsize.rules.script._program import Program
+
+_RANKS = ("rank", "global_rank", "world_rank", "process_rank")
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
+_LOCAL = ("LOCAL_RANK", "local_rank")
+_HOROVOD = ("horovod.torch", "horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras")
+
+
+def guard_by_rank(program: Program, module: Module, call: ast.Call) -> Fix | None:
+    """Put the statement that is only this call under a condition that holds on the first process."""
+    statement = module.parents.get(call)
+    if not isinstance(statement, ast.Expr) or not _has_own_lines(module, statement):
+        return None
+    condition = _first_rank(program, module, statement)
+    strings = [each for each in ast.walk(statement) if isinstance(each, ast.Constant | ast.JoinedStr)]
+    if condition is None or any(each.lineno != each.end_lineno for each in strings):
+        return None
+    indent = _indent(module, statement)
+    step = "\t" if indent.startswith("\t") else "    "
+    span = module.full_span(statement)
+    source = module.source
+    written = source.text[
+        source.offset(span.line, span.column) : source.offset(span.end_line, span.end_column)
+    ]
+    first, *more = written.split("\n")
+    lines = [f"if {condition}:", f"{indent}{step}{first}", *(step + line if line else line for line in more)]
+    return Fix(span, "\n".join(lines), safe=False)
+
+
+def call_set_epoch(module: Module, sampler: ast.Call) -> Fix | None:
+    """Call ``set_epoch`` of a sampler at the start of each epoch, where one function has both."""
+    name, assignment = _name_sampler(module, sampler)
+    if name is None or assignment is None:
+        return None
+    scope = _scope(module, assignment)
+    variable = name.partition(".")[0]
+    stores = module.once(_list_stores).get(variable, ())
+    if len([node for node in stores if _scope(module, node) is scope]) != 1:
+        return None
+    block = module.parents[assignment]
+    for loop in module.kinds.get(ast.For, ()):
+        target = loop.target
+        first = loop.body[0]
+        if (
+            isinstance(target, ast.Name)
+            and target.id != "_"
+            and any("epoch" in word.lower() for word in (target.id, *find_mentions(loop.iter)))
+            and loop.lineno > assignment.lineno
+            and _scope(module, loop) is scope
+            and any(above is block for above, _ in module.ancestors(loop))
+            and _has_own_lines(module, first)
+        ):
+            line = f"{name}.set_epoch({target.id})\n{_indent(module, first)}"
+            return Fix(_start(module, first), line, safe=False)
+    return None
+
+
+def add_import(module: Module, statement: str, *, safe: bool) -> Fix | None:
+    """Import a module before the other imports."""
+    body = [each for each in module.tree.body if not _stays_first(each)]
+    imports = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
+    first = next(iter(imports or body), None)
+    if first is None or not _has_own_lines(module, first, alone=False):
+        return None
+    return Fix(_start(module, first), f"{statement}\n", safe=safe)
+
+
+def call_horovod_init(module: Module) -> Fix | None:
+    """Call ``hvd.init()`` after the imports."""
+    body = [each for each in module.tree.body if not _stays_first(each)]
+    later = (each for each in body if not isinstance(each, ast.Import | ast.ImportFrom))
+    first, alias = next(later, None), _find_horovod(module)
+    if first is None or alias is None or not _has_own_lines(module, first, alone=False):
+        return None
+    return Fix(_start(module, first), f"{alias}.init()\n", safe=False)
+
+
+def choose_own_gpu(module: Module, node: ast.AST) -> Fix | None:
+    """Use the GPU of the process in place of the first: in a text, or in a call of ``cuda()``."""
+    span = module.full_span(node)
+    line = module.source.line(span.line)
+    written = line[span.column - 1 : span.end_column - 1]
+    if written.strip("\"'") in ("cuda", "cuda:0") and span.line == span.end_line:
+        return Fix(span, "f\"cuda:{os.environ['LOCAL_RANK']}\"", safe=False)
+    if isinstance(node, ast.Call) and module.source.line(span.end_line)[: span.end_column - 1].endswith("()"):
+        inside = Span(span.path, span.end_line, span.end_column - 1, span.end_line, span.end_column - 1)
+        return Fix(inside, 'int(os.environ["LOCAL_RANK"])', safe=False)
+    return None
+
+
+def divide_rows(module: Module, loader: ast.Call) -> Fix | None:
+    """Give a loader a sampler for its rows in place of ``shuffle=True``."""
+    shuffle = next(each for each in loader.keywords if each.arg == "shuffle")
+    rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
+    bound = _names.list_bound_names(module) or set()
+    known = [name for name in ("DistributedSampler", "torch") if name in bound]
+    text = ast.get_source_segment(module.text, rows) if rows is not None else None
+    if text is None or "\n" in text or not known:
+        return None
+    maker = known[0] if known[0] == "DistributedSampler" else "torch.utils.data.DistributedSampler"
+    return Fix(module.full_span(shuffle), f"sampler={maker}({text})", safe=False)
+
+
+def add_argument(module: Module, call: ast.Call, argument: str) -> Fix | None:
+    """Add an argument to a call behind the others."""
+    last = max((*call.args, *(each.value for each in call.keywords)), key=module.full_span)
+    source, end = module.source, module.full_span(last)
+    rest = source.text[source.offset(end.end_line, end.end_column) : source.offset(*_end_of(module, call))]
+    if rest.strip(" ,\n") != ")":
+        return None
+    place = Span(end.path, end.end_line, end.end_column, end.end_line, end.end_column)
+    return Fix(place, f", {argument}", safe=False)
+
+
+def _end_of(module: Module, node: ast.AST) -> tuple[int, int]:
+    span = module.full_span(node)
+    return span.end_line, span.end_column
+
+
+def _first_rank(program: Program, module: Module, statement: ast.stmt) -> str | None:
+    """An expression that is true on the first process only."""
+    scope = _scope(module, statement)
+    for name in _RANKS:
+        if _is_visible(module, scope, name, statement.lineno):
+            return f"{name} == 0"
+    horovod = _find_horovod(module)
+    if horovod is not None:
+        return f"{horovod}.rank() == 0"
+    if program.kind != "pytorch":
+        return None
+    if program.says("init_process_group") and not program.says("destroy_process_group"):
+        for package, inner in (("torch.distributed", ""), ("torch", ".distributed")):
+            for alias, full in module.names.items():
+                if full == package:
+                    return f"{alias}{inner}.get_rank() == 0"
+    return 'int(os.environ["RANK"]) == 0'
+
+
+def _find_horovod(module: Module) -> str | None:
+    """The name under which the file imports Horovod."""
+    return next((alias for alias, full in module.names.items() if full in _HOROVOD), None)
+
+
+def _is_visible(module: Module, scope: ast.AST, name: str, line: int) -> bool:
+    """Whether a name is bound where a statement stands, and not to the rank on the instance."""
+    first = module.once(_find_binding, scope, name)
+    return first is not None and first < line
+
+
+def _find_binding(module: Module, scope: ast.AST, name: str) -> int | None:
+    """The line from which on a name is bound in a scope; None where it is not, or to the local rank."""
+    if any(node.arg == name and _scope(module, node) is scope for node in module.kinds.get(ast.arg, ())):
+        return 0
+    lines: list[int] = []
+    for node in module.once(_list_stores).get(name, ()):
+        statement = next((up for up, _ in module.ancestors(node) if isinstance(up, ast.stmt)), None)
+        if any(word in _LOCAL for word in find_mentions(getattr(statement, "value", None))):
+            return None
+        own = _scope(module, node)
+        if own in (scope, module.tree):
+            lines.append(node.lineno if own is scope else 0)
+    return min(lines, default=None)
+
+
+def _list_stores(module: Module) -> dict[str, list[ast.Name]]:
+    """Where each name is bound or deleted."""
+    stores: dict[str, list[ast.Name]] = {}
+    for node in module.kinds.get(ast.Name, ()):
+        if not isinstance(node.ctx, ast.Load):
+            stores.setdefault(node.id, []).append(node)
+    return stores
+
+
+def _name_sampler(module: Module, sampler: ast.Call) -> tuple[str | None, ast.Assign | None]:
+    """The expression for a sampler, and the statement after which it holds."""
+    above = module.parents.get(sampler)
+    suffix = ""
+    if isinstance(above, ast.keyword) and above.arg == "sampler":
+        loader = module.parents.get(above)
+        if not isinstance(loader, ast.Call) or not module.name_of(loader.func).endswith("DataLoader"):
+            return None, None
+        above, suffix = module.parents.get(loader), ".sampler"
+    if isinstance(above, ast.Assign) and len(above.targets) == 1 and isinstance(above.targets[0], ast.Name):
+        return above.targets[0].id + suffix, above
+    return None, None
+
+
+def _scope(module: Module, node: ast.AST) -> ast.AST:
+    """The function, class or file that a node belongs to."""
+    return next((above for above, _ in module.ancestors(node) if isinstance(above, _SCOPES)), module.tree)
+
+
+def _stays_first(statement: ast.stmt) -> bool:
+    """Whether nothing may stand before a statement: a docstring, or a ``__future__`` import."""
+    is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return is_text or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__")
+
+
+def _has_own_lines(module: Module, statement: ast.stmt, *, alone: bool = True) -> bool:
+    """Whether nothing stands before a statement on its line and, if ``alone``, only a comment after it."""
+    if getattr(statement, "decorator_list", None):
+        return False
+    span = module.full_span(statement)
+    after = module.source.line(span.end_line)[span.end_column - 1 :].lstrip()
+    return not _indent(module, statement).strip() and (not alone or after[:1] in ("", "#"))
+
+
+def _indent(module: Module, statement: ast.stmt) -> str:
+    span = module.span(statement)
+    return module.source.line(span.line)[: span.column - 1]
+
+
+def _start(module: Module, statement: ast.stmt) -> Span:
+    span = module.span(statement)
+    return Span(span.path, span.line, span.column, span.line, span.column)

@@ -1,0 +1,180 @@
+"""The interface of a program's script, with whatever library it is built."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from worldsize.rules.script._argparse import read_argparse
+from worldsize.rules.script._click import read_click
+from worldsize.rules.script._dataclass_arguments import read_dataclass_arguments
+from worldsize.rules.script._fire import read_fire
+from worldsize.rules.script._interface import Interface, try_evaluate
+from worldsize.rules.script._module import Module, constant_value, is_conditional, keyword_argument
+from worldsize.rules.script._program import Program
+from worldsize.rules.script._reached import Reached, follow
+from worldsize.rules.script._typer import read_typer
+
+# They read arguments, or files of arguments, in ways that are not followed here.
+_OTHERS = (
+    "configargparse",
+    "jsonargparse",
+    "hydra",
+    "simple_parsing",
+    "tyro",
+    "absl",
+    "tap",
+    "docopt",
+    "docopt_ng",
+)
+# Each library, and who reads what is made with it; a script that uses two of them is not judged.
+_READERS = {
+    "transformers.HfArgumentParser": read_dataclass_arguments,
+    "argparse.ArgumentParser": read_argparse,
+    "click.command": read_click,
+    "click.group": read_click,
+    "typer.run": read_typer,
+    "typer.Typer": read_typer,
+    "fire.Fire": read_fire,
+}
+_CHANGES = ("append", "extend", "insert", "pop", "remove", "clear")
+
+
+def read_interface(program: Program) -> Interface | None:
+    """The arguments that the script takes; None where its text does not tell."""
+    return program.entry.once(_read, program.modules)
+
+
+def read_reached(program: Program) -> Reached:
+    """Which code of the script runs."""
+    return program.entry.once(follow, program.modules)
+
+
+def runs_in_job(program: Program, module: Module, node: ast.AST) -> bool:
+    """Whether a node is under no condition, or under such that hold in a job with several processes."""
+    if not is_conditional(module, node):
+        return True
+    in_group = program.kind == "pytorch" and program.processes > 1
+    return in_group and read_reached(program).runs_in_group(module, node)
+
+
+def read_setting(program: Program, module: Module, node: ast.AST | None) -> object:
+    """What an expression is, also by a constant, or the default of an argument that is not given."""
+    if not isinstance(node, ast.Attribute):
+        return try_evaluate(module, node)
+    declared = [
+        call
+        for each in program.modules
+        for call in each.called("add_argument")
+        if node.attr in {str(constant_value(name)).lstrip("-").replace("-", "_") for name in call.args}
+    ]
+    if len(declared) != 1 or any(flag.name == node.attr for flag in program.command.flags()):
+        return None
+    return constant_value(keyword_argument(declared[0], "default"))
+
+
+def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
+    readers = {read for name, read in _READERS.items() for module in modules if _is_used(module, name)}
+    if len(readers) > 1:  # a module beside the script may have a program of its own
+        reached = entry.once(follow, modules)
+        readers = {
+            read
+            for name, read in _READERS.items()
+            for module in modules
+            if any(reached.runs(module, node) for node in _find_uses(module, name))
+        }
+    tops = {name.partition(".")[0] for module in modules for name, _, _ in module.imports}
+    if len(readers) != 1 or not tops.isdisjoint(_OTHERS):
+        return None
+    if any(_changes_arguments(module) for module in modules):
+        return None
+    return readers.pop()(entry.once(follow, modules))
+
+
+def _is_used(module: Module, name: str) -> bool:
+    """Whether a file names something of a library; a decorator need not be called."""
+    return name.partition(".")[2] in module.text and next(_find_uses(module, name), None) is not None
+
+
+def _find_uses(module: Module, name: str) -> Iterator[ast.AST]:
+    last = name.partition(".")[2]
+    return (
+        node
+        for node in (*module.kinds.get(ast.Attribute, ()), *module.kinds.get(ast.Name, ()))
+        if (node.attr if isinstance(node, ast.Attribute) else module.names.get(node.id, "")).endswith(last)
+        and module.name_of(node) in (name, f"rich_{name}")
+    )
+
+
+def _changes_arguments(module: Module) -> bool:
+    """Whether something is done with `sys.argv`, also under another name, but reading it."""
+    if "argv" not in module.text:
+        return False
+    lists = list(module.once(_list_argv))
+    above = [module.parents.get(node) for node in lists]
+    names = {
+        target.id
+        for node in above
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    lists += [
+        node for node in module.kinds.get(ast.Name, ()) if node.id in names and isinstance(node.ctx, ast.Load)
+    ]
+    return any(_changes(module, node) for node in lists)
+
+
+def _list_argv(module: Module) -> list[ast.Attribute | ast.Name]:
+    """Where a file names `sys.argv`."""
+    if "argv" not in module.text:
+        return []
+    return [
+        *(node for node in module.kinds.get(ast.Attribute, ()) if module.name_of(node) == "sys.argv"),
+        *(node for node in module.kinds.get(ast.Name, ()) if module.names.get(node.id) == "sys.argv"),
+    ]
+
+
+def _changes(module: Module, node: ast.Attribute | ast.Name) -> bool:
+    above = module.parents.get(node)
+    if isinstance(above, ast.Subscript):
+        return not isinstance(above.ctx, ast.Load)
+    called = isinstance(above, ast.Attribute) and above.attr in _CHANGES
+    return called or not isinstance(node.ctx, ast.Load) or isinstance(above, ast.AugAssign | ast.Delete)
+
+
+def find_words_read(reached: Reached) -> tuple[int, Module, ast.AST] | None:
+    """The greatest number read each time, and where; None where the script may ask how many there are."""
+    found: list[tuple[int, Module, ast.AST]] = []
+    for module in reached.modules:
+        for node in module.once(_list_argv):
+            above = module.parents.get(node)
+            if not isinstance(above, ast.Subscript) or not isinstance(above.ctx, ast.Load):
+                return None
+            count = _read_count(module, above)
+            if count is None:
+                return None
+            caught = any(isinstance(each, ast.Try) for each, _ in module.ancestors(node))
+            if not caught and reached.surely_runs(module, node):
+                found.append((count, module, above))
+    return max(found, key=lambda each: each[0], default=None)
+
+
+def _read_count(module: Module, node: ast.Subscript) -> int | None:
+    """The number of the word in `sys.argv[2]`, or of the last in `a, b = sys.argv[1:]`."""
+    number = constant_value(node.slice)
+    if isinstance(number, int):
+        return number if number >= 0 else None
+    if (
+        not isinstance(node.slice, ast.Slice)
+        or constant_value(node.slice.lower) != 1
+        or node.slice.upper is not None
+    ):
+        return None
+    above = module.parents.get(node)
+    if isinstance(above, ast.Call) and module.name_of(above.func) == "map":
+        above = module.parents.get(above)
+    target = above.targets[0] if isinstance(above, ast.Assign) else None
+    if not isinstance(target, ast.Tuple) or any(isinstance(each, ast.Starred) for each in target.elts):
+        return None
+    return len(target.elts)

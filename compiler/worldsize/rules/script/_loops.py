@@ -1,0 +1,114 @@
+"""Where a script trains: its loops, its optimizers, and what is done in each pass."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from worldsize.rules.script._module import Module
+
+_LOOPS = (ast.For, ast.While, ast.AsyncFor)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)
+_OPTIMIZER = re.compile(r"optim|(?:^|_)opt(?:$|_|\d)", re.IGNORECASE)
+
+
+def find_loop(module: Module, node: ast.AST) -> ast.AST | None:
+    """The innermost loop around a node inside of its function."""
+    for above, child in module.ancestors(node):
+        if isinstance(above, _LOOPS):
+            return None if child in (getattr(above, "iter", None), getattr(above, "target", None)) else above
+        if isinstance(above, _SCOPES):
+            return None
+    return None
+
+
+def find_block(module: Module, node: ast.AST) -> ast.AST:
+    """The function around a node, or its file."""
+    return next((above for above, _ in module.ancestors(node) if isinstance(above, _SCOPES)), module.tree)
+
+
+def list_conditions(module: Module, node: ast.AST) -> list[ast.If]:
+    """The conditions under which a node is reached, inside of its loop and function."""
+    conditions: list[ast.If] = []
+    for above, child in module.ancestors(node):
+        if isinstance(above, (*_LOOPS, *_SCOPES)):
+            break
+        if isinstance(above, ast.If) and child is not above.test:
+            conditions.append(above)
+    return conditions
+
+
+def list_backward_calls(module: Module) -> list[ast.Call]:
+    """``loss.backward()``; not the method of an engine or accelerator, which is given the loss."""
+    return [
+        call
+        for _, call in module.callers.get("backward", ())
+        if isinstance(call.func, ast.Attribute) and not call.args
+    ]
+
+
+def optimizer_names(module: Module) -> set[str]:
+    """What the file calls its optimizers, as in ``optimizer`` or ``self.optimizer``."""
+    return module.once(_list_optimizers)
+
+
+def _list_optimizers(module: Module) -> set[str]:
+    names = {
+        ast.unparse(target)
+        for node in module.kinds.get(ast.Assign, ())
+        if isinstance(node.value, ast.Call)
+        and ".optim." in f".{module.name_of(node.value.func)}"
+        and "lr_scheduler" not in module.name_of(node.value.func)
+        for target in node.targets
+    }
+    words = {node.id for node in module.kinds.get(ast.Name, ())} | {
+        node.arg for node in module.kinds.get(ast.arg, ())
+    }
+    names |= {word for word in words if _OPTIMIZER.search(word) and "sched" not in word.lower()}
+    return names | {
+        f"self.{node.attr}" for node in module.kinds.get(ast.Attribute, ()) if _OPTIMIZER.search(node.attr)
+    }
+
+
+def list_steps(module: Module) -> list[tuple[str, ast.Call]]:
+    """Each call that applies gradients, with the optimizer: ``opt.step()``, ``scaler.step(opt)``."""
+    known = optimizer_names(module)
+    steps: list[tuple[str, ast.Call]] = []
+    for _, call in module.callers.get("step", ()):
+        if not isinstance(call.func, ast.Attribute):
+            continue
+        owner = ast.unparse(call.args[0] if call.args else call.func.value)
+        if owner in known:
+            steps.append((owner, call))
+    return steps
+
+
+def counts_passes(module: Module, test: ast.AST) -> bool:
+    """Whether a condition holds in every n-th pass: ``(i + 1) % n == 0``, also by a variable."""
+    counting = module.once(_list_counting)
+    return any(
+        (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod))
+        or (isinstance(node, ast.Name) and node.id in counting)
+        for node in ast.walk(test)
+    )
+
+
+def _list_counting(module: Module) -> set[str]:
+    return {
+        target.id
+        for node in module.kinds.get(ast.Assign, ())
+        if any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) for part in ast.walk(node.value))
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def find_assigned(module: Module, *endings: str) -> Iterator[tuple[str, ast.Assign, ast.Call]]:
+    """Variables and attributes that are set to what a call of one of these names returns."""
+    for call in module.called(*endings):
+        statement = module.parents.get(call)
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                first = target.elts[0] if isinstance(target, ast.Tuple | ast.List) and target.elts else target
+                yield ast.unparse(first), statement, call

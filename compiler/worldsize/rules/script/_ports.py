@@ -1,0 +1,101 @@
+"""Outputs and inputs that a command never passes on to its script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worldsize.azureml import binding
+from worldsize.azureml.model import Binding, Component, Port
+from worldsize.base.problem import Problem
+from worldsize.base.source import Source
+from worldsize.rules.command_line import HARMLESS, Command
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+from worldsize.rules.script._program import Program
+from worldsize.yaml.nodes import Mapping
+
+_BY_VARIABLE = (
+    "AZURE_ML_OUTPUT",
+    "AZURE_ML_INPUT",
+    "AZUREML_DATAREFERENCE",
+    "os.environ.items",
+    "dict(os.environ",
+)
+_IMPLICIT = "default"  # the output of every job
+
+
+def check_program(context: Context, program: Program) -> Iterator[Problem]:
+    launch, component = program.launch, program.launch.step.component
+    if component is None or context.once(_list_working, launch) != [program.command] or not program.complete:
+        return
+    if program.says(*_BY_VARIABLE) or program.imports("azureml", "azure"):
+        return
+    script = program.path.name
+    if _names_others(component):
+        return  # a misspelt name is reported where it stands
+    for name, port in component.outputs.items():
+        if (
+            port.span is None
+            or name == _IMPLICIT
+            or _has_path(launch, name)
+            or _is_named(context, launch, "outputs", name)
+        ):
+            continue
+        message = f"the output `{name}` stays empty: the command does not tell `{script}` where it is"
+        help_ = f"pass `${{{{outputs.{name}}}}}` to the script, and write the output there"
+        yield Problem("output-not-passed", port.span, message, help_, program.related)
+    for name, port in component.inputs.items():
+        if port.span is None or not _is_set(launch, name, port) or _is_named(context, launch, "inputs", name):
+            continue
+        message = f"the input `{name}` has no effect: the command does not pass it to `{script}`"
+        help_ = f"pass `${{{{inputs.{name}}}}}` to the script, or remove the input"
+        yield Problem("input-not-passed", port.span, message, help_, program.related)
+
+
+def _list_working(_context: Context, launch: Launch) -> list[Command]:
+    """The commands of a step that start something of their own."""
+    return [each for each in launch.commands if each.arguments and each.arguments[0].bare not in HARMLESS]
+
+
+def _names_others(component: Component) -> bool:
+    """Whether the command names a port that is not declared."""
+    command = component.command.value if component.command is not None else ""
+    ports = {"inputs": component.inputs, "outputs": component.outputs}
+    return any(
+        each.scope in ports and each.port not in ports[each.scope]
+        for each in binding.find_expressions(str(command))
+    )
+
+
+def _is_named(context: Context, launch: Launch, scope: str, name: str) -> bool:
+    """Whether `${{outputs.name}}` stands anywhere in the file of the step or of its component."""
+    component, step = launch.step.component, launch.step
+    command = component.command.node if component is not None and component.command is not None else None
+    nodes = [component.raw if component is not None else None, command, step.raw, launch.job.raw]
+    sources = {id(node.source): node.source for node in nodes if node is not None}
+    return not sources or any((scope, name) in context.once(_list_named, each) for each in sources.values())
+
+
+def _list_named(_context: Context, source: Source) -> set[tuple[str, str | None]]:
+    return {(each.scope, each.port) for each in binding.find_expressions(source.text)}
+
+
+def _has_path(launch: Launch, name: str) -> bool:
+    """Whether the output lies at a place of its own, which the script may know."""
+    setting = launch.step.outputs.get(name)
+    if setting is not None and setting.value.path is not None:
+        return True
+    component = launch.step.component
+    raw = component.raw if component is not None else None
+    outputs = raw.get("outputs") if isinstance(raw, Mapping) else None
+    entry = outputs.get(name) if isinstance(outputs, Mapping) else None
+    return isinstance(entry, Mapping) and entry.get("path") is not None
+
+
+def _is_set(launch: Launch, name: str, port: Port) -> bool:
+    """Whether the input is given a value; one that another step makes may only be there for the order."""
+    argument = launch.step.inputs.get(name)
+    if argument is None:
+        return port.default is not None and not port.is_data
+    bound = isinstance(argument.value, Binding) and "jobs" in argument.value.expression.scope
+    return not bound

@@ -1,0 +1,172 @@
+"""The interface that typer makes of the parameters of functions."""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.rules.script._annotations import Annotation, read_annotation
+from worldsize.rules.script._interface import Interface, Option, try_evaluate
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._reached import Function, Place, Reached
+
+_ELSEWHERE = ("envvar", "prompt", "callback", "default_factory")
+_OTHER_TYPES = ("parser", "click_type", "case_sensitive")
+_MADE = ("Option", "Argument")
+_SHELL = ("--help", "-h", "--install-completion", "--show-completion")
+
+
+def read_typer(reached: Reached) -> Interface | None:
+    """The interface of the one application that the script runs; None where there is none or several."""
+    runs = [(module, call) for module in reached.modules for call in module.called("typer.run")]
+    made = [(module, call) for module in reached.modules for call in module.called("typer.Typer")]
+    if len(runs) == 1 and not made and reached.surely_runs(*runs[0]) and runs[0][1].args:
+        functions = reached.find(runs[0][0], runs[0][1].args[0])
+        return _read_function(reached, functions[0]) if len(functions) == 1 else None
+    if runs or len(made) != 1:
+        return None
+    return _read_application(reached, *made[0])
+
+
+def _read_application(reached: Reached, module: Module, call: ast.Call) -> Interface | None:
+    """The commands of one `typer.Typer(…)`; None where more is done with it than is followed."""
+    assigned = module.parents.get(call)
+    target = assigned.targets[0] if isinstance(assigned, ast.Assign) else None
+    settings = {one.arg for one in call.keywords}
+    if not isinstance(target, ast.Name) or settings & {None, "cls", "context_settings", "callback"}:
+        return None
+    commands: list[tuple[str | None, Place]] = []
+    callbacks: list[Place] = []
+    started = False
+    for other in reached.modules:
+        for node in other.kinds.get(ast.Name, ()):
+            if not _means(other, node, module, target.id) or not isinstance(node.ctx, ast.Load):
+                continue
+            above = other.parents.get(node)
+            if isinstance(above, ast.Call) and above.func is node:
+                started |= reached.surely_runs(other, above) and not above.args
+                continue
+            found = _find_decorated(other, above)
+            if found is None:
+                return None
+            maker, function = found
+            if isinstance(maker.func, ast.Attribute) and maker.func.attr == "callback":
+                callbacks.append((other, function))
+            else:
+                commands.append((_name_of_command(maker, function), (other, function)))
+    if not started or not commands or len(callbacks) > 1:
+        return None
+    if len(commands) == 1 and not callbacks:
+        return _read_function(reached, commands[0][1])
+    return _join(reached, commands, callbacks, required="invoke_without_command" not in settings)
+
+
+def _find_decorated(module: Module, attribute: ast.AST | None) -> tuple[ast.Call, Function] | None:
+    """`@app.command()` or `@app.callback()` as the only decorator of a function."""
+    maker = module.parents.get(attribute) if attribute is not None else None
+    function = module.parents.get(maker) if maker is not None else None
+    if not isinstance(attribute, ast.Attribute) or attribute.attr not in ("command", "callback"):
+        return None
+    if not isinstance(maker, ast.Call) or not isinstance(function, ast.FunctionDef):
+        return None
+    return (maker, function) if function.decorator_list == [maker] else None
+
+
+def _join(
+    reached: Reached, commands: list[tuple[str | None, Place]], callbacks: list[Place], *, required: bool
+) -> Interface:
+    """Several commands, or one beside a callback."""
+    interface = (
+        _read_function(reached, callbacks[0]) if callbacks else Interface(kind="click", abbreviates=False)
+    )
+    by_word = {name: _read_function(reached, place) for name, place in commands if name is not None}
+    interface.commands = by_word if len(by_word) == len(commands) else {}
+    interface.needs_command = required and not callbacks
+    return interface
+
+
+def _means(module: Module, node: ast.Name, home: Module, name: str) -> bool:
+    imported = module.names.get(node.id)
+    return (module is home and node.id == name) or (
+        module is not home and imported is not None and imported.rpartition(".")[2] == name
+    )
+
+
+def _name_of_command(maker: ast.Call, function: Function) -> str | None:
+    written = maker.args[0] if maker.args else keyword_argument(maker, "name")
+    if written is not None:
+        name = constant_value(written)
+        return name if isinstance(name, str) else None
+    return function.name.lower().replace("_", "-")
+
+
+def _read_function(reached: Reached, place: Place) -> Interface:
+    module, function = place
+    interface = Interface(kind="click", abbreviates=False)
+    assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+    arguments = function.args
+    interface.closed = arguments.vararg is None and arguments.kwarg is None
+    positional = [*arguments.posonlyargs, *arguments.args]
+    without = [None] * (len(positional) - len(arguments.defaults))
+    defaults = [*without, *arguments.defaults, *arguments.kw_defaults]
+    for parameter, default in zip([*positional, *arguments.kwonlyargs], defaults, strict=True):
+        annotation = read_annotation(reached, module, parameter.annotation)
+        written = ast.unparse(parameter.annotation) if parameter.annotation is not None else ""
+        if written.rpartition(".")[2] != "Context":
+            _add_parameter(interface, module, parameter, default, annotation)
+    interface.options.append(Option(_SHELL, "help", module, function, 0, 0))
+    return interface
+
+
+def _add_parameter(
+    interface: Interface, module: Module, parameter: ast.arg, default: ast.expr | None, annotation: Annotation
+) -> None:
+    made = [each for each in annotation.extras if _is_made(module, each)]
+    annotated = bool(made)
+    if default is not None and _is_made(module, default):
+        made = [default]
+    nothing = ast.Call(ast.Name("", ast.Load()), [], [])
+    call = made[0] if made and isinstance(made[0], ast.Call) else nothing
+    words = list(call.args)
+    if made and not annotated:  # the first word is the default
+        default = words.pop(0) if words else keyword_argument(call, "default")
+    required = default is None or constant_value(default) is Ellipsis
+    is_option = module.name_of(call.func).endswith("Option") if made else not required
+    given = {one.arg: one.value for one in call.keywords if one.arg}
+    texts = [text for text in (try_evaluate(module, each) for each in words) if isinstance(text, str)]
+    interface.closed &= len(texts) == len(words) and not any(one.arg is None for one in call.keywords)
+    option = Option((), parameter.arg, module, parameter)
+    if not set(_OTHER_TYPES) & given.keys():
+        annotation.describe(option)
+    elsewhere = bool(set(_ELSEWHERE) & given.keys())
+    if not is_option:
+        option.most = None if annotation.many else 1
+        option.optional_words = not required or elsewhere
+        interface.positionals.append(option)
+        return
+    option.flags = _spell(parameter.arg, texts, boolean=annotation.boolean)
+    option.required = required and not elsewhere
+    if annotation.boolean or "count" in given:
+        option.least = option.most = 0
+    elif annotation.kind is None and "Tuple[" in _text(parameter):
+        option.least, option.most = 0, None
+    bounds = [try_evaluate(module, given.get(end)) for end in ("min", "max")]
+    if "clamp" not in given and all(isinstance(each, int | float | None) for each in bounds):
+        option.bounds = bounds[0], bounds[1]  # type: ignore[assignment]
+    interface.options.append(option)
+
+
+def _text(parameter: ast.arg) -> str:
+    written = ast.unparse(parameter.annotation) if parameter.annotation is not None else ""
+    return written.replace("tuple[", "Tuple[")
+
+
+def _is_made(module: Module, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and module.name_of(node.func).rpartition(".")[2] in _MADE
+
+
+def _spell(name: str, words: list[str], *, boolean: bool) -> tuple[str, ...]:
+    """The flags of a parameter: those that are written, else its name with hyphens."""
+    if any(word[:1] == "-" or "/" in word for word in words):
+        return tuple(part.strip() for word in words for part in word.split("/") if part.strip())
+    plain = name.lower().replace("_", "-").strip("-")
+    return (f"--{plain}", f"--no-{plain}") if boolean else (f"--{plain}",)

@@ -1,0 +1,137 @@
+"""The words that a script gets from a command, with the values of the step that starts it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from worldsize.azureml import binding, literals
+from worldsize.azureml.model import Binding, Literal, Port
+from worldsize.base.span import Span
+from worldsize.rules.launch import Launch, read_input
+from worldsize.rules.script._program import Program
+
+_NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a negative number
+_SHELL = re.compile(r"[$`*?\\~]|\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_ONE_WORD = re.compile(r"\$\{?(?:(?:LOCAL_|NODE_)?RANK|WORLD_SIZE|MASTER_(?:ADDR|PORT))\}?")
+_ENDS = frozenset({")", "}", "fi", "done", "esac", ";;"})
+LOCAL_RANK = "--local_rank"
+_LEFT_OUT = object()
+
+
+class Argument(NamedTuple):
+    """One word that a script gets."""
+
+    written: str  # in the command, without the quotes around it
+    text: str | None  # what the script gets; None where it is not known
+    span: Span | None  # of what the user would edit: the word, or the value of the input
+    place: Span | None = None  # of the word in the command
+    numeric: bool = True  # False where the value surely is no number, such as a path of data
+    loose: bool = False  # may be none or several words
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether argparse takes it for an option."""
+        dashed = self.written.startswith("-") and len(self.written) > 1
+        return dashed and _NUMBER.fullmatch(self.written) is None and " " not in self.written
+
+
+def read_arguments(program: Program, launch: Launch) -> list[Argument]:
+    """The words behind the script, as one step gives them; those of empty optional sections are left out."""
+    component = launch.step.component
+    command = component.command.value if component is not None and component.command is not None else ""
+    template = binding.parse_template(str(command))
+    absent = [
+        section
+        for section in template.sections
+        if any(_value(launch, str(each)) is _LEFT_OUT for each in section.expressions)
+    ]
+    given = program.command.arguments
+    words = given[given.index(program.word) + 1 :]
+    arguments = _words_of_launcher(program, launch)
+    depth = 0  # of `$( … )`
+    for word in words:
+        text = word.text
+        if text.startswith("#") or (not depth and text in _ENDS):
+            break
+        opened, inside = text.replace("${{", "").count("$("), depth > 0
+        depth = max(0, depth + (text.count("(") - text.count(")") if inside or opened else 0))
+        if inside or (
+            word.source is None and any(section.start <= word.start < section.end for section in absent)
+        ):
+            continue
+        if opened or "`" in text:
+            arguments.append(Argument("$()", None, None, loose=True))
+        else:
+            arguments.append(_argument(launch, word.bare, launch.span(word), quoted=word.bare != text))
+    return arguments
+
+
+def _words_of_launcher(program: Program, launch: Launch) -> list[Argument]:
+    """What a launcher itself gives to each process: in torch 2 it is spelt with a hyphen."""
+    given = program.command.arguments
+    words = [word.bare for word in given[: given.index(program.word)]]
+    adds = (words[0] == "deepspeed" and "--no_local_rank" not in words) or (
+        "torch.distributed.launch" in words and not {"--use_env", "--use-env"} & {*words}
+    )
+    span = launch.span(program.command.arguments[0])
+    return [Argument(LOCAL_RANK + "=0", LOCAL_RANK + "=0", span, span)] if adds else []
+
+
+def _argument(launch: Launch, bare: str, span: Span | None, *, quoted: bool) -> Argument:
+    expression = binding.parse_expression(bare)
+    if expression is None:
+        rest = bare
+        for each in binding.find_expressions(bare):
+            rest = rest.replace(str(each), "")
+        if rest != bare or "${{" in bare:
+            return Argument(bare, None, span, span)
+        shell = _SHELL.search(bare) is not None and not (quoted and "$" not in bare and "`" not in bare)
+        text = None if shell else bare.replace('"', "").replace("'", "")
+        return Argument(
+            bare, text, span, span, loose=shell and not bare.startswith("-") and not _ONE_WORD.fullmatch(bare)
+        )
+    value = _value(launch, bare)
+    port = launch.step.component.inputs.get(expression.port or "") if launch.step.component else None
+    is_data = expression.scope == "outputs" or (port is not None and port.is_data)
+    if isinstance(value, str | int | float):
+        text = literals.render_literal(value)
+        loose = not quoted and (" " in text or not text)
+        unknown = loose or is_data or "${{" in text or _SHELL.search(text) or not _accepts(port, value)
+        known = None if unknown else text
+        return Argument(bare, known, _value_span(launch, expression.port) or span, span, not is_data, loose)
+    is_text = not is_data and (port is None or port.type == "string")
+    return Argument(bare, None, span, span, not is_data, is_text and not quoted)
+
+
+def _accepts(port: Port | None, value: object) -> bool:
+    """Whether the input itself accepts its value; if not, that is reported of the input."""
+    if port is None or port.is_data:
+        return True
+    listed = port.enum.value if port.enum is not None and isinstance(port.enum.value, list) else None
+    return literals.accepts_literal(port.type, value) and (listed is None or str(value) in map(str, listed))
+
+
+def _value(launch: Launch, text: str) -> object:
+    """The value of `${{inputs.x}}`; `_LEFT_OUT` where an optional input has none."""
+    expression = binding.parse_expression(text)
+    if expression is None or expression.scope != "inputs":
+        return None
+    value = read_input(launch, expression.port)
+    step = launch.step
+    port = step.component.inputs.get(expression.port or "") if step.component is not None else None
+    if value is None and port is not None and port.optional and port.default is None and step.name:
+        return _LEFT_OUT if expression.port not in step.inputs else None
+    return value
+
+
+def _value_span(launch: Launch, name: str | None) -> Span | None:
+    """Where the value of an input is written."""
+    argument = launch.step.inputs.get(name or "")
+    if argument is None:
+        port = launch.step.component.inputs.get(name or "") if launch.step.component else None
+        return port.default.span if port is not None and port.default is not None else None
+    if isinstance(argument.value, Binding):
+        source = launch.job.inputs.get(argument.value.expression.port or "")
+        return source.span if source is not None else None
+    return argument.span if isinstance(argument.value, Literal) else None

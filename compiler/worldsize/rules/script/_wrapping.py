@@ -1,0 +1,221 @@
+"""The order in which a model is moved, wrapped and changed, and its optimizer is made."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from worldsize.base.problem import Finding, Problem, Related
+from worldsize.rules.context import Context
+from worldsize.rules.script._interfaces import read_reached
+from worldsize.rules.script._loops import find_block
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._program import Program
+
+_SHARDS = ("FullyShardedDataParallel", "fully_shard", "parallelize_module")
+_MOVES = ("cuda", "to", "to_empty")
+_Found = tuple[str, Finding, ast.AST]
+
+
+def check_program(context: Context, program: Program) -> Iterator[Problem]:
+    if program.processes < 2:
+        return
+    runs = read_reached(program).runs
+    for module in program.modules:
+        for slug, finding, node in module.once(_judge):
+            if runs(module, node):
+                related = (*finding.related, *program.related)
+                yield Finding(finding.span, finding.message, finding.help, related).under(slug)
+
+
+def _judge(module: Module) -> list[_Found]:
+    return [*_judge_optimizers(module), *_judge_ddp(module)]
+
+
+def _judge_optimizers(module: Module) -> Iterator[_Found]:
+    """Optimizers that hold the parameters from before they are sharded."""
+    for call in module.called(*_SHARDS):
+        model = ast.unparse(call.args[0]) if call.args else None
+        if model is None or constant_value(keyword_argument(call, "use_orig_params")) is True:
+            continue
+        scope = find_block(module, call)
+        for name, maker in module.calls:
+            given = maker.args[0] if maker.args else None
+            if ".optim." not in name or given is None or find_block(module, maker) is not scope:
+                continue
+            holds = f"{model}.parameters()" in ast.unparse(
+                given
+            ) or f"{model}.named_parameters()" in ast.unparse(given)
+            if holds and maker.lineno < call.lineno and not _excludes(module, maker, call):
+                if _is_made_again(module, maker, call):
+                    continue
+                wrapper = module.name_of(call.func).rpartition(".")[2]
+                message = (
+                    f"this optimizer holds the parameters of `{model}` from before `{wrapper}` replaces them"
+                )
+                help_ = (
+                    f"create the optimizer after `{wrapper}`, else it never updates the sharded parameters"
+                )
+                related = (Related(module.span(call), "replaced here"),)
+                yield "optimizer-before-sharding", Finding(module.span(maker), message, help_, related), maker
+
+
+def _excludes(module: Module, first: ast.AST, second: ast.AST) -> bool:
+    """Whether two nodes stand in different branches of one condition, so that only one of them runs."""
+    branches = {above: child for above, child in module.ancestors(first) if isinstance(above, ast.If)}
+    for above, child in module.ancestors(second):
+        if isinstance(above, ast.If) and above in branches:
+            return (child in above.body) != (branches[above] in above.body)
+    return any(isinstance(above, ast.If) and isinstance(above.body[-1], ast.Return) for above in branches)
+
+
+def _is_made_again(module: Module, maker: ast.Call, wrap: ast.Call) -> bool:
+    statement = module.parents.get(maker)
+    targets = (
+        {ast.unparse(each) for each in statement.targets} if isinstance(statement, ast.Assign) else set()
+    )
+    return any(
+        node.lineno > wrap.lineno and targets & {ast.unparse(each) for each in node.targets}
+        for node in module.kinds.get(ast.Assign, ())
+    )
+
+
+def _judge_ddp(module: Module) -> Iterator[_Found]:
+    """What is done to a model that DDP has wrapped already."""
+    for call in module.called("DistributedDataParallel"):
+        statement = module.parents.get(call)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not call.args:
+            continue
+        wrapped, scope = ast.unparse(statement.targets[0]), find_block(module, call)
+        if not isinstance(statement.targets[0], ast.Name | ast.Attribute):
+            continue
+        yield from _judge_move(module, call, wrapped, scope)
+        yield from _judge_changes(module, call, wrapped, scope)
+
+
+def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) -> Iterator[_Found]:
+    model = ast.unparse(wrap.args[0])
+    moves = [
+        (ast.unparse(call.func.value), call)
+        for name in _MOVES
+        for _, call in module.callers.get(name, ())
+        if isinstance(call.func, ast.Attribute) and find_block(module, call) is scope
+    ]
+    if any(
+        "cuda" in module.text and name in module.text
+        for name in ("set_default_device", "set_default_tensor_type")
+    ):
+        return
+    before = [
+        call for owner, call in moves if call.lineno <= wrap.lineno and not owner.startswith(("x", "batch"))
+    ]
+    after = [
+        call
+        for owner, call in moves
+        if owner == wrapped and call.lineno > wrap.lineno and _moves_to_gpu(call)
+    ]
+    moved_before = [call for call in before if _touches(module, call, model)]
+    built = [
+        node.value
+        for node in module.kinds.get(ast.Assign, ())
+        if find_block(module, node) is scope
+        and node.lineno < wrap.lineno
+        and model in [ast.unparse(each) for each in node.targets]
+    ]
+    known = any(
+        isinstance(value, ast.Call) and not any(one.arg == "device" for one in value.keywords)
+        for value in built
+    )
+    if (
+        after
+        and known
+        and not moved_before
+        and not any(isinstance(above, ast.With) for above, _ in module.ancestors(wrap))
+    ):
+        message = (
+            f"`{model}` is wrapped while its parameters are on the CPU, and moved to the GPU only afterwards"
+        )
+        help_ = f"write `{ast.unparse(after[0])[:60]}` before `DistributedDataParallel`"
+        related = (Related(module.span(after[0]), "moved here"),)
+        yield "changed-after-wrap", Finding(module.span(wrap), message, help_, related), wrap
+
+
+def _moves_to_gpu(call: ast.Call) -> bool:
+    return (
+        "cpu" not in ast.unparse(call).lower()
+        and "dtype" not in ast.unparse(call)
+        and "float" not in ast.unparse(call)
+    )
+
+
+def _touches(module: Module, call: ast.Call, model: str) -> bool:
+    """Whether a move is of the model: of its name, or in the statement that sets it."""
+    if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value).startswith(model):
+        return True
+    for above, _ in module.ancestors(call):
+        if isinstance(above, ast.Assign):
+            return model in [ast.unparse(each) for each in above.targets]
+        if isinstance(above, ast.stmt):
+            return False
+    return False
+
+
+def _judge_changes(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) -> Iterator[_Found]:
+    """Changes that the reducer of DDP, made when it wrapped the model, does not see."""
+    related = (Related(module.span(wrap), "wrapped here"),)
+
+    def report(node: ast.AST, what: str, help_: str) -> _Found:
+        message = f"{what} after `DistributedDataParallel` has wrapped the model, which does not see it"
+        return "changed-after-wrap", Finding(module.span(node), message, help_, related), node
+
+    later = [
+        node
+        for kind in (ast.Call, ast.Assign)
+        for node in module.kinds.get(kind, ())
+        if node.lineno > wrap.lineno and find_block(module, node) is scope
+    ]
+    for node in later:
+        if isinstance(node, ast.Assign):
+            text = ast.unparse(node.targets[0])
+            makes = isinstance(node.value, ast.Call) and "nn." in ast.unparse(node.value)
+            if text.startswith(f"{wrapped}.module.") and makes:
+                yield report(node, f"`{text}` is replaced", "replace the layer before the model is wrapped")
+        elif module.name_of(node.func).endswith(".convert_sync_batchnorm") and node.args:
+            own = (wrapped, f"{wrapped}.module")
+            if ast.unparse(node.args[0]) in own:
+                yield report(node, "the normalisation is replaced", "convert the model before it is wrapped")
+        if _freezes(module, node, wrapped) and _trains_later(module, node, scope):
+            yield report(node, "`requires_grad` is changed", "freeze parameters before the model is wrapped")
+
+
+def _freezes(module: Module, node: ast.Assign | ast.Call, wrapped: str) -> bool:
+    """Whether a statement or call changes which parameters of the model are trained."""
+    if isinstance(node, ast.Assign):
+        target = node.targets[0]
+        return getattr(target, "attr", "") == "requires_grad" and _is_of(module, target, wrapped)
+    if not isinstance(node.func, ast.Attribute) or node.func.attr != "requires_grad_":
+        return False
+    owner = ast.unparse(node.func.value)
+    return f"{owner}.".startswith(f"{wrapped}.") or _is_of(module, node.func, wrapped)
+
+
+def _trains_later(module: Module, node: ast.AST, scope: ast.AST) -> bool:
+    """Whether a loop that may train follows, or has the node inside."""
+    line = getattr(node, "lineno", 0)
+    return any(
+        find_block(module, loop) is scope
+        and loop.end_lineno > line
+        and "parameters" not in ast.unparse(loop.iter)
+        for loop in module.kinds.get(ast.For, ())
+    )
+
+
+def _is_of(module: Module, node: ast.AST, wrapped: str) -> bool:
+    """Whether ``parameter.requires_grad`` is of a loop over the parameters of the wrapped model."""
+    name = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
+    return name.startswith(f"{wrapped}.") or any(
+        isinstance(above, ast.For)
+        and name in ast.unparse(above.target)
+        and ast.unparse(above.iter).startswith(f"{wrapped}.")
+        for above, _ in module.ancestors(node)
+    )

@@ -1,0 +1,81 @@
+"""The configuration file of `accelerate launch` counts on other machines or GPUs than the job has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from worldsize.base.problem import Finding, Problem
+from worldsize.base.span import Span
+from worldsize.base.wording import plural
+from worldsize.rules.context import Context
+from worldsize.rules.script._program import Program
+from worldsize.yaml.nodes import Mapping, Scalar
+
+_LOCAL = ("localhost", "127.0.0.1")
+
+
+def check_program(context: Context, program: Program) -> Iterator[Finding | Problem]:
+    config = read_accelerate_config(context, program)
+    instances = program.launch.instances.value
+    if config is None or instances is None or program.inner is None:
+        return
+    flags = program.inner.options
+    machines, processes = (_number(config, name) for name in ("num_machines", "num_processes"))
+    if machines is not None and machines != instances and "num_machines" not in flags:
+        message = f"`num_machines` is {machines}, but the job has {plural(instances, 'instance')}"
+        yield _report(program, config, "num_machines", message, f"write {instances}")
+        return
+    devices = program.launch.size.devices if program.launch.size is not None else 0
+    if (
+        processes is not None
+        and devices
+        and "num_processes" not in flags
+        and processes != instances * devices
+    ):
+        gpus = f"{plural(instances * devices, 'GPU')} on {plural(instances, 'instance')}"
+        message = f"`num_processes` is {processes}, but the job has {gpus}"
+        help_ = f"write {instances * devices}, the processes of all machines"
+        finding = _report(program, config, "num_processes", message, help_)
+        yield finding if processes > instances * devices else finding.under("processes-below-gpus")
+    if instances < 2:
+        return
+    if _number(config, "machine_rank") is not None and "machine_rank" not in flags:
+        message = f"`machine_rank` is {_number(config, 'machine_rank')} on each of the {instances} instances"
+        yield _report(
+            program, config, "machine_rank", message, "add `--machine_rank $NODE_RANK` to the command"
+        )
+    address = config.get("main_process_ip")
+    if isinstance(address, Scalar) and address.value in _LOCAL and "main_process_ip" not in flags:
+        message = (
+            f"`main_process_ip` is `{address.value}` on each of the {instances} instances, so they never meet"
+        )
+        yield _report(
+            program, config, "main_process_ip", message, "add `--main_process_ip $MASTER_ADDR` to the command"
+        )
+
+
+def read_accelerate_config(context: Context, program: Program) -> Mapping | None:
+    """The configuration file that the command names."""
+    inner, folder = program.inner, program.launch.code_folder
+    if inner is None or inner.name != "accelerate launch" or folder is None:
+        return None
+    _, value = inner.options.get("config_file", (None, None))
+    if value is None or "$" in value.bare or value.bare.startswith("/"):
+        return None
+    path = Path(folder, value.bare)
+    if context.text(path) is None or path.suffix not in (".yaml", ".yml"):
+        return None
+    root = context.document(path).root
+    return root if isinstance(root, Mapping) else None
+
+
+def _number(config: Mapping, name: str) -> int | None:
+    node = config.get(name)
+    return node.value if isinstance(node, Scalar) and type(node.value) is int else None
+
+
+def _report(program: Program, config: Mapping, name: str, message: str, help_: str) -> Finding:
+    node = config.get(name)
+    span: Span = node.span if node is not None else config.span
+    return Finding(span, message, help_, related=program.related)

@@ -1,0 +1,165 @@
+"""A collective operation that only some of the processes call."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from worldsize.base.problem import Finding, Related
+from worldsize.rules.context import Context
+from worldsize.rules.script import _rank_tests
+from worldsize.rules.script._interfaces import read_reached
+from worldsize.rules.script._loops import find_assigned, find_block
+from worldsize.rules.script._module import Module
+from worldsize.rules.script._program import Program
+from worldsize.rules.script._rank_tests import Side
+
+_DISTRIBUTED = frozenset(
+    [
+        "barrier",
+        "monitored_barrier",
+        "all_reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "all_gather_object",
+        "all_to_all",
+        "all_to_all_single",
+        "broadcast",
+        "broadcast_object_list",
+        "reduce",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "gather",
+        "gather_object",
+        "scatter",
+        "scatter_object_list",
+        "new_group",
+    ]
+)
+_HOROVOD = frozenset(
+    [
+        "allreduce",
+        "allreduce_",
+        "allgather",
+        "broadcast",
+        "broadcast_parameters",
+        "broadcast_optimizer_state",
+        "broadcast_object",
+        "broadcast_variables",
+        "barrier",
+        "alltoall",
+    ]
+)
+_ACCELERATE = frozenset(
+    ["wait_for_everyone", "gather", "gather_for_metrics", "reduce", "save_state", "load_state"]
+)
+_SHARDED = frozenset(["full_optim_state_dict", "optim_state_dict", "summon_full_params", "full_tensor"])
+_CHECKPOINT = re.compile(r"(?:torch\.distributed\.checkpoint|dist_cp|dcp)\.(?:save|load|async_save)")
+_Guard = tuple[Side, Module, ast.AST, ast.AST]  # its side, and in a module the condition and what is under it
+_Guarded = tuple[Module, ast.Call, str, _Guard]
+
+
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
+    if program.processes < 2:
+        return
+    found = [each for module in program.modules for each in _find_guarded(program, module)]
+    sides: dict[str, set[Side]] = {}
+    for _, _, name, guard in found:
+        sides.setdefault(name, set()).add(guard[0])
+    said: set[ast.AST] = set()
+    runs = read_reached(program).runs
+    for module, call, name, (side, place, test, node) in found:
+        if len(sides[name]) > 1 or test in said or not runs(module, call):
+            continue  # with both sides each process calls it once, in a branch of its own
+        said.add(test)
+        who = "the first process" if side == "first" else "the other processes"
+        message = f"all processes must call `{name}`, but only {who} can reach it here: they wait forever"
+        related = (Related(place.span(test), "the condition"), *program.related)
+        if node is not call:
+            related = (Related(module.span(call), f"`{name}` is called here"), *related)
+        help_ = "call it outside of the condition, and keep in there only what one process does"
+        yield Finding(place.span(node), message, help_, related=related)
+
+
+def _find_guarded(program: Program, module: Module) -> Iterator[_Guarded]:
+    """The collectives that not every process reaches, in the file's order."""
+    for name, call in sorted(module.once(_list_collectives), key=lambda each: each[1].lineno):
+        guard = _find_guard(program, module, call)
+        if guard is not None:
+            yield module, call, name, guard
+
+
+def _find_guard(program: Program, module: Module, node: ast.AST, depth: int = 2) -> _Guard | None:
+    guards: list[_Guard] = [
+        (side, module, test, node)
+        for side, test in _rank_tests.find_guards(module, node)
+        if program.per_instance > 1 or not _rank_tests.is_local(test)
+    ]
+    if guards:
+        return guards[0]
+    function = find_block(module, node)
+    name = getattr(function, "name", None)
+    if name is None or not depth:
+        return None
+    find = read_reached(program).find
+    uses = [
+        (other, node)
+        for other in program.modules
+        for node in other.mentions(name)
+        if isinstance(node, ast.Name | ast.Attribute)
+        and any(each is function for _, each in find(other, node))
+    ]
+    if not all(getattr(other.parents.get(node), "func", None) is node for other, node in uses):
+        return None
+    above = [_find_guard(program, other, other.parents[node], depth - 1) for other, node in uses[:20]]
+    if not above or len({each and each[0] for each in above}) > 1:
+        return None
+    return above[0]
+
+
+def _list_collectives(module: Module) -> list[tuple[str, ast.Call]]:
+    """Calls that wait for all processes, each by its name; those of a group are for its members."""
+    accelerators = {name for name, _, _ in find_assigned(module, "Accelerator")}
+    engines = {name for name, _, _ in find_assigned(module, "deepspeed.initialize")}
+    sharded = {name for name, _, call in find_assigned(module, "FullyShardedDataParallel")}
+    uses_lightning = any("lightning" in name for name, _, _ in module.imports)
+    collectives: list[tuple[str, ast.Call]] = []
+    for name, call in module.calls:
+        package, _, last = name.rpartition(".")
+        owner = (
+            ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) and last in _METHODS else ""
+        )
+        if (
+            (last in _DISTRIBUTED and package in ("torch.distributed", "torch.distributed.distributed_c10d"))
+            or (last in _HOROVOD and package.startswith("horovod."))
+            or (last in _ACCELERATE and (owner in accelerators or owner.endswith("accelerator")))
+            or (last == "save_checkpoint" and (owner in engines or (uses_lightning and "trainer" in owner)))
+            or (last == "state_dict" and (owner in sharded or _is_in_full_state(module, call)))
+            or last in _SHARDED
+            or _CHECKPOINT.fullmatch(name)
+        ) and not _names_group(last, call):
+            collectives.append((last, call))
+    return collectives
+
+
+def _names_group(name: str, call: ast.Call) -> bool:
+    """Whether only the members of a group call it."""
+    given = any(one.arg in ("group", "process_group", "process_set") for one in call.keywords)
+    return given or (name == "barrier" and bool(call.args)) or (name == "all_reduce" and len(call.args) > 2)
+
+
+_METHODS = _ACCELERATE | {"save_checkpoint", "state_dict"}
+
+
+def _is_in_full_state(module: Module, call: ast.Call) -> bool:
+    """Whether a state is read under ``FSDP.state_dict_type``."""
+    return any(
+        isinstance(above, ast.With)
+        and any(
+            isinstance(each.context_expr, ast.Call)
+            and module.name_of(each.context_expr.func).endswith(".state_dict_type")
+            for each in above.items
+        )
+        for above, _ in module.ancestors(call)
+    )

@@ -1,0 +1,164 @@
+"""Several processes train one model, but nothing averages their gradients."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from worldsize.base.problem import Finding
+from worldsize.base.wording import plural
+from worldsize.rules.context import Context
+from worldsize.rules.script._loops import find_assigned, list_backward_calls
+from worldsize.rules.script._module import Module, find_mentions
+from worldsize.rules.script._program import Program
+
+_WRAPS = (
+    "DistributedDataParallel", "DistributedDataParallelCPU", "FullyShardedDataParallel", "fully_shard",
+    "ShardedDataParallel", "DistributedOptimizer", "PostLocalSGDOptimizer", "PeriodicModelAverager",
+    "average_parameters", "parallelize_module", "distribute_module", "distribute_tensor", "DTensor",
+    "replicate", "PipelineStage", "ScheduleGPipe", "Schedule1F1B", "rpc", "send", "isend", "recv", "irecv",
+    "ring_attention", "smp", "fairscale", "apex", "all_gather_into_tensor",
+)  # fmt: skip
+_REDUCES = (
+    "all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor", "all_gather",
+    "gather", "all_to_all",
+)  # fmt: skip
+_HANDS_OUT = (
+    "broadcast",
+    "broadcast_object_list",
+    "all_gather_object",
+    "gather_object",
+    "scatter_object_list",
+)
+_METRIC = re.compile(
+    r"loss|acc|correct|total|count|metric|score|num|stat|seen|mean|avg|average|val|err|hit|sample|sum|time|log|pred"
+    r"|tensor|torch|device|item|detach|clone|cuda|float|dist|ReduceOp|op|AVG|SUM|\d",
+    re.IGNORECASE,
+)
+_WEIGHTS = re.compile(r"grad|param|weight|flat|bucket|buffer|state_dict", re.IGNORECASE)
+_HOROVOD_WRAPS = (
+    "DistributedOptimizer", "DistributedGradientTape", "DistributedAdasumOptimizer", "TorchEstimator",
+    "KerasEstimator", "DistributedTrainableOptimizer", "allreduce", "allreduce_", "allreduce_async",
+    "allreduce_async_", "grouped_allreduce", "grouped_allreduce_", "PartialDistributedOptimizer",
+)  # fmt: skip
+_TENSORFLOW = (
+    "MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy", "ParameterServerStrategy",
+    "ParameterServerStrategyV2", "TPUStrategy", "train_and_evaluate", "distribution", "all_reduce",
+)  # fmt: skip
+
+
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
+    if program.processes < 2:
+        return
+    if program.imports("accelerate"):
+        yield from _judge_accelerate(program)
+    elif program.complete and program.imports("horovod"):
+        yield from _judge_horovod(program)
+    elif program.complete and program.imports("torch"):
+        yield from _judge_torch(program)
+    elif program.complete and program.imports("tensorflow", "keras"):
+        yield from _judge_tensorflow(program)
+
+
+def _judge_torch(program: Program) -> Iterator[Finding]:
+    if program.refers(*_WRAPS) or not program.refers("init_process_group") or not _is_torch_training(program):
+        return
+    if not all(_reduces_metrics_only(module) for module in program.modules):
+        return
+    for module in program.modules:
+        for call in module.called("init_process_group")[:1]:
+            help_ = "wrap the model: `model = DistributedDataParallel(model, device_ids=[local_rank])`"
+            yield _report(program, module, call, help_)
+            return
+
+
+def _report(program: Program, module: Module, node: ast.AST, help_: str, why: str = "") -> Finding:
+    who = plural(program.processes, "process")
+    message = f"{who} train here, but {why or 'nothing averages their gradients'}: each has its own model"
+    return Finding(module.span(node), message, help_, related=program.related)
+
+
+def _is_torch_training(program: Program) -> bool:
+    return any(list_backward_calls(module) for module in program.modules) and program.refers("step")
+
+
+def _reduces_metrics_only(module: Module) -> bool:
+    """Whether what is exchanged between the processes is surely neither gradients nor weights."""
+    if any(
+        _WEIGHTS.search(word)
+        for call in module.called(*(f"distributed.{name}" for name in _HANDS_OUT))
+        for each in call.args[:2]
+        for word in find_mentions(each)
+    ):
+        return False
+    return all(
+        call.args
+        and not any(_WEIGHTS.search(word) for word in find_mentions(call.args[0]))
+        and all(_METRIC.search(word) for word in find_mentions(call.args[0]))
+        for call in module.called(*(f"distributed.{name}" for name in _REDUCES))
+    )
+
+
+def _judge_horovod(program: Program) -> Iterator[Finding]:
+    trains = _is_torch_training(program) or program.refers("fit", "GradientTape", "apply_gradients")
+    if program.refers(*_HOROVOD_WRAPS) or not trains:
+        return
+    for module in program.modules:
+        for name, call in module.calls:
+            if name.startswith("horovod.") and name.endswith(".init"):
+                yield _report(
+                    program, module, call, "write `optimizer = hvd.DistributedOptimizer(optimizer)`"
+                )
+                return
+
+
+def _judge_tensorflow(program: Program) -> Iterator[Finding]:
+    if program.refers(*_TENSORFLOW) or not program.refers("fit", "GradientTape", "train_on_batch"):
+        return
+    for module in program.modules:
+        calls = module.called("MirroredStrategy")
+        help_ = "write `tf.distribute.MultiWorkerMirroredStrategy()`, which joins all workers"
+        if calls:
+            why = "`MirroredStrategy` joins only the GPUs of one process"
+            yield _report(program, module, calls[0], help_, why)
+            return
+    for module in program.modules:
+        for call in module.called("fit", "GradientTape", "train_on_batch")[:1]:
+            yield _report(program, module, call, help_)
+            return
+
+
+def _judge_accelerate(program: Program) -> Iterator[Finding]:
+    """Accelerate averages the gradients of those models only that it has prepared."""
+    calls = [(module, call) for module in program.modules for _, call in module.callers.get("prepare", ())]
+    prepared = {ast.unparse(each) for _, call in calls for each in call.args}
+    if not calls or program.refers("prepare_model") or any(each.startswith("*") for each in prepared):
+        return
+    for module in program.modules:
+        backward = [call for _, call in module.callers.get("backward", ()) if call.args]
+        for _, _, call in find_assigned(module, *_optimizer_makers(module)):
+            model = _find_model(call)
+            if model is None or model in prepared or not backward or program.says(f"{model}.prepare"):
+                continue
+            why = f"`accelerator.prepare` is not given `{model}`, whose gradients it then does not average"
+            yield _report(program, *calls[0], f"add `{model}` to `accelerator.prepare(…)`", why)
+            return
+
+
+def _optimizer_makers(module: Module) -> list[str]:
+    return [name for name, _ in module.calls if ".optim." in name and "lr_scheduler" not in name] or [
+        "torch.optim.SGD"
+    ]
+
+
+def _find_model(call: ast.Call) -> str | None:
+    """``model`` of ``torch.optim.AdamW(model.parameters())``."""
+    first = call.args[0] if call.args else None
+    if (
+        isinstance(first, ast.Call)
+        and isinstance(first.func, ast.Attribute)
+        and first.func.attr == "parameters"
+    ):
+        return ast.unparse(first.func.value)
+    return None

@@ -1,0 +1,128 @@
+"""Training in float16 whose loss is not scaled, or whose gradients are used while they are scaled."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from worldsize.base.problem import Finding, Related
+from worldsize.rules.context import Context
+from worldsize.rules.script._interfaces import read_reached
+from worldsize.rules.script._loops import (
+    find_block,
+    find_loop,
+    list_backward_calls,
+    list_conditions,
+    list_steps,
+)
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._program import Program
+
+_SCALER = re.compile(r"scaler|amp|fp16|half|mixed", re.IGNORECASE)
+_NO_GRADIENTS = re.compile(r"no_grad|inference_mode|set_grad_enabled")
+_CLIPS = ("clip_grad_norm_", "clip_grad_value_")
+_HALF = ("torch.float16", "torch.half")
+
+
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
+    if not program.complete:
+        return
+    finding = (
+        _judge_scaler(program) if program.refers("GradScaler", "ShardedGradScaler") else _judge_plain(program)
+    )
+    if finding is not None:
+        yield finding
+
+
+def _judge_plain(program: Program) -> Finding | None:
+    """No scaler at all."""
+    runs = read_reached(program).runs
+    for module in program.modules:
+        trains = {_find_pass(module, call) for call in list_backward_calls(module)}
+        for call in module.called("autocast"):
+            if _find_pass(module, call) in trains and _is_half(module, call) and runs(module, call):
+                message = (
+                    "the forward pass is in float16, but no `GradScaler` scales the loss: gradients become 0"
+                )
+                help_ = "use `torch.amp.GradScaler`, or `dtype=torch.bfloat16` on a GPU that has it"
+                return Finding(module.span(call), message, help_, related=program.related)
+    return None
+
+
+def _find_pass(module: Module, node: ast.AST) -> ast.AST | None:
+    """The loop or function around a node; None where no gradients are computed."""
+    for above, _ in module.ancestors(node):
+        if isinstance(above, ast.With) and any(
+            _NO_GRADIENTS.search(ast.unparse(each)) for each in above.items
+        ):
+            return None
+    return find_loop(module, node) or find_block(module, node)
+
+
+def _is_half(module: Module, call: ast.Call) -> bool:
+    """Whether an autocast is surely in float16."""
+    enabled = keyword_argument(call, "enabled")
+    if enabled is not None and constant_value(enabled) is not True:
+        return False
+    name = module.name_of(call.func)
+    on_cuda = name.startswith("torch.cuda.")
+    first = constant_value(call.args[0] if call.args else keyword_argument(call, "device_type"))
+    dtype = keyword_argument(call, "dtype") or next(iter(call.args[1:2]), None)
+    if dtype is None:
+        return name.startswith("torch.") and (on_cuda or first == "cuda") and (on_cuda or not call.args[1:])
+    return module.name_of(dtype) in _HALF and (on_cuda or first != "cpu")
+
+
+def _judge_scaler(program: Program) -> Finding | None:
+    """A scaler that is passed by."""
+    modules = program.modules
+    scales = [(module, call) for module in modules for _, call in module.callers.get("scale", ())]
+    applies = [
+        (module, call)
+        for module in modules
+        for _, call in module.callers.get("step", ())
+        if call.args
+        and isinstance(call.func, ast.Attribute)
+        and "scaler" in ast.unparse(call.func.value).lower()
+    ]
+    if scales and not applies:
+        for module, call in scales:
+            loop = find_loop(module, call) or find_block(module, call)
+            for owner, step in list_steps(module):
+                if (find_loop(module, step) or find_block(module, step)) is loop and not step.args:
+                    message = (
+                        f"`{owner}` applies gradients that are still multiplied by the scale of the loss"
+                    )
+                    related = (Related(module.span(call), "scaled here"), *program.related)
+                    help_ = f"write `scaler.step({owner})`, then `scaler.update()`"
+                    return Finding(module.span(step), message, help_, related=related)
+    if applies and not scales:
+        for module, call in applies:
+            for backward in list_backward_calls(module)[:1]:
+                message = "this loss is not scaled, but `scaler.step` expects scaled gradients and stops"
+                related = (Related(module.span(call), "the step"), *program.related)
+                help_ = "write `scaler.scale(loss).backward()`"
+                return Finding(module.span(backward), message, help_, related=related)
+    if applies and not any(
+        "scaler" in ast.unparse(call.func).lower()
+        for module in modules
+        for _, call in module.callers.get("update", ())
+    ):
+        module, call = applies[0]
+        message = "`scaler.update()` is never called, and the next `scaler.step` stops"
+        return Finding(module.span(call), message, "call `scaler.update()` after it", related=program.related)
+    return _judge_clipping(program, scales) if not program.refers("unscale_") else None
+
+
+def _judge_clipping(program: Program, scales: list[tuple[Module, ast.Call]]) -> Finding | None:
+    for module, call in scales:
+        for clip in module.called(*_CLIPS):
+            same = find_block(module, clip) is find_block(module, call)
+            asks = any(_SCALER.search(ast.unparse(each.test)) for each in list_conditions(module, clip))
+            if same and not asks:
+                message = "the gradients are clipped while they are multiplied by the scale of the loss"
+                related = (Related(module.span(call), "scaled here"), *program.related)
+                help_ = "call `scaler.unscale_(optimizer)` first"
+                return Finding(module.span(clip), message, help_, related=related)
+    return None

@@ -1,0 +1,49 @@
+"""The rank that a process joins with is the same in several processes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from worldsize.base.problem import Finding
+from worldsize.rules.context import Context
+from worldsize.rules.script._interfaces import read_reached
+from worldsize.rules.script._module import Module, keyword_argument, variable_writes
+from worldsize.rules.script._program import Program
+from worldsize.rules.script._rank_values import Source, is_read_from
+from worldsize.rules.topology._launchers import read_inner_launchers
+
+_OF_NODE = Source(frozenset({"NODE_RANK", "GROUP_RANK", "AZUREML_CR_NODE_RANK"}))
+_ON_NODE = Source(
+    frozenset({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK"}),
+    frozenset({"hvd.local_rank", "horovod.torch.local_rank", "horovod.tensorflow.local_rank"}),
+)
+
+
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
+    launch = program.launch
+    if launch.kind not in ("pytorch", "mpi") or read_inner_launchers(context, launch):
+        return
+    instances, reached = launch.instances.value or 1, read_reached(program)
+    for module in program.modules:
+        for node in module.once(_list_ranks):
+            if not reached.runs(module, node):
+                continue
+            if program.per_instance > 1 and is_read_from(reached, module, node, _OF_NODE):
+                what = f"is the same in the {program.per_instance} processes of an instance"
+            elif instances > 1 and is_read_from(reached, module, node, _ON_NODE):
+                what = f"starts from 0 on each of the {instances} instances"
+            else:
+                continue
+            message = f"the rank `{ast.unparse(node)[:60]}` {what}, but each process must have its own"
+            variable = "OMPI_COMM_WORLD_RANK" if launch.kind == "mpi" else "RANK"
+            help_ = f'write `int(os.environ["{variable}"])`'
+            yield Finding(module.span(node), message, help_, related=program.related)
+            return
+
+
+def _list_ranks(module: Module) -> list[ast.expr]:
+    """What a file gives as the rank of its process in the whole job."""
+    given = [keyword_argument(call, "rank") for call in module.called("init_process_group")]
+    given += [value for name, value, _ in variable_writes(module) if name == "RANK"]
+    return [node for node in given if node is not None]

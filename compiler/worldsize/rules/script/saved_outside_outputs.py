@@ -1,0 +1,55 @@
+"""The trained model is saved where it is deleted with the node."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from worldsize.base.problem import Finding
+from worldsize.rules.context import Context
+from worldsize.rules.script._interface import try_evaluate
+from worldsize.rules.script._interfaces import read_reached
+from worldsize.rules.script._module import Module, keyword_argument
+from worldsize.rules.script._program import Program
+
+_SAVES = ("torch.save", "save_pretrained", "save_weights", "model.save", "joblib.dump", "save_model")
+_LOST = re.compile(r"/(?:tmp|var/tmp|root|home|workspace|opt|scratch)/.+")
+_MOST = 50  # saves of a program whose paths are looked for in all of its text
+# What may take it from there, or says that something else is kept.
+_TAKES = re.compile(
+    r"outputs\b|mlflow|azureml|azure\.|upload|copy|shutil|\.move\(|rename|subprocess|os\.system|wandb|push_to_hub|boto|"
+    r"register|sys\.argv|onnx|export|tar\b|zipfile|blob"
+)
+
+
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
+    if any(_TAKES.search(module.text) for module in program.modules):
+        return
+    saves = [(module, call, path) for module in program.modules for call, path in module.once(_list_saves)]
+    text = program.launch.step.component.command if program.launch.step.component else None
+    if not 0 < len(saves) <= _MOST or not all(
+        isinstance(path, str) and _LOST.fullmatch(path) for _, _, path in saves
+    ):
+        return
+    for module, call, path in saves:
+        assert isinstance(path, str)
+        folder = path.rpartition("/")[0]
+        around = str(text.value) if text is not None else ""
+        read = sum(folder in each.text for each in program.modules) > 1 or module.text.count(path) > 1
+        if folder in around or read or not read_reached(program).runs(module, call):
+            return
+    module, call, path = saves[-1]
+    message = f"`{path}` is deleted with the node: nothing keeps what is saved here"
+    help_ = "save it below `./outputs`, or in an output that the job declares"
+    yield Finding(module.span(call), message, help_, related=program.related)
+
+
+def _list_saves(module: Module) -> list[tuple[ast.Call, object]]:
+    return [(call, try_evaluate(module, _find_path(module, call))) for call in module.called(*_SAVES)]
+
+
+def _find_path(module: Module, call: ast.Call) -> ast.AST | None:
+    """Where a call saves."""
+    position = 1 if module.name_of(call.func) in ("torch.save", "joblib.dump") else 0
+    return call.args[position] if len(call.args) > position else keyword_argument(call, "f")

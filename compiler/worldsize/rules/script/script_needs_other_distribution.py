@@ -1,0 +1,215 @@
+"""The script reads what another type of `distribution` sets."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from worldsize.azureml import fields
+from worldsize.base.problem import Finding, Related
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+from worldsize.rules.script._interfaces import read_reached
+from worldsize.rules.script._module import (
+    Module,
+    constant_value,
+    keyword_argument,
+    variable_read,
+    variable_writes,
+)
+from worldsize.rules.script._program import Program
+from worldsize.rules.script._reached import find_scope
+from worldsize.rules.topology._launchers import MPI, read_inner_launchers
+
+_PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
+_TENSORFLOW = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TFConfigClusterResolver")
+_HOROVOD = (
+    "hvd.init",
+    "horovod.torch.init",
+    "horovod.keras.init",
+    "horovod.tensorflow.init",
+    "tensorflow.keras.init",
+)
+_SET_BY_HAND = {"mpi": "HOROVOD_RANK", "tensorflow": "TF_CONFIG"}
+_OTHER_WAYS = ("MASTER_ADDR", "file://", "tcp://", "TCPStore", "FileStore", "HashStore")
+_SETS_ALL = ("update", "setdefault", "putenv", "load_dotenv")
+
+
+class _Need(NamedTuple):
+    """What one place of the script needs, and who sets it: `pytorch`, `mpi` or `tensorflow`."""
+
+    module: Module
+    node: ast.AST
+    what: str
+    kind: str
+    alone: bool = False  # one process does without
+
+
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
+    launch = program.launch
+    kind = launch.kind
+    if kind not in ("pytorch", "mpi", "tensorflow", None) or (kind is None and not launch.step.name):
+        return
+    inner = {inner.name in MPI for inner in read_inner_launchers(context, launch)}
+    given = {kind, *(("mpi" if mpi else "pytorch") for mpi in inner)}
+    reached = read_reached(program)
+    in_group = program.kind == "pytorch" and program.processes > 1
+    runs = reached.runs_in_group if in_group else reached.surely_runs
+    said: set[str] = set()
+    for need in _find_needs(context, program):
+        if need.kind in given or need.kind in said or (need.alone and program.processes < 2):
+            continue
+        if not runs(need.module, need.node):
+            continue
+        said.add(need.kind)
+        where = f"in a job of type `{kind}`" if kind else "without `distribution`"
+        message = f"{need.what}, which Azure ML does not set {where}"
+        related = program.related
+        if launch.kind_span is not None:
+            related = (*related, Related(launch.kind_span, "the distribution of the job"))
+        help_ = (
+            f"write `distribution: {{type: {need.kind}}}` with the number of processes, or change the script"
+        )
+        span = need.module.span(need.node)
+        if _overrides(launch, need.kind) and launch.kind_span is not None:
+            span, related = launch.kind_span, (Related(span, f"{need.what} here"),)
+            message = f"the component is for `{need.kind}`, but this step makes it `{kind}`: {message}"
+        yield Finding(span, message, help_, related=related)
+
+
+def _overrides(launch: Launch, kind: str) -> bool:
+    """Whether the step replaces a `distribution` of its component that would be right."""
+    component = launch.step.component
+    view = fields.read_distribution(component.distribution if component is not None else None)
+    return launch.step.distribution is not None and view is not None and view.kind == kind
+
+
+def _find_needs(context: Context, program: Program) -> Iterator[_Need]:
+    written = _find_written(context, program)
+    if written is None:
+        return
+    starts = program.complete and not program.says(*_OTHER_WAYS) and not {"RANK", "WORLD_SIZE"} & written
+    for module in program.modules:
+        yield from _find_reads(program, module, written)
+        for call in module.called("torch.distributed.init_process_group") if starts else ():
+            if _uses_environment(call):
+                what = "`init_process_group` reads `RANK`, `WORLD_SIZE` and `MASTER_ADDR`"
+                yield _Need(module, call, what, "pytorch")
+        if program.launch.kind is not None:
+            yield from (
+                need for need in module.once(_list_libraries) if _SET_BY_HAND[need.kind] not in written
+            )
+
+
+def _find_reads(program: Program, module: Module, written: set[str]) -> Iterator[_Need]:
+    """Environment variables; a script that also asks for those of its job knows what it does."""
+    kind = program.launch.kind
+    reads = {name for each in program.modules for name, _ in each.once(_list_reads)}
+    asks = kind is not None and program.complete and not any(_kind_of(name) == kind for name in reads)
+    for name, node in module.once(_list_reads):
+        of_kind = _kind_of(name)
+        fails = isinstance(node, ast.Subscript)
+        if of_kind is not None and name not in written and (fails or asks):
+            yield _Need(module, node, f"the script reads `{name}`", of_kind, alone=not fails)
+
+
+def _list_libraries(module: Module) -> list[_Need]:
+    """Libraries that find the other processes in one way only."""
+    needs = [
+        _Need(module, call, "`hvd.init()` reads the ranks of MPI", "mpi", alone=True)
+        for call in module.called(*_HOROVOD)
+    ]
+    needs += [
+        _Need(module, node, "`MPI.COMM_WORLD` needs the ranks of MPI", "mpi", alone=True)
+        for node in module.kinds.get(ast.Attribute, ())
+        if node.attr == "COMM_WORLD" and module.name_of(node) == "mpi4py.MPI.COMM_WORLD"
+    ]
+    return needs + [
+        _Need(module, call, f"`{call_name(call)}` reads `TF_CONFIG`", "tensorflow", alone=True)
+        for call in module.called(*_TENSORFLOW)
+    ]
+
+
+def call_name(call: ast.Call) -> str:
+    """The last part of the name that is called."""
+    return ast.unparse(call.func).rpartition(".")[2]
+
+
+def _uses_environment(call: ast.Call) -> bool:
+    """Whether it finds its rank and the other processes by the environment."""
+    if {one.arg for one in call.keywords} & {"rank", "world_size", "store", None} or len(call.args) > 2:
+        return False
+    method = call.args[1] if len(call.args) > 1 else keyword_argument(call, "init_method")
+    backend = constant_value(call.args[0] if call.args else keyword_argument(call, "backend"))
+    return (
+        (method is None or constant_value(method) in (None, "env://"))
+        and backend != "mpi"
+        and not (method is not None and not isinstance(method, ast.Constant))
+    )
+
+
+def _find_written(context: Context, program: Program) -> set[str] | None:
+    """The variables that the job, the command or the script sets; None where they are not all known."""
+    written = set(context.once(_find_set_by_job, program.launch))
+    for module in program.modules:
+        names = module.once(_list_writes)
+        if names is None:
+            return None
+        written |= names
+    return written
+
+
+def _find_set_by_job(_context: Context, launch: Launch) -> set[str]:
+    variables = launch.step.environment_variables
+    written = set(variables.value) if variables is not None and isinstance(variables.value, dict) else set()
+    return {
+        *map(str, written),
+        *(name for command in launch.commands for name, _, _ in command.assignments),
+    }
+
+
+def _list_writes(module: Module) -> set[str] | None:
+    written = {
+        name for name, _, statement in variable_writes(module) if not _is_read_before(module, name, statement)
+    }
+    for name, call in module.calls:
+        if name.startswith(("os.environ.", "os.putenv")) and name.rpartition(".")[2] in _SETS_ALL:
+            value = constant_value(call.args[0] if call.args else None)
+            if not isinstance(value, str):
+                return None
+            written.add(value)
+        elif name.endswith("load_dotenv"):
+            return None
+    return written
+
+
+def _is_read_before(module: Module, name: str, statement: ast.stmt) -> bool:
+    """Whether the same function reads the variable first, and stops where it is not set."""
+    scope = find_scope(module, statement)
+    return any(
+        variable == name
+        and isinstance(node, ast.Subscript)
+        and find_scope(module, node) is scope
+        and node.lineno < statement.lineno
+        for variable, node in module.once(_list_reads)
+    )
+
+
+def _kind_of(name: str) -> str | None:
+    if name in _PYTORCH:
+        return "pytorch"
+    if name.startswith(("OMPI_COMM_WORLD_", "PMI_")):
+        return "mpi"
+    return "tensorflow" if name == "TF_CONFIG" else None
+
+
+def _list_reads(module: Module) -> list[tuple[str, ast.AST]]:
+    """The environment variables that a file reads."""
+    nodes = [*module.kinds.get(ast.Subscript, ()), *module.kinds.get(ast.Call, ())]
+    reads = [
+        (variable_read(node), node)
+        for node in nodes
+        if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+    ]
+    return [(name, node) for name, node in reads if name is not None]

@@ -1,0 +1,93 @@
+"""Each process decides by its own loss whether it trains on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from worldsize.base.problem import Finding
+from worldsize.rules.context import Context
+from worldsize.rules.script import _ranks
+from worldsize.rules.script._interfaces import read_reached
+from worldsize.rules.script._loops import find_block, list_backward_calls
+from worldsize.rules.script._module import Module, find_mentions
+from worldsize.rules.script._program import Program
+
+_AGREES = (
+    "all_reduce", "reduce", "broadcast", "broadcast_object_list", "all_gather", "all_gather_object", "gather",
+    "allreduce", "allgather", "barrier", "Join", "join",
+)  # fmt: skip
+_LEAVES = (ast.Break, ast.Continue, ast.Return)
+
+
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
+    if program.processes < 2 or not program.complete or program.refers(*_AGREES):
+        return
+    if not program.refers("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard"):
+        return
+    for module in program.modules:
+        for node in module.once(_find_stops):
+            if read_reached(program).runs(module, node):
+                message = (
+                    "each process decides this by its own loss: if they differ, some wait forever for others"
+                )
+                help_ = "average the value first with `dist.all_reduce`, so that all processes decide alike"
+                yield Finding(module.span(node.test), message, help_, related=program.related)
+                return
+
+
+def _find_stops(module: Module) -> list[ast.If]:
+    """Conditions on the loss of this process that leave a loop which trains."""
+    found: list[ast.If] = []
+    for scope in {find_block(module, call) for call in list_backward_calls(module)}:
+        backward = [call for call in list_backward_calls(module) if find_block(module, call) is scope]
+        own = _find_own(module, scope, backward)
+        for node in module.kinds.get(ast.If, ()):
+            if find_block(module, node) is not scope or not own & {*find_mentions(node.test)}:
+                continue
+            loop = next(
+                (above for above, _ in module.ancestors(node) if isinstance(above, ast.For | ast.While)), None
+            )
+            trains = loop is not None and any(
+                above is loop for call in backward for above, _ in module.ancestors(call)
+            )
+            before = isinstance(node.body[-1], ast.Continue) and node.lineno > min(
+                call.lineno for call in backward
+            )
+            if (
+                trains
+                and isinstance(node.body[-1], _LEAVES)
+                and not before
+                and not _ranks.mentions_rank(module, node.test)
+            ):
+                found.append(node)
+    return found
+
+
+def _find_own(module: Module, scope: ast.AST, backward: list[ast.Call]) -> set[str]:
+    """The variables of a function that differ from process to process: the loss, and what follows from it."""
+    losses = [call.func.value for call in backward if isinstance(call.func, ast.Attribute)]
+    losses += [each.args[0] for each in losses if isinstance(each, ast.Call) and len(each.args) == 1]
+    own = {each.id for each in losses if isinstance(each, ast.Name)}
+    if any(_ranks.mentions_rank(module, call) for call in module.called("manual_seed")):
+        own |= {
+            target.id
+            for node in module.kinds.get(ast.Assign, ())
+            if find_block(module, node) is scope and ".item()" in ast.unparse(node.value)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+    for _ in range(3):
+        for node in (*module.kinds.get(ast.Assign, ()), *module.kinds.get(ast.AugAssign, ())):
+            if find_block(module, node) is not scope:
+                continue
+            decided = any(
+                isinstance(above, ast.If) and own & {*find_mentions(above.test)}
+                for above, _ in module.ancestors(node)
+            )
+            if decided or own & {*find_mentions(node.value)}:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                own |= {
+                    each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)
+                }
+    return own

@@ -1,0 +1,145 @@
+"""Which GPUs of an instance the scripts of a step use, as far as their text tells."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from worldsize.azureml.model import Job
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.wording import plural
+from worldsize.rules.command_line import HARMLESS
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+
+if TYPE_CHECKING:
+    from worldsize.rules.script._program import Program
+
+# What drives several GPUs from one process, or starts processes itself.
+_SPREADS = re.compile(
+    r"device_map|(?<!Distributed)(?<!Sharded)DataParallel\b|spawn|start_processes|subprocess|os\.system|popen|"
+    r"execv|tensor_parallel|pipeline_parallel|cuda:[1-9]|MirroredStrategy|torchrun|accelerate|deepspeed|"
+    r"range\(\s*torch\.cuda\.device_count|lightning|transformers|vllm|\bray\b|\bdask\b|\bjoblib\b|rapids|\bjax\b",
+    re.IGNORECASE,
+)
+_JOINS = re.compile(r"\binit_process_group\(")
+_WRAPS = re.compile(r"\bDistributedDataParallel\b|\bFullyShardedDataParallel\b|\bfully_shard\b")
+_HOROVOD = re.compile(r"\.local_rank\(\)")
+_TRAINERS = tuple(f"{top}.Trainer" for top in ("lightning", "lightning.pytorch", "pytorch_lightning"))
+# Packages that never use a GPU, unless something else makes them.
+_CPU_ONLY = frozenset(
+    {"numpy", "pandas", "scipy", "sklearn", "matplotlib", "seaborn", "PIL", "tqdm", "yaml", "pyarrow"}
+    | {"joblib", "requests", "packaging", "psutil", "regex", "dotenv", "click", "typer", "fire", "rich"}
+    | {"fsspec", "h5py", "skimage", "imageio", "mlflow", "pydantic", "openpyxl", "statsmodels"}
+    | {"fastparquet", "adlfs", "azure", "azureml", "mltable", "tabulate", "jsonlines", "simplejson"}
+)
+_TRAINS_ON_CPU = frozenset({"sklearn", "pandas", "scipy", "statsmodels", "skimage"})
+_STARTS_OTHERS = frozenset({"subprocess", "ctypes", "runpy", "importlib", "pty"})
+_ANY_GPU = re.compile(
+    r"cuda|cuml|cudf|rapids|gpu|array_api_dispatch|os\.(?:system|popen|exec|spawn)", re.IGNORECASE
+)
+
+
+def _find_programs(context: Context, launch: Launch) -> list[Program]:
+    """The programs of a step; none where one of them is not read as a whole."""
+    programs = list_programs(context, launch)
+    return programs if all(program.complete for program in programs) else []
+
+
+def list_programs(context: Context, launch: Launch) -> list[Program]:
+    """The programs of a step, as far as they can be read."""
+    return context.once(_index_programs, launch.job).get(id(launch), [])
+
+
+def _index_programs(context: Context, job: Job) -> dict[int, list[Program]]:
+    """The programs of a job by the launch that starts them."""
+    from worldsize.rules.script._program import find_programs  # parses Python
+
+    by_launch: dict[int, list[Program]] = {}
+    for program in find_programs(context, job):
+        for launch in program.launches:
+            by_launch.setdefault(id(launch), []).append(program)
+    return by_launch
+
+
+def drives_one_device(context: Context, launch: Launch) -> bool:
+    """Whether each process joins the others and trains on one GPU of its own."""
+    programs = _find_programs(context, launch)
+    texts = [module.text for program in programs for module in program.modules]
+    if any(_SPREADS.search(text) for text in texts):
+        return False
+    torch = any(_JOINS.search(text) for text in texts) and any(_WRAPS.search(text) for text in texts)
+    horovod = any(program.imports("horovod") for program in programs)
+    return torch or (horovod and any(_HOROVOD.search(text) for text in texts))
+
+
+def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int, Span]]:
+    """`Trainer(devices=1)` of Lightning: how many GPUs a process uses, and where that is written."""
+    from worldsize.rules.script._interfaces import read_reached, read_setting
+    from worldsize.rules.script._module import keyword_argument
+    from worldsize.rules.script._settings import find_place, read_value
+
+    for program in list_programs(context, launch):
+        calls = [
+            (module, call)
+            for module in program.modules
+            for call in module.called(*_TRAINERS)
+            if program.imports("lightning", "pytorch_lightning")
+        ]
+        for module, call in calls if len(calls) == 1 else ():
+            devices = keyword_argument(call, "devices") or keyword_argument(call, "gpus")
+            accelerator = read_setting(program, module, keyword_argument(call, "accelerator"))
+            value = read_value(program, module, devices)
+            if accelerator in ("cpu", "tpu") or devices is None or isinstance(value, bool):
+                continue
+            count = len(value) if isinstance(value, tuple) else value
+            if isinstance(count, str) and count.isdigit():
+                count = int(count)
+            if isinstance(count, int) and count > 0 and read_reached(program).surely_runs(module, call):
+                yield count, find_place(program, module, devices)
+
+
+def _find_cpu_program(context: Context, launch: Launch) -> Program | None:
+    """The program of a step of which every package is known to compute on the CPU alone."""
+    programs = _find_programs(context, launch)
+    started = [command for command in launch.commands if command.arguments]
+    others = [command for command in started if command.arguments[0].bare not in HARMLESS]
+    text = " ".join(word.text for command in started for word in command.words)
+    if not programs or len(others) != len(programs) or _ANY_GPU.search(text):
+        return None
+    tops: set[str] = set()
+    for program in programs:
+        for module in program.modules:
+            if _ANY_GPU.search(module.text):
+                return None
+            tops |= {name.partition(".")[0] for name, level, _ in module.imports if level == 0}
+    beside = {
+        module.source.path.rpartition("/")[2].removesuffix(".py")
+        for each in programs
+        for module in each.modules
+    }
+    beside |= {part for each in programs for module in each.modules for part in module.source.path.split("/")}
+    known = _CPU_ONLY | sys.stdlib_module_names | beside
+    if not tops <= known or tops & _STARTS_OTHERS or not tops & _TRAINS_ON_CPU:
+        return None
+    return programs[0]
+
+
+def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
+    size, component = launch.size, launch.step.component
+    if size is None or not size.devices or component is None or component.command is None:
+        return
+    if component.path is not None and context.built_in(component.path):
+        return
+    program = _find_cpu_program(context, launch)
+    span = launch.chosen_size_span
+    if program is None or span is None:
+        return
+    gpus = plural(size.devices, "GPU")
+    message = f"`{size.name}` has {gpus}, but `{program.path.name}` imports no package that uses one"
+    yield Problem(
+        "gpu-never-used", span, message, "choose a size without GPUs for this step", related=program.related
+    )

@@ -1,0 +1,122 @@
+"""A launcher of the command counts on other nodes than the job has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from worldsize.azureml.model import Job
+from worldsize.base.problem import Confidence, Finding, Related
+from worldsize.base.wording import plural
+from worldsize.rules.command_line import Word
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch, read_launches
+from worldsize.rules.topology import _launchers
+from worldsize.rules.topology._launchers import Launcher
+
+_LOCAL = re.compile(r"(?:\w+://)?(?:localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0)(?::\d+)?")
+_ADDRESSES = ("master_addr", "rdzv_endpoint", "main_process_ip")
+_RANKS = ("node_rank", "machine_rank")
+_MEET = frozenset({*_ADDRESSES, *_RANKS, "rdzv_backend", "rdzv_id", "standalone"})
+
+_SAME_RANK = re.compile(r"^\$\{?(?:OMPI_COMM_WORLD_(?:NODE|LOCAL)_RANK|LOCAL_RANK)\}?$")
+_MACHINES = "--machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT"
+_WHERE = "--node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT"
+
+
+def check_job(context: Context, job: Job) -> Iterator[Finding]:
+    for launch in read_launches(context, job):
+        count = launch.instances.value
+        if count is None or (launch.kind is None and count > 1) or (launch.processes.value or 2) > 1:
+            continue  # one instance runs the command, or each several times: that is reported as such
+        for inner in _launchers.find_inner_launchers(launch):
+            fault = (
+                _find_fault(launch, inner, count)
+                if inner.clear and inner.name not in _launchers.MPI
+                else None
+            )
+            span = launch.span(fault[0]) if fault is not None else None
+            if fault is not None and span is not None:
+                where = launch.instances.span
+                related = (Related(where, plural(count, "instance")),) if where else ()
+                sure: Confidence | None = None if inner.name in _launchers.TORCH else "likely"
+                yield Finding(span, fault[1], fault[2], related=related, confidence=sure)
+
+
+def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+    """The word to edit, what is wrong with it, and what to write."""
+    options, nodes = inner.options, inner.nodes
+    given = inner.nodes_word is not inner.word
+    if given and nodes is not None and nodes != count:
+        message = (
+            f"`{inner.name}` is for {plural(nodes, 'node')}, but the job has {plural(count, 'instance')}"
+        )
+        return inner.nodes_word, message, f"write {count}, or `instance_count: {nodes}`"
+    if count < 2:
+        return None
+    if "standalone" in options:
+        message = f"`--standalone` is for one node: each of the {count} instances trains alone"
+        return options["standalone"][0], message, f"write `--nnodes {count} {_WHERE}` instead"
+    if nodes == 1 and inner.name in _launchers.TORCH and not given and not _MEET & options.keys():
+        message = (
+            f"`{inner.name}` without `--nnodes` is for one node: each of the {count} instances trains alone"
+        )
+        return inner.word, message, f"add `--nnodes {count} {_WHERE}`"
+    return _find_fixed(inner, count) or _find_absent(launch, inner, count)
+
+
+def _find_absent(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+    """What a launcher other than torch's needs to know of the other instances, and is not told."""
+    options, given = inner.options.keys(), inner.nodes_word is not inner.word
+    if inner.name == "accelerate launch" and not {"config_file", "rdzv_backend"} & options:
+        if not given and not _MEET & options:
+            message = "`accelerate launch` without `--num_machines` is for one machine"
+            message += f": each of the {count} instances trains alone"
+            return inner.word, message, f"add `--num_machines {count} {_MACHINES}`"
+        absent = [f"`--{name}`" for name in ("machine_rank", "main_process_ip") if name not in options]
+        if inner.nodes == count and absent:
+            message = f"`accelerate launch` is for {count} machines, but {' and '.join(absent)} is missing"
+            return inner.nodes_word, message, f"add `{_MACHINES}`"
+    hosts = any("hostfile" in word.text for command in launch.commands for word in command.words)
+    if inner.name == "deepspeed" and not hosts and not {"H", "no_ssh", "launcher"} & options:
+        message = (
+            f"`deepspeed` without `--hostfile` is for one node: each of the {count} instances trains alone"
+        )
+        return inner.word, message, "let Azure ML start the processes: `python train.py`, one process per GPU"
+    return None
+
+
+def _find_fixed(inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+    """What is the same on each instance, but must not be."""
+    for name in _ADDRESSES:
+        flag, value = inner.options.get(name, (inner.word, None))
+        if value is not None and _LOCAL.fullmatch(value.bare):
+            shown = flag.text.partition("=")[0]
+            message = f"`{shown}` is `{value.bare}` on each of the {count} instances, so they never meet"
+            port = value.bare.rpartition(":")[2] if ":" in value.bare else ""
+            written = f"$MASTER_ADDR:{port}" if port else "$MASTER_ADDR"
+            return value, message, f"write `{written}`, which is the first instance"
+    for name in _RANKS:
+        flag, value = inner.options.get(name, (inner.word, None))
+        if value is not None and _SAME_RANK.search(value.bare):
+            message = f"`{value.bare}` is 0 on each of the {count} instances: it counts processes on one"
+            shown = flag.text.partition("=")[0]
+            return (
+                Word(shown, flag.start, flag.start + len(shown), flag.source),
+                message,
+                "write `$NODE_RANK`, which Azure ML sets on each instance",
+            )
+        if value is not None and value.bare.isdigit():
+            message = f"`{flag.text.partition('=')[0]}` is {value.bare} on each of the {count} instances"
+            return value, message, "write `$NODE_RANK`, which Azure ML sets on each instance"
+    backend = inner.options.get("rdzv_backend", (inner.word, None))[1]
+    meets = backend is not None or "rdzv_endpoint" in inner.options
+    if (
+        inner.nodes is not None
+        and not meets
+        and inner.name in _launchers.TORCH
+        and "node_rank" not in inner.options
+    ):
+        message = f"`{inner.name}` without `--node_rank` is node 0 on each of the {count} instances"
+        return inner.word, message, f"add `{_WHERE}`"
+    return None

@@ -1,0 +1,118 @@
+"""Which of a user's files are to be read, how they are opened, and the sentences for what cannot be."""
+
+from __future__ import annotations
+
+import difflib
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, overload
+
+from wsshards.errors import UserError, clip_text
+from wsshards.regular_files import open_regular
+from wssources.unpack_limits import LimitedGzip
+
+BLOCK_BYTES = 8 << 20  # of text, parsed at a time: no line is longer
+ROW_SHARE = 16  # of the memory limit: reader, sorter and writer hold about this many copies of a row
+_COMPARED = 10_000  # names that a misspelt name is compared with
+
+
+class Files(Sequence[Path]):
+    """Files of a folder, stored as names, because millions of path objects would take gigabytes."""
+
+    def __init__(self, root: Path, names: Sequence[str]) -> None:
+        self._root, self._names = root, names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> Path: ...
+    @overload
+    def __getitem__(self, index: slice) -> Files: ...
+    def __getitem__(self, index: int | slice) -> Path | Files:
+        if isinstance(index, slice):
+            return Files(self._root, self._names[index])
+        return self._root / self._names[index]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user wants to read.
+
+    Attributes:
+        root: the folder or file.
+        files: those of it that are read.
+        label: label column or array.
+        features: feature columns or array; empty means all except the label.
+        sequence_length: tokens a language model predicts per row.
+        memory: memory limit in bytes.
+        called: what messages call the root, where they do not name files by their path inside of it.
+    """
+
+    root: Path
+    files: Sequence[Path]
+    label: str
+    features: tuple[str, ...]
+    sequence_length: int
+    memory: int
+    called: str = ""
+
+    def show(self, path: Path) -> str:
+        """Return the name of a file in messages: its path inside the data."""
+        if path == self.root:
+            return self.called or path.name
+        name = path.relative_to(self.root).as_posix()
+        return f"{self.called}/{name}" if self.called else name
+
+
+def check_row(what: str, row_bytes: int, memory: int) -> None:
+    """Raise UserError if a row is empty or too large for the memory limit."""
+    if row_bytes < 1:
+        raise UserError(f"{what} has no values", "give every row at least one number")
+    if row_bytes > memory // ROW_SHARE:
+        limit, need = memory >> 20, -(-row_bytes * ROW_SHARE >> 20)
+        raise UserError(
+            f"{what} takes {row_bytes:,} bytes, and a `memory_limit_mib` of {limit:,} has room for rows of "
+            f"{memory // ROW_SHARE:,}",
+            f"make the rows smaller, or give a `memory_limit_mib` of at least {need:,}",
+        )
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return `did you mean …` for a misspelt word, else the list of options."""
+    names = list(islice(known, _COMPARED))
+    close = difflib.get_close_matches(clip_text(word), [name for name in names if len(name) <= 100], n=1)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    shown = ", ".join(f"`{clip_text(name)}`" for name in names[:12])
+    return f"choose from {shown}{' and more' if len(names) > 12 else ''}" if names else "there is none"
+
+
+def is_packed(file: Path) -> bool:
+    """Return whether a text file is compressed with gzip."""
+    return file.suffix.lower() == ".gz"
+
+
+def open_data(file: Path) -> IO[bytes]:
+    """Open a regular file and decompress it if needed; reading it raises only OSError."""
+    stream = open_regular(file)
+    return io.BufferedReader(LimitedGzip(stream), 1 << 20) if is_packed(file) else stream
+
+
+def unreadable(name: str, reason: object) -> UserError:
+    """Return the error for a file that cannot be opened or decoded."""
+    text = (reason.strerror or str(reason)) if isinstance(reason, OSError) else str(reason)
+    if isinstance(reason, RecursionError):
+        text = "it is nested too deeply"
+    return UserError(
+        f"cannot read `{name}`: {first_line(text)}", "check that the file is whole and is what its name says"
+    )
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a library's message, at most 160 characters, as part of a sentence."""
+    line = text.strip().splitlines()[0] if text.strip() else "unknown reason"
+    return line[:160].rstrip(". ")

@@ -1,0 +1,1 @@
+PASSWORD = "w1nter-is-here"

@@ -1,0 +1,4 @@
+import json
+import os
+
+print(json.loads(os.environ["TF_CONFIG"])["task"]["index"])

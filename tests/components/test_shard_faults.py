@@ -92,7 +92,7 @@ CASES: dict[str, tuple[Make, str, str]] = {
     "ragged row": (
         _csv(GOOD + "5,6\n"),
         "line 22 of `d.csv` has 2 values, but the header names 3",
-        "one value a column",
+        "one value per column",
     ),
     "too long a row": (
         _csv(GOOD + "5,6,a,7\n"),
@@ -127,7 +127,7 @@ CASES: dict[str, tuple[Make, str, str]] = {
     "unknown feature": (
         _csv(GOOD, features="z"),
         "`d.csv` has no feature column `z`",
-        "there is `x`, `y`, `label`",
+        "choose from `x`, `y`, `label`",
     ),
     "label as feature": (
         _csv(GOOD, features="x,label"),
@@ -153,10 +153,10 @@ CASES: dict[str, tuple[Make, str, str]] = {
     ),
     "missing column in a further file": (
         lambda folder: _write(folder, a__csv=GOOD, b__csv="x,label\n1,a\n"),
-        "`b.csv` has no column `y`, and `a.csv` has",
+        "`b.csv` has no column `y`, but `a.csv` has",
         "the same columns",
     ),
-    "json without rows": (_jsonl("\n\n"), "`d.jsonl` has no rows", "one JSON object a line"),
+    "json without rows": (_jsonl("\n\n"), "`d.jsonl` has no rows", "one JSON object per line"),
     "json cut short": (
         _jsonl(OBJECT * 3 + '{"x": 1, "la'),
         "row 4 of `d.jsonl` is not JSON",
@@ -214,7 +214,11 @@ CASES: dict[str, tuple[Make, str, str]] = {
         "fill",
     ),
     "npz that is not": (lambda folder: _write(folder, d__npz=b"PK no"), "cannot read `d.npz`", "whole"),
-    "npz without labels": (_npz(x=[[1.0]], z=[1]), "`d.npz` has no label array `label`", "there is `x`, `z`"),
+    "npz without labels": (
+        _npz(x=[[1.0]], z=[1]),
+        "`d.npz` has no label array `label`",
+        "choose from `x`, `z`",
+    ),
     "npz with too much": (
         _npz(x=[[1.0]], z=[1], y=[1]),
         "`d.npz` holds `x`, `z`, `y`: one array of features",
@@ -233,12 +237,12 @@ CASES: dict[str, tuple[Make, str, str]] = {
     "npz of text": (_npz(x=[["a"]], y=[1]), "array `x` of `d.npz` holds", "numbers"),
     "mixed sizes": (
         _pictures(a__1=("RGB", (4, 4)), b__1=("RGB", (4, 5))),
-        "picture `b/1.png` has 4×5 pixels, and `a/1.png` 4×4",
+        "picture `b/1.png` has 4×5 pixels, but `a/1.png` has 4×4",
         "resize",
     ),
     "mixed modes": (
         _pictures(a__1=("RGB", (4, 4)), b__1=("L", (4, 4))),
-        "picture `b/1.png` is grey, and `a/1.png` is RGB",
+        "picture `b/1.png` is grey, but `a/1.png` is RGB",
         "one mode",
     ),
     "deep colours": (

@@ -109,7 +109,8 @@ def _refuse_combinations(paths: tuple[str, ...], options: dict[str, Any]) -> Non
     if options["write_baseline"] and options["baseline"] is None:
         raise click.UsageError("`--write-baseline` needs the file: add `--baseline FILE`")
     if options["write_baseline"] and fixes:
-        raise click.UsageError(f"`--write-baseline` changes nothing: remove `--{fixes[0].replace('_', '-')}`")
+        option = f"--{fixes[0].replace('_', '-')}"
+        raise click.UsageError(f"`--write-baseline` records faults and fixes none: remove `{option}`")
     if options["statistics"] and options["format_"] not in ("text", "concise"):
         raise click.UsageError(
             f"`--statistics` is a table, which `--format {options['format_']}` cannot hold"

@@ -48,7 +48,7 @@ def call_set_epoch(module: Module, sampler: ast.Call) -> Fix | None:
         return None
     scope = _scope(module, assignment)
     variable = name.partition(".")[0]
-    stores = module.once(_list_stores).get(variable, ())
+    stores = module.stores(variable)
     if len([node for node in stores if _scope(module, node) is scope]) != 1:
         return None
     block = module.parents[assignment]
@@ -166,7 +166,7 @@ def _find_binding(module: Module, scope: ast.AST, name: str) -> int | None:
     if any(node.arg == name and _scope(module, node) is scope for node in module.kinds.get(ast.arg, ())):
         return 0
     lines: list[int] = []
-    for node in module.once(_list_stores).get(name, ()):
+    for node in module.stores(name):
         statement = next((up for up, _ in module.ancestors(node) if isinstance(up, ast.stmt)), None)
         if any(word in _LOCAL for word in find_mentions(getattr(statement, "value", None))):
             return None
@@ -174,15 +174,6 @@ def _find_binding(module: Module, scope: ast.AST, name: str) -> int | None:
         if own in (scope, module.tree):
             lines.append(node.lineno if own is scope else 0)
     return min(lines, default=None)
-
-
-def _list_stores(module: Module) -> dict[str, list[ast.Name]]:
-    """Where each name is bound or deleted."""
-    stores: dict[str, list[ast.Name]] = {}
-    for node in module.kinds.get(ast.Name, ()):
-        if not isinstance(node.ctx, ast.Load):
-            stores.setdefault(node.id, []).append(node)
-    return stores
 
 
 def _name_sampler(module: Module, sampler: ast.Call) -> tuple[str | None, ast.Assign | None]:

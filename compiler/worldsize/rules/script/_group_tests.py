@@ -5,7 +5,13 @@ from __future__ import annotations
 import ast
 import re
 
-from worldsize.rules.script._module import Module, constant_value, is_environment, variable_read
+from worldsize.rules.script._module import (
+    Module,
+    constant_value,
+    is_environment,
+    list_bindings,
+    variable_read,
+)
 
 _SET = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR"})
 _COUNT = re.compile(r"world_?size$", re.IGNORECASE)
@@ -58,18 +64,14 @@ def _list_values(module: Module) -> dict[str, list[ast.AST]]:
     Parts of what a function returns are left out: they are set in the function, by the same name.
     """
     values: dict[str, list[ast.AST]] = {}
-    for node in (*module.kinds.get(ast.Name, ()), *module.kinds.get(ast.Attribute, ())):
-        if isinstance(node.ctx, ast.Load):
-            continue
-        above = module.parents.get(node)
-        name = node.id if isinstance(node, ast.Name) else node.attr
-        value = above.value if isinstance(above, ast.Assign | ast.AnnAssign) else None
-        if isinstance(above, ast.Tuple) and isinstance(assign := module.parents.get(above), ast.Assign):
-            if isinstance(assign.value, ast.Call):
+    for node, bound, position in list_bindings(module):
+        value = bound
+        if position is not None:
+            if isinstance(bound, ast.Call):
                 continue
-            parts = assign.value.elts if isinstance(assign.value, ast.Tuple) else []
-            value = parts[above.elts.index(node)] if len(parts) == len(above.elts) else None
+            parts = bound.elts if isinstance(bound, ast.Tuple) else []
+            value = parts[position] if position < len(parts) else module.tree
             if type(constant_value(value)) is int:
                 continue  # `ddp, rank = 0, 0` of a script that runs by itself
-        values.setdefault(name, []).append(value if value is not None else module.tree)
+        values.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(value)
     return values

@@ -97,6 +97,10 @@ class Module(Struct, eq=False):
                 node = self.parents.get(node)
         return nodes
 
+    def stores(self, name: str) -> Sequence[ast.Name]:
+        """Where a variable is bound or deleted."""
+        return self.once(_list_stores).get(name, ())
+
     def mentions(self, word: str) -> Sequence[ast.AST]:
         """The names, attributes, parameters and texts that are a word."""
         return self.once(_words).get(word, ())
@@ -168,6 +172,31 @@ def _find_called(module: Module, endings: tuple[str, ...]) -> list[ast.Call]:
     known = module.calls if len(lasts) > 1 else module.callers[lasts.pop()] if lasts else ()
     dotted = tuple(f".{ending}" for ending in endings)
     return [call for name, call in known if f".{name}".endswith(dotted)]
+
+
+def _list_stores(module: Module) -> dict[str, list[ast.Name]]:
+    stores: dict[str, list[ast.Name]] = {}
+    for node in module.kinds.get(ast.Name, ()):
+        if not isinstance(node.ctx, ast.Load):
+            stores.setdefault(node.id, []).append(node)
+    return stores
+
+
+def list_bindings(module: Module) -> Iterator[tuple[ast.Name | ast.Attribute, ast.AST, int | None]]:
+    """Each name and attribute that is bound, with the value and, of a tuple, the position in it.
+
+    The tree stands for a value that is not known.
+    """
+    for node in (*module.kinds.get(ast.Name, ()), *module.kinds.get(ast.Attribute, ())):
+        if isinstance(node.ctx, ast.Load):
+            continue
+        above, position = module.parents.get(node), None
+        if isinstance(above, ast.Tuple):
+            position, above = above.elts.index(node), module.parents.get(above)
+        if isinstance(above, ast.Assign | ast.AnnAssign) and above.value:
+            yield node, above.value, position
+        else:
+            yield node, module.tree, None
 
 
 def _words(module: Module) -> dict[str, list[ast.AST]]:

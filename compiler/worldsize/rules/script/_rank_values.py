@@ -5,7 +5,13 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
-from worldsize.rules.script._module import Module, constant_value, is_conditional, variable_read
+from worldsize.rules.script._module import (
+    Module,
+    constant_value,
+    is_conditional,
+    list_bindings,
+    variable_read,
+)
 from worldsize.rules.script._reached import Reached, find_scope
 
 
@@ -97,9 +103,8 @@ def _find_values(
         for other in reached.modules
         for each in other.kinds.get(ast.Name, ())
     )
-    return (
-        given_values if mentioned == len(given_values) else []
-    )  # else something else calls it, such as `mp.spawn`
+    # else something else calls it, such as `mp.spawn`
+    return given_values if mentioned == len(given_values) else []
 
 
 def _is_overwritten(module: Module, values: list[tuple[ast.AST, int | None]]) -> bool:
@@ -136,17 +141,7 @@ def _list_values(module: Module) -> dict[tuple[ast.AST | None, str], list[tuple[
         for node in module.kinds.get(kind, ())
         for name in node.names
     }
-    for node in (*module.kinds.get(ast.Name, ()), *module.kinds.get(ast.Attribute, ())):
-        if isinstance(node.ctx, ast.Load):
-            continue
-        above, position = module.parents.get(node), None
-        if isinstance(above, ast.Tuple):
-            position, above = above.elts.index(node), module.parents.get(above)
-        value: ast.AST = module.tree
-        if isinstance(above, ast.Assign | ast.AnnAssign) and above.value:
-            value = above.value
-        elif position is not None:
-            position = None
+    for node, value, position in list_bindings(module):
         name = node.id if isinstance(node, ast.Name) else node.attr
         scope = None if isinstance(node, ast.Attribute) else find_scope(module, node)
         values.setdefault((module.tree if name in shared and scope else scope, name), []).append(

@@ -54,12 +54,7 @@ def _is_given(program: Program, module: Module, options: dict[str, ast.keyword],
         return isinstance(value, ast.Call)
     if any(arg.arg == value.id for arg in module.kinds.get(ast.arg, ())):
         return False
-    stores = [
-        node
-        for node in module.kinds.get(ast.Name, ())
-        if node.id == value.id and not isinstance(node.ctx, ast.Load)
-    ]
-    set_to = [module.parents.get(node) for node in stores]
+    set_to = [module.parents.get(node) for node in module.stores(value.id)]
     values = {each: each.value for each in set_to if isinstance(each, ast.Assign)}
     made = {each for each, given in values.items() if isinstance(given, ast.Call)}
     if not made or len(values) < len(set_to):

@@ -54,17 +54,25 @@ def _find_wrapped(module: Module) -> Iterator[tuple[ast.AST, str]]:
 
 def _find_devices(module: Module) -> Iterator[tuple[ast.AST, str]]:
     """`device = "cuda:0"`, where the variable is never anything that is worked out."""
+    fixed: dict[str, bool] = {}
     for node in module.kinds.get(ast.Assign, ()):
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and _is_first(module, node.value):
             name = node.targets[0].id
-            others = [
-                each.value
-                for each in module.kinds.get(ast.Assign, ())
-                if any(getattr(target, "id", None) == name for target in each.targets)
-            ]
-            unclear = any(each.arg == name for each in module.kinds.get(ast.arg, ()))
-            if not unclear and all(_is_first(module, each) or constant_value(each) for each in others):
+            if name not in fixed:
+                fixed[name] = _is_fixed(module, name)
+            if fixed[name]:
                 yield node.value, 'f"cuda:{local_rank}"'
+
+
+def _is_fixed(module: Module, name: str) -> bool:
+    assigned = [
+        above.value
+        for node in module.stores(name)
+        if isinstance(above := module.parents.get(node), ast.Assign)
+    ]
+    if any(isinstance(each, ast.arg) for each in module.mentions(name)):
+        return False
+    return all(_is_first(module, each) or constant_value(each) for each in assigned)
 
 
 def _is_first(module: Module, node: ast.expr) -> bool:

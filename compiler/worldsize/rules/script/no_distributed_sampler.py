@@ -40,7 +40,7 @@ def _may_sample(module: Module) -> bool:
     given = [
         one.value for call in module.called("DataLoader") for one in call.keywords if one.arg == "sampler"
     ]
-    named = [node for node in module.kinds.get(ast.Name, ()) if "sampler" in node.id.lower()]
+    named = {node for node in module.kinds.get(ast.Name, ()) if "sampler" in node.id.lower()}
     set_to = [
         getattr(module.parents.get(node), "value", module.tree)
         for node in named

@@ -68,7 +68,7 @@ class Trial:
 
 
 def digits() -> Task:
-    return make_task("classification", (1, 8, 8), "float32", classes=10)
+    return make_task("classification", (1, 8, 8), "float32", 10)
 
 
 def flat(tensors: Any) -> Tensor:

@@ -38,7 +38,7 @@ from wstrain_torch.strategies import MicroBatches, Objective, Strategy, UpdateSe
 RANKS, ROWS, TOKENS = 4, 2, 16  # rows of a micro-batch; a global batch is 8 rows
 STEPS = 2  # on a curve, the second with momenta
 PLACES = 4  # micro-batches of a global batch
-TEXT = make_task("language_model", (TOKENS + 1,), "uint8", classes=0)
+TEXT = make_task("language_model", (TOKENS + 1,), "uint8", 0)
 CLIPPED = 0.4  # shorter than the gradients are
 ADAMW = OptimizerOptions("adamw", weight_decay=0.1)
 SGD = OptimizerOptions("sgd", momentum=0.9, weight_decay=0.01)

@@ -112,7 +112,7 @@ def test_shards(disk: Path, component: Callable[..., Any]) -> None:
 @pytest.mark.filterwarnings("ignore")  # what MLflow and torch.export say of themselves
 def test_a_model(disk: Path) -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3000), torch.nn.Linear(3000, 10))
-    task = tasks.make_task("classification", (1, 8, 8), "float32", classes=10)
+    task = tasks.make_task("classification", (1, 8, 8), "float32", 10)
     with pytest.raises(UserError, match=f"cannot write the model: {FULL}"):
         export.save_model(network, task, disk / "model", {})
     assert not (disk / "model" / "MLmodel").exists()

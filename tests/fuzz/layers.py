@@ -145,7 +145,7 @@ class Targets:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             shard = manifest.Shard(f"{split}/{path.name}", rows, path.stat().st_size, digest)
             splits[split] = manifest.Split(rows, (shard,))
-        features, label = manifest.Features("x", "float32", (4,)), manifest.Label("y", "int64", ("a", "b"))
+        features, label = manifest.Features("x", "float32", (4,)), manifest.Label(("y",), ("a", "b"))
         made = manifest.Manifest(
             manifest.CLASSIFICATION, "fuzz", 1, features, label, splits["train"], splits["validation"]
         )

@@ -20,13 +20,56 @@ COUNTS = st.integers(0, 10**12)
 SHARDS = st.builds(m.Shard, NAMES, COUNTS, COUNTS, st.text("0123456789abcdef", min_size=64, max_size=64))
 SPLITS = st.lists(SHARDS, max_size=4).map(lambda shards: m.Split(sum(s.rows for s in shards), tuple(shards)))
 SHAPES = st.lists(st.integers(1, 4096), min_size=1, max_size=4).map(tuple)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+FEW_NAMES = st.lists(NAMES, max_size=5).map(tuple)
+COLUMNS = st.lists(
+    st.builds(
+        m.Column,
+        NAMES,
+        st.sampled_from(m.COLUMN_KINDS),
+        FEW_NAMES,
+        st.lists(NUMBERS, max_size=2).map(tuple),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+).map(tuple)
+TOKENIZERS = st.just(m.BYTES) | st.builds(
+    m.Tokenizer, st.just("bpe"), COUNTS, st.none() | COUNTS, st.none() | COUNTS, NAMES, NAMES
+)
 FEATURES = st.one_of(
     st.builds(m.Features, NAMES, st.just("float32"), SHAPES),
-    st.builds(m.Features, NAMES, st.just("float32"), SHAPES, st.just("uint8"), st.just(1 / 255)),
+    st.builds(
+        m.Features, NAMES, st.just("float32"), SHAPES, st.just("uint8"), st.just(1 / 255), st.booleans()
+    ),
+    st.builds(m.Features, st.just("tokens"), st.just("uint16"), SHAPES, tokenizer=TOKENIZERS),
+    COLUMNS.map(
+        lambda columns: m.Features("features", "float32", (sum(c.width for c in columns),), columns=columns)
+    ),
 )
-LABELS = st.none() | st.builds(m.Label, NAMES, st.just("int64"), st.lists(NAMES, max_size=5).map(tuple))
-TASKS = st.sampled_from([m.CLASSIFICATION, m.LANGUAGE_MODEL])
-MANIFESTS = st.builds(m.Manifest, TASKS, st.text(), COUNTS, FEATURES, LABELS, SPLITS, SPLITS)
+CLASSES = st.builds(m.Label, FEW_NAMES, FEW_NAMES)
+TARGETS = st.lists(st.tuples(NAMES, NUMBERS, NUMBERS), min_size=1, max_size=3).map(
+    lambda targets: m.Label(
+        tuple(name for name, _, _ in targets),
+        mean=tuple(mean for _, mean, _ in targets),
+        deviation=tuple(deviation for _, _, deviation in targets),
+    )
+)
+TASKS_AND_LABELS = st.one_of(
+    st.tuples(st.sampled_from([m.CLASSIFICATION, m.MULTI_LABEL]), CLASSES),
+    st.tuples(st.just(m.REGRESSION), TARGETS),
+    st.just((m.LANGUAGE_MODEL, None)),
+)
+MANIFESTS = st.builds(
+    lambda described, *parts: m.Manifest(described[0], *parts[:3], described[1], *parts[3:]),
+    TASKS_AND_LABELS,
+    st.text(),
+    COUNTS,
+    FEATURES,
+    SPLITS,
+    SPLITS,
+    SPLITS,
+)
 
 
 @given(MANIFESTS)
@@ -40,7 +83,7 @@ MANIFEST = m.Manifest(
     "x",
     0,
     m.Features("features", "float32", (2, 3)),
-    m.Label("label", "int64", ("a", "b")),
+    m.Label(("label",), ("a", "b")),
     m.Split(1, (m.Shard("train/shard-00000.arrow", 1, len(ROWS), hashlib.sha256(ROWS).hexdigest()),)),
     m.Split(0, ()),
 )
@@ -98,11 +141,16 @@ def test_sizes_alone_do_not_read_the_content(tmp_path: Path) -> None:
     ("change", "says"),
     [
         (lambda data: data.pop("features"), "lacks the field `features`"),
-        (lambda data: data.update(version=2), "is of version 2, and this code reads version 1"),
+        (lambda data: data.update(version=1), "is of version 1, and this code reads version 2"),
         (lambda data: data["splits"]["train"].update(rows=5), "a split has 5 rows, and its shards 1"),
         (lambda data: data["splits"]["train"]["shards"][0].update(path="../../x"), "leaves the folder"),
         (lambda data: data["splits"]["train"]["shards"][0].update(path="/etc/x"), "leaves the folder"),
-        (lambda data: data.update(task="regression"), "task is 'regression'"),
+        (lambda data: data.update(task="guessing"), "task is 'guessing'"),
+        (lambda data: data.update(task="regression"), "a regression has 1 targets, 0 means and 0 deviations"),
+        (
+            lambda data: data["features"].update(columns=[{"name": "a"}]),
+            "a row has 6 numbers, and its columns 1",
+        ),
         (lambda data: data.update(features=3), "is not a manifest of shards"),
     ],
 )

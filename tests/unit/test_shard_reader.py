@@ -54,7 +54,7 @@ def shards(tmp_path: Path) -> Made:
             "test",
             0,
             m.Features("features", "float32", (1, 2, 3), stored, 1 / 255 if stored else 1.0),
-            m.Label("label", "int64", ("a", "b", "c")),
+            m.Label(("label",), ("a", "b", "c")),
             m.Split(rows, tuple(written)),
             m.Split(0, ()),
         )

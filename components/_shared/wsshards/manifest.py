@@ -1,6 +1,7 @@
 """The manifest of a shards folder: what the rows are, and which files hold them, with sizes and hashes.
 
-A shards folder is `manifest.json` beside `train/shard-00000.arrow …` and `validation/shard-….arrow`.
+A shards folder is `manifest.json` beside `train/shard-00000.arrow …`, `validation/shard-….arrow` and
+`test/shard-….arrow`.
 The manifest is written last, so a folder that has one is complete; it carries its own hash. Nothing here
 needs more than the standard library.
 """
@@ -12,7 +13,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,12 +21,20 @@ from wsshards.errors import UserError, describe_error
 from wsshards.regular_files import check_regular, open_regular, read_regular
 
 MANIFEST_NAME = "manifest.json"
-VERSION = 1
+VERSION = 2
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024  # bytes of a manifest: 50,000 shards and more
 MAX_SHARDS = 50_000  # of one side of the data
-SPLITS = ("train", "validation")
+SPLITS = ("train", "validation", "test")
 CLASSIFICATION = "classification"
+REGRESSION = "regression"
+MULTI_LABEL = "multi_label"
 LANGUAGE_MODEL = "language_model"
+TASKS = (CLASSIFICATION, REGRESSION, MULTI_LABEL, LANGUAGE_MODEL)
+# What a table's column holds, and so how it is encoded.
+NUMBER, BOOLEAN, CATEGORY, DATE = "number", "boolean", "category", "date"
+COLUMN_KINDS = (NUMBER, BOOLEAN, CATEGORY, DATE)
+LABEL_COLUMN = "label"
+LABEL_DTYPES = {CLASSIFICATION: "int64", REGRESSION: "float64", MULTI_LABEL: "uint8"}
 
 
 @dataclass(frozen=True)
@@ -47,15 +56,69 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Column:
+    """One column of a table, and what encoders learnt about it from the training rows.
+
+    A row of `features` has one number for a column, and two for a date. A missing value is NaN.
+
+    Attributes:
+        name: as in the file.
+        kind: `number`, `boolean` (0 or 1), `category` (an index into `categories`, -1 for a value that no
+            training row has) or `date` (days since 1970-01-01, and seconds of the day).
+        categories: values of the training rows, in order.
+        mean: of the training rows, for each number of the column; what a missing value is replaced by.
+        optional: whether values may be missing.
+    """
+
+    name: str
+    kind: str = NUMBER
+    categories: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()
+    optional: bool = False
+
+    @property
+    def width(self) -> int:
+        """Numbers that the column has in a row."""
+        return 2 if self.kind == DATE else 1
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """What the tokens of a row mean.
+
+    Attributes:
+        kind: `bytes`, or `bpe` for the Hugging Face `tokenizer.json` in the folder.
+        vocabulary: number of distinct tokens.
+        padding: token that fills a row up, or None if rows are full.
+        end_of_text: token between two documents, or None.
+        path: file inside the folder; empty for bytes.
+        sha256: of that file.
+    """
+
+    kind: str
+    vocabulary: int
+    padding: int | None = None
+    end_of_text: int | None = None
+    path: str = ""
+    sha256: str = ""
+
+
+BYTES = Tokenizer("bytes", 256)
+
+
+@dataclass(frozen=True)
 class Features:
     """The values of one row as readers get them.
 
     Attributes:
-        name: Arrow column.
+        name: Arrow column: `features`, or `tokens` for text.
         dtype: NumPy name of the values as read.
         shape: dimensions of one row; a language model's row is `[sequence_length + 1]` tokens.
         stored: NumPy name of the values on disk, where it differs from `dtype` (images are kept as bytes).
         scale: what a stored value is multiplied by to give the value as read.
+        encoded: whether a row on disk is an image file, which readers decode to `shape`.
+        columns: of a table, in order; empty for other data, and for one list of numbers per row.
+        tokenizer: of text.
     """
 
     name: str
@@ -63,6 +126,9 @@ class Features:
     shape: tuple[int, ...]
     stored: str = ""
     scale: float = 1.0
+    encoded: bool = False
+    columns: tuple[Column, ...] = ()
+    tokenizer: Tokenizer | None = None
 
     @property
     def width(self) -> int:
@@ -77,11 +143,27 @@ class Features:
 
 @dataclass(frozen=True)
 class Label:
-    """The class of each row: an index into `classes`."""
+    """What is predicted for a row: the Arrow column `label`, whose type follows from the task.
 
-    name: str
-    dtype: str
-    classes: tuple[str, ...]
+    A class is an index into `classes` (int64 `[n]`), targets of a regression are numbers (float64
+    `[n, targets]`), and labels are one 0 or 1 for each class (uint8 `[n, classes]`).
+
+    Attributes:
+        names: the columns, fields or arrays that it comes from.
+        classes: names of the classes; empty for a regression.
+        mean: of each target over the training rows; empty for classes.
+        deviation: standard deviation of each target over the training rows, or 1 where it is 0.
+    """
+
+    names: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()
+    deviation: tuple[float, ...] = ()
+
+    @property
+    def outputs(self) -> int:
+        """Values that a model predicts for a row."""
+        return len(self.classes) or len(self.names)
 
 
 @dataclass(frozen=True)
@@ -95,34 +177,33 @@ class Manifest:
     label: Label | None
     train: Split
     validation: Split
+    test: Split = Split(0, ())
     version: int = VERSION
 
     def split(self, name: str) -> Split:
-        """Return the split called `train` or `validation`."""
+        """Return the split called `train`, `validation` or `test`."""
         if name not in SPLITS:
             raise ValueError(f"split must be one of {SPLITS}, got {name!r}")
-        return self.train if name == "train" else self.validation
+        split: Split = getattr(self, name)
+        return split
+
+
+def label_shape(manifest: Manifest) -> tuple[int, ...]:
+    """Return the dimensions of one row's label: none for a class."""
+    if manifest.label is None or manifest.task == CLASSIFICATION:
+        return ()
+    return (manifest.label.outputs,)
 
 
 def manifest_to_json(manifest: Manifest) -> str:
     """Return the text of `manifest.json`; the same manifest always gives the same bytes."""
-    features: dict[str, Any] = {
-        "name": manifest.features.name,
-        "dtype": manifest.features.dtype,
-        "shape": list(manifest.features.shape),
-    }
-    if manifest.features.stored:
-        features |= {"stored": manifest.features.stored, "scale": manifest.features.scale}
-    label = manifest.label
     document = {
         "version": manifest.version,
         "task": manifest.task,
         "source": manifest.source,
         "seed": manifest.seed,
-        "features": features,
-        "label": None
-        if label is None
-        else {"name": label.name, "dtype": label.dtype, "classes": list(label.classes)},
+        "features": _without_defaults(manifest.features),
+        "label": None if manifest.label is None else _without_defaults(manifest.label),
         "splits": {name: _split_to_json(manifest.split(name)) for name in SPLITS},
     }
     return json.dumps(add_checksum(document), indent=2, ensure_ascii=False) + "\n"
@@ -259,32 +340,98 @@ def hash_file(path: Path) -> str:
 _AGAIN = "write the folder again with a `shard_data` step"
 
 
+def _without_defaults(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON has them, without those that have their default."""
+    entries = {}
+    for field in fields(value):
+        entry = getattr(value, field.name)
+        if entry == field.default:
+            continue
+        if is_dataclass(entry):
+            entry = _without_defaults(entry)
+        elif isinstance(entry, tuple):
+            entry = [_without_defaults(each) if is_dataclass(each) else each for each in entry]
+        entries[field.name] = entry
+    return entries
+
+
 def _split_to_json(split: Split) -> dict[str, Any]:
     shards = [{"path": s.path, "rows": s.rows, "bytes": s.bytes, "sha256": s.sha256} for s in split.shards]
     return {"rows": split.rows, "shards": shards}
 
 
 def _from_mapping(data: Mapping[str, Any]) -> Manifest:
-    features, label, splits = data["features"], data["label"], data["splits"]
-    if data["task"] not in (CLASSIFICATION, LANGUAGE_MODEL):
-        raise ValueError(f"task is {data['task']!r}")
+    task, label, splits = str(data["task"]), data["label"], data["splits"]
+    if task not in TASKS:
+        raise ValueError(f"task is {task!r}")
     return Manifest(
-        task=str(data["task"]),
+        task=task,
         source=str(data["source"]),
         seed=int(data["seed"]),
-        features=Features(
-            name=str(features["name"]),
-            dtype=str(features["dtype"]),
-            shape=tuple(int(size) for size in features["shape"]),
-            stored=str(features.get("stored", "")),
-            scale=float(features.get("scale", 1.0)),
-        ),
-        label=None
-        if label is None
-        else Label(str(label["name"]), str(label["dtype"]), tuple(str(name) for name in label["classes"])),
+        features=_features_from(data["features"]),
+        label=None if label is None else _label_from(label, task),
         train=_split_from(splits["train"]),
         validation=_split_from(splits["validation"]),
+        test=_split_from(splits["test"]),
     )
+
+
+def _features_from(data: Mapping[str, Any]) -> Features:
+    tokenizer = data.get("tokenizer")
+    features = Features(
+        name=str(data["name"]),
+        dtype=str(data["dtype"]),
+        shape=tuple(int(size) for size in data["shape"]),
+        stored=str(data.get("stored", "")),
+        scale=float(data.get("scale", 1.0)),
+        encoded=bool(data.get("encoded", False)),
+        columns=tuple(_column_from(column) for column in data.get("columns", ())),
+        tokenizer=None if tokenizer is None else _tokenizer_from(tokenizer),
+    )
+    width = sum(column.width for column in features.columns)
+    if features.columns and width != features.width:
+        raise ValueError(f"a row has {features.width} numbers, and its columns {width}")
+    return features
+
+
+def _column_from(data: Mapping[str, Any]) -> Column:
+    kind = str(data.get("kind", NUMBER))
+    if kind not in COLUMN_KINDS:
+        raise ValueError(f"a column is of kind {kind!r}")
+    return Column(
+        name=str(data["name"]),
+        kind=kind,
+        categories=tuple(str(value) for value in data.get("categories", ())),
+        mean=tuple(float(value) for value in data.get("mean", ())),
+        optional=bool(data.get("optional", False)),
+    )
+
+
+def _tokenizer_from(data: Mapping[str, Any]) -> Tokenizer:
+    padding, end = data.get("padding"), data.get("end_of_text")
+    return Tokenizer(
+        kind=str(data["kind"]),
+        vocabulary=int(data["vocabulary"]),
+        padding=None if padding is None else int(padding),
+        end_of_text=None if end is None else int(end),
+        path=_inside(data.get("path", "")),
+        sha256=str(data.get("sha256", "")),
+    )
+
+
+def _label_from(data: Mapping[str, Any], task: str) -> Label:
+    label = Label(
+        names=tuple(str(name) for name in data["names"]),
+        classes=tuple(str(name) for name in data.get("classes", ())),
+        mean=tuple(float(value) for value in data.get("mean", ())),
+        deviation=tuple(float(value) for value in data.get("deviation", ())),
+    )
+    counts = len(label.names), len(label.mean), len(label.deviation)
+    if task == REGRESSION and len(set(counts)) > 1:
+        raise ValueError(
+            f"a regression has {counts[0]} targets, {counts[1]} means and {counts[2]} deviations"
+        )
+    return label
 
 
 def _split_from(data: Mapping[str, Any]) -> Split:

@@ -1,7 +1,8 @@
 """Reads a shards folder: random access to memory-mapped rows, by their number in the split.
 
-A shard is an Arrow IPC file with a fixed-size list column of features and, for classifiers, an int64
-column of labels. Mapping costs no copy: every process of an instance shares the pages of one file.
+A shard is an Arrow IPC file with a fixed-size list column of features and a column of labels: a number for
+each row, or a fixed-size list of them. Mapping costs no copy: every process of an instance shares the pages of
+one file.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import numpy.typing as npt
 
 from wsshards.errors import UserError
 from wsshards.manifest import (
+    LABEL_COLUMN,
+    LABEL_DTYPES,
     Shard,
     check_shard_content,
     check_shard_size,
+    label_shape,
     read_manifest,
 )
 from wsshards.regular_files import path_of_open
@@ -66,7 +70,8 @@ class ShardReader:
             indices: row numbers `[n]`, `0 <= i < len(self)`; repeats are allowed.
 
         Returns:
-            Features `[n, *shape]` of the manifest's dtype, and labels `[n]` int64 or None.
+            Features `[n, *shape]` of the manifest's dtype, and labels or None: int64 `[n]` for classes,
+            float64 `[n, targets]` for a regression, uint8 `[n, classes]` for several labels.
 
         Raises:
             UserError: a shard is missing, of another size or corrupted.
@@ -84,13 +89,13 @@ class ShardReader:
         return features.reshape(len(indices), *spec.shape), labels
 
     def _take(self, indices: npt.NDArray[np.int64]) -> tuple[Array, Array | None]:
-        spec, labelled = self.manifest.features, self.manifest.label is not None
+        spec = self.manifest.features
         if len(self._pieces) == 1:
             self._check(self._pieces[0].shard)
             piece = self._pieces[0]
             return piece.features[indices], piece.labels[indices] if piece.labels is not None else None
         features = np.empty((len(indices), spec.width), spec.disk_dtype)
-        labels = np.empty(len(indices), np.int64) if labelled else None
+        labels = self._empty_labels(len(indices))
         where = np.searchsorted(self._starts, indices, side="right") - 1
         order = np.argsort(where, kind="stable")
         numbers, begins = np.unique(where[order], return_index=True)
@@ -103,6 +108,11 @@ class ShardReader:
             if labels is not None and piece.labels is not None:
                 labels[rows] = piece.labels[local]
         return features, labels
+
+    def _empty_labels(self, rows: int) -> Array | None:
+        if self.manifest.label is None:
+            return None
+        return np.empty((rows, *label_shape(self.manifest)), LABEL_DTYPES[self.manifest.task])
 
     def _check(self, number: int) -> None:
         if number in self._unchecked:
@@ -139,11 +149,11 @@ class ShardReader:
         return pieces
 
     def _piece(self, batch: Any, number: int) -> _Piece:
-        spec, label = self.manifest.features, self.manifest.label
+        spec = self.manifest.features
         try:
             values = batch.column(spec.name).flatten().to_numpy(zero_copy_only=True)
-            labels = batch.column(label.name).to_numpy(zero_copy_only=True) if label is not None else None
             features = values.reshape(batch.num_rows, spec.width)
+            labels = self._map_labels(batch)
         except (KeyError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
             raise _unreadable(self._shards[number], str(error)) from None
         if features.dtype != spec.disk_dtype:
@@ -151,6 +161,16 @@ class ShardReader:
                 self._shards[number], f"values are {features.dtype}, the manifest says {spec.disk_dtype}"
             )
         return _Piece(features, labels, number)
+
+    def _map_labels(self, batch: Any) -> Array | None:
+        if self.manifest.label is None:
+            return None
+        shape, column = label_shape(self.manifest), batch.column(LABEL_COLUMN)
+        values: Array = (column.flatten() if shape else column).to_numpy(zero_copy_only=True)
+        if values.dtype != LABEL_DTYPES[self.manifest.task]:
+            raise ValueError(f"labels of {self.manifest.task} are {values.dtype}")
+        labels: Array = values.reshape(batch.num_rows, *shape)
+        return labels
 
 
 def _reopen(folder: Path, split: str, checksums: bool) -> ShardReader:

@@ -17,7 +17,7 @@ from wsshards.reader import ShardReader
 from wstrain import run_facts
 from wstrain.checkpoint.checkpoint_folder import Retention
 from wstrain.checkpoint.saver import BackgroundWriter
-from wstrain.data.sample_spec import SampleSpec, make_sample_spec
+from wstrain.data.sample_spec import read_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import non_finite
 from wstrain.settings import Settings
@@ -200,14 +200,6 @@ class Job:
 
 def _is_finite(variable: Any) -> bool:
     return bool(np.isfinite(variable.numpy()).all())
-
-
-def read_sample_spec(manifest: Manifest) -> SampleSpec:
-    """Return the specification of a manifest's samples."""
-    label, features = manifest.label, manifest.features
-    return make_sample_spec(
-        manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0
-    )
 
 
 def expect_replicas(strategy: Any, settings: Settings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from wsshards.errors import UserError
+from wsshards.manifest import LANGUAGE_MODEL, Manifest
 from wstrain.data.prefetch import prefetch
-from wstrain.data.sample_spec import SampleSpec, make_sample_spec
+from wstrain.data.sample_spec import SampleSpec, make_sample_spec, read_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler, Indices
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task(SampleSpec):
     """A task of a PyTorch training.
 
@@ -38,21 +39,19 @@ class Task(SampleSpec):
         return torch.zeros(rows, *self.input_shape, dtype=dtype)
 
 
-def make_task(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> Task:
-    """Return the task that a shard manifest describes.
+def make_task(name: str, shape: tuple[int, ...], dtype: str, outputs: int, **more: Any) -> Task:
+    """Return the task of such samples; arguments and errors are those of ``make_sample_spec``."""
+    return _task_of(make_sample_spec(name, shape, dtype, outputs, **more))
 
-    Args:
-        name: the manifest's ``task``.
-        shape: shape of one row's features.
-        dtype: NumPy name of the features' type.
-        classes: number of classes; ignored by a language model.
 
-    Raises:
-        UserError: the task is unknown, or nothing can be learned from such shards.
-    """
-    spec = make_sample_spec(name, shape, dtype, classes)
-    prepare = _classification if spec.name == "classification" else _next_byte
-    return Task(spec.name, spec.input_shape, spec.input_dtype, spec.outputs, prepare)
+def read_task(manifest: Manifest) -> Task:
+    """Return the task that a shard manifest describes; raises UserError if nothing can be learned from it."""
+    return _task_of(read_sample_spec(manifest))
+
+
+def _task_of(spec: SampleSpec) -> Task:
+    values = {field.name: getattr(spec, field.name) for field in fields(spec)}
+    return Task(**values, prepare=_next_token if spec.name == LANGUAGE_MODEL else _classification)
 
 
 def _classification(
@@ -63,7 +62,7 @@ def _classification(
     return torch.from_numpy(features).float(), torch.from_numpy(labels)
 
 
-def _next_byte(features: npt.NDArray[np.generic], _: npt.NDArray[np.int64] | None) -> tuple[Tensor, Tensor]:
+def _next_token(features: npt.NDArray[np.generic], _: npt.NDArray[np.int64] | None) -> tuple[Tensor, Tensor]:
     tokens = torch.from_numpy(features).long()
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 

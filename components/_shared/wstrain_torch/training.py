@@ -31,7 +31,7 @@ from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
 from wstrain_torch import compute_clock, export, loop, models, optimizers, strategies
 from wstrain_torch.checkpoint.saver import CheckpointSaver
-from wstrain_torch.data import BatchLoader, Task, make_task
+from wstrain_torch.data import BatchLoader, Task, read_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models.layers import ModelOptions, recompute_blocks
 from wstrain_torch.precision import Precision
@@ -62,10 +62,7 @@ def _train(
 ) -> None:
     communication, strategy_module = modules
     manifest = read_manifest(settings.shards)
-    label, features = manifest.label, manifest.features
-    task = make_task(
-        manifest.task, features.shape, features.dtype, classes=len(label.classes) if label else 0
-    )
+    task = read_task(manifest)
     steps = run_facts.count_steps(settings, manifest)
     facts = run_facts.collect_facts(settings, manifest, steps)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from classes import ClassIndex
-from shards import FULL, SplitWriter, clear, shard_sizes, sync
+from shards import FULL, Labels, SplitWriter, clear, shard_sizes, sync
 from sources import open_source
 from sources.common import Source, ahead
 from spill import Rows, Spill
@@ -116,7 +116,7 @@ def write(source: Source, store: Spill, folder: Path, options: argparse.Namespac
         source=options.source,
         seed=options.seed,
         features=source.features,
-        label=contents.Label("label", "int64", names) if source.label else None,
+        label=contents.Label((source.label,), names) if source.label else None,
         train=train,
         validation=validation,
     )
@@ -148,10 +148,11 @@ def save(
 ) -> tuple[contents.Split, contents.Split]:
     """Write the rows of both parts, `rows` in total, as shards."""
     counts = (shard_count, max(1, min(shard_count, rows[1])))
+    labels = Labels("int64") if source.label else None
     with ThreadPoolExecutor(2) as pool:
         sides = [
-            SplitWriter(folder, name, shard_sizes(total, count), source.features, pool)
-            for name, total, count in zip(contents.SPLITS, rows, counts, strict=True)
+            SplitWriter(folder, name, shard_sizes(total, count), source.features, labels, pool=pool)
+            for name, total, count in zip(("train", "validation"), rows, counts, strict=True)
         ]
         for features, labels, orders in pieces:
             for side, order in zip(sides, orders, strict=True):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wsshards.manifest import Features, Shard, Split, hash_file
+from wsshards.manifest import LABEL_COLUMN, SPLITS, Features, Shard, Split, hash_file
 
 Array = npt.NDArray[Any]
 BATCH_BYTES = 16 << 20  # of features in one record batch; part of the format, so it must not depend on memory
-LABEL = "label"
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no space, quota, file-size limit
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels on disk: NumPy name of their type, and the dimensions of one row's."""
+
+    dtype: str
+    shape: tuple[int, ...] = ()
 
 
 def shard_sizes(rows: int, shards: int) -> list[int]:
@@ -37,16 +46,26 @@ class SplitWriter:
     """
 
     def __init__(
-        self, folder: Path, name: str, sizes: Sequence[int], features: Features, pool: ThreadPoolExecutor
+        self,
+        folder: Path,
+        name: str,
+        sizes: Sequence[int],
+        features: Features,
+        labels: Labels | None,
+        *,
+        pool: ThreadPoolExecutor,
     ) -> None:
         self._root, self._name, self._sizes = folder, name, sizes
-        self._features, self._pool = features, pool
-        self._labelled = features.name == "features"
+        self._features, self._labels, self._pool = features, labels, pool
         row_bytes = features.width * np.dtype(features.disk_dtype).itemsize
         self._batch_rows = max(1, BATCH_BYTES // row_bytes)
         batch = min(self._batch_rows, max(sizes, default=0))
+        marks = labels or Labels("int64")
         self._ring = [
-            (np.empty((batch, features.width), features.disk_dtype), np.empty(batch, np.int64))
+            (
+                np.empty((batch, features.width), features.disk_dtype),
+                np.empty((batch, *marks.shape), marks.dtype),
+            )
             for _ in range(2)
         ]
         self._done: list[Future[Shard]] = []
@@ -58,14 +77,14 @@ class SplitWriter:
         (folder / name).mkdir(parents=True, exist_ok=True)
 
     def add(self, features: Array, labels: Array, order: npt.NDArray[np.int64]) -> None:
-        """Append the rows `order` of `features` and `labels`."""
+        """Append the rows `order` of `features` `[n, width]` and `labels` `[n, *shape]`."""
         start = 0
         while start < len(order):
             values, marks = self._buffers or self._next_buffers()
             count = min(len(order) - start, len(values) - self._filled)
             chosen, span = order[start : start + count], slice(self._filled, self._filled + count)
             np.take(features, chosen, axis=0, out=values[span], mode="clip")
-            np.take(labels, chosen, out=marks[span], mode="clip")
+            np.take(labels, chosen, axis=0, out=marks[span], mode="clip")
             self._filled += count
             start += count
             if self._filled == len(values):
@@ -85,7 +104,7 @@ class SplitWriter:
                 f"{self._name}/shard-{index:05d}.arrow",
                 self._left,
                 self._features,
-                self._labelled,
+                self._labels,
             )
         rows = min(self._batch_rows, self._left)
         self._filled = 0
@@ -108,24 +127,24 @@ class SplitWriter:
 class _ShardFile:
     """One Arrow IPC file under a temporary name."""
 
-    def __init__(self, root: Path, path: str, rows: int, features: Features, labelled: bool) -> None:
+    def __init__(self, root: Path, path: str, rows: int, features: Features, labels: Labels | None) -> None:
         self._path, self._rows = path, rows
         self._final = root / path
         self._temporary = self._final.with_name(f".{self._final.name}.part")
-        kind = pa.list_(pa.from_numpy_dtype(features.disk_dtype), features.width)
-        fields = [pa.field(features.name, kind, nullable=False)]
-        if labelled:
-            fields.append(pa.field(LABEL, pa.int64(), nullable=False))
+        fields = [
+            pa.field(features.name, _column_type(features.disk_dtype, (features.width,)), nullable=False)
+        ]
+        if labels is not None:
+            fields.append(pa.field(LABEL_COLUMN, _column_type(labels.dtype, labels.shape), nullable=False))
         self._schema = pa.schema(fields)
         self._sink = pa.OSFile(str(self._temporary), "wb")
         self._writer = pa.ipc.new_file(self._sink, self._schema)
 
     def write(self, values: Array, marks: Array) -> None:
-        columns: list[Any] = [
-            pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), type=self._schema.field(0).type)
+        columns = [
+            _make_column(array, field.type)
+            for array, field in zip((values, marks), self._schema, strict=False)
         ]
-        if len(self._schema) > 1:
-            columns.append(pa.array(marks))
         self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
 
     def close(self) -> Shard:
@@ -135,6 +154,16 @@ class _ShardFile:
         digest, size = hash_file(self._temporary), self._temporary.stat().st_size
         self._temporary.rename(self._final)
         return Shard(self._path, self._rows, size, digest)
+
+
+def _column_type(dtype: str, shape: tuple[int, ...]) -> Any:
+    kind = pa.from_numpy_dtype(dtype)
+    return pa.list_(kind, math.prod(shape)) if shape else kind
+
+
+def _make_column(values: Array, kind: Any) -> Any:
+    flat = pa.array(values.reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, type=kind) if values.ndim > 1 else flat
 
 
 def sync(path: Path) -> None:
@@ -151,7 +180,7 @@ def sync(path: Path) -> None:
 
 def clear(folder: Path, keep: Sequence[str] = ()) -> None:
     """Remove the shards and temporary files of an earlier or failed run, except those in `keep`."""
-    for name in ("train", "validation"):
+    for name in SPLITS:
         for file in [*(folder / name).glob("shard-*.arrow"), *(folder / name).glob(".shard-*.part")]:
             if file.relative_to(folder).as_posix() not in keep:
                 file.unlink(missing_ok=True)

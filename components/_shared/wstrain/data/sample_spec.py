@@ -1,4 +1,4 @@
-"""The specification of a sample and of its prediction, from a manifest's task, for every framework."""
+"""The specification of a sample and of its prediction, from a manifest, for every framework."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 
 from wsshards.errors import UserError
-
-VOCABULARY = 256  # a byte-level model reads and predicts bytes
+from wsshards.manifest import (
+    BYTES,
+    CLASSIFICATION,
+    LANGUAGE_MODEL,
+    MULTI_LABEL,
+    REGRESSION,
+    TASKS,
+    Column,
+    Manifest,
+    Tokenizer,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,44 +26,92 @@ class SampleSpec:
     """Inputs and outputs of a model.
 
     Attributes:
-        name: ``classification`` or ``language_model``.
+        name: the task, one of `wsshards.manifest.TASKS`.
         input_shape: shape of one sample as the model gets it, without the batch dimension.
-        input_dtype: NumPy name of the stored values.
-        outputs: classes, or the vocabulary.
+        input_dtype: NumPy name of the values as readers give them.
+        outputs: classes, targets, or the vocabulary.
+        tokenizer: of text; None for numbers.
+        columns: of a table.
+        target_mean: of each target of a regression over the training rows.
+        target_deviation: standard deviation of each target of a regression over the training rows.
     """
 
     name: str
     input_shape: tuple[int, ...]
     input_dtype: str
     outputs: int
+    tokenizer: Tokenizer | None = None
+    columns: tuple[Column, ...] = ()
+    target_mean: tuple[float, ...] = ()
+    target_deviation: tuple[float, ...] = ()
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether a sample is a row of token numbers."""
+        return self.tokenizer is not None
 
     def example_rows(self) -> np.ndarray[Any, Any]:
         """Return two rows of zeros, as stored."""
         return np.zeros((2, *self.input_shape), self.input_dtype)
 
 
-def make_sample_spec(name: str, shape: tuple[int, ...], dtype: str, classes: int) -> SampleSpec:
-    """Return the specification that a shard manifest describes.
+def make_sample_spec(
+    name: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    outputs: int,
+    *,
+    tokenizer: Tokenizer | None = None,
+    columns: tuple[Column, ...] = (),
+    target_mean: tuple[float, ...] = (),
+    target_deviation: tuple[float, ...] = (),
+) -> SampleSpec:
+    """Return the specification of such samples.
 
     Args:
         name: the manifest's ``task``.
         shape: shape of one row's features.
         dtype: NumPy name of the features' type.
-        classes: number of classes; ignored by a language model.
+        outputs: number of classes or targets; a language model has those of its tokenizer.
+        tokenizer: of text; a language model's default is bytes.
+        columns: of a table.
+        target_mean: of each target of a regression; the default is 0.
+        target_deviation: of each target of a regression; the default is 1.
 
     Raises:
         UserError: the task is unknown, or nothing can be learned from such shards.
     """
-    if name == "classification":
-        if classes < 2:
-            raise UserError(f"the shards hold {classes} class, a classifier needs at least 2")
-        return SampleSpec(name, shape, dtype, classes)
-    if name == "language_model":
+    if name not in TASKS:
+        raise UserError(
+            f"the shard manifest names the unknown task `{name}`", f"use one of {', '.join(TASKS)}"
+        )
+    if name == LANGUAGE_MODEL:
         if len(shape) != 1 or shape[0] < 2:
             raise UserError(
                 f"language-model shards need rows of at least 2 tokens, these have shape {list(shape)}"
             )
-        return SampleSpec(name, (shape[0] - 1,), dtype, VOCABULARY)
-    raise UserError(
-        f"the shard manifest names the unknown task `{name}`", "use classification or language_model"
+        tokens = tokenizer or BYTES
+        return SampleSpec(name, (shape[0] - 1,), dtype, tokens.vocabulary, tokens)
+    least = {CLASSIFICATION: 2, MULTI_LABEL: 1, REGRESSION: 1}[name]
+    if outputs < least:
+        noun = "target" if name == REGRESSION else "class"
+        raise UserError(f"the shards hold {outputs} {noun}, and a {name} needs at least {least}")
+    if name == REGRESSION:
+        target_mean = target_mean or (0.0,) * outputs
+        target_deviation = target_deviation or (1.0,) * outputs
+    return SampleSpec(name, shape, dtype, outputs, tokenizer, columns, target_mean, target_deviation)
+
+
+def read_sample_spec(manifest: Manifest) -> SampleSpec:
+    """Return the specification of a manifest's samples; raises UserError like :func:`make_sample_spec`."""
+    features, label = manifest.features, manifest.label
+    return make_sample_spec(
+        manifest.task,
+        features.shape,
+        features.dtype,
+        label.outputs if label else 0,
+        tokenizer=features.tokenizer,
+        columns=features.columns,
+        target_mean=label.mean if label else (),
+        target_deviation=label.deviation if label else (),
     )

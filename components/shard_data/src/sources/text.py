@@ -10,7 +10,7 @@ import numpy as np
 
 from sources.common import BATCH_BYTES, Batch, Source
 from wsshards.errors import UserError
-from wsshards.manifest import LANGUAGE_MODEL, Features
+from wsshards.manifest import BYTES, LANGUAGE_MODEL, Features
 from wsshards.regular_files import open_regular
 from wssources.planned_rows import PYTHON_SOURCE, PYTHON_SOURCE_BYTES
 from wssources.request import Request, unreadable
@@ -64,7 +64,7 @@ def read_python_source(sequence_length: int) -> Source:
 
 def _windows(blocks: Callable[[], Iterable[bytes]], sequence_length: int) -> Source:
     width = sequence_length + 1
-    features = Features("tokens", "uint8", (width,))
+    features = Features("tokens", "uint8", (width,), tokenizer=BYTES)
 
     def batches() -> Iterator[Batch]:
         rest = b""

@@ -33,7 +33,15 @@ def write_shards(
         deviation = np.where(targets.std(0) > 0, targets.std(0), 1.0)
         label = m.Label(label.names, (), tuple(targets.mean(0).tolist()), tuple(deviation.tolist()))
     written = {
-        name: _write_split(folder, name, task, *splits[name], features, shards if name == "train" else 1)
+        name: _write_split(
+            folder,
+            name,
+            task=task,
+            rows=splits[name][0],
+            labels=splits[name][1],
+            features=features,
+            count=shards if name == "train" else 1,
+        )
         for name in m.SPLITS
         if name in splits
     }
@@ -43,7 +51,7 @@ def write_shards(
 
 
 def _write_split(
-    folder: Path, name: str, task: str, rows: Any, labels: Any, features: m.Features, count: int
+    folder: Path, name: str, *, task: str, rows: Any, labels: Any, features: m.Features, count: int
 ) -> m.Split:
     (folder / name).mkdir(parents=True)
     shards = []

@@ -89,7 +89,7 @@ def test_python_source_has_the_rows_the_compiler_counts(component: Run, tmp_path
     assert manifest.task == contents.LANGUAGE_MODEL
     assert manifest.validation.rows == pytest.approx(validation_rows(rows, 0.2), abs=5)  # it repeats itself
     assert manifest.train.rows + manifest.validation.rows == rows[0]
-    assert manifest.features == contents.Features("tokens", "uint8", (65,))
+    assert manifest.features == contents.Features("tokens", "uint8", (65,), tokenizer=contents.BYTES)
     assert manifest.label is None
     x, y = _rows(tmp_path / "s", "train")
     assert y is None

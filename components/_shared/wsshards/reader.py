@@ -1,8 +1,8 @@
 """Reads a shards folder: random access to memory-mapped rows, by their number in the split.
 
 A shard is an Arrow IPC file with a fixed-size list column of features and a column of labels: a number for
-each row, or a fixed-size list of them. Mapping costs no copy: every process of an instance shares the pages of
-one file.
+each row, or a fixed-size list of them. Mapping costs no copy: every process of an instance shares the pages
+of one file.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ The verbs of the command line, typed::
     result = worldsize.run("pipelines/digits_ddp.yml", worldsize.RunOptions(processes=2))
     result = worldsize.resume(result.folder)          # continue a stopped run
 
-``worldsize.components`` loads the built-in components for an azure-ai-ml ``@dsl.pipeline``.
+``worldsize.components`` loads the built-in components for an azure-ai-ml ``@dsl.pipeline``; its job, or
+``"file.py:function"``, is planned, checked and run by the same verbs.
 Nothing heavy is imported until the verb that needs it is called.
 """
 
@@ -21,14 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from worldsize import components
-    from worldsize.api import Compiled, compile, plan  # noqa: A004 - the verbs, as users say them
-    from worldsize.checking import Report, check
-    from worldsize.errors import OutputError, SpecError
-    from worldsize.running import ResumeError, RunOptions, RunResult, resume, run
+    from worldsize.api import Compiled, compile  # noqa: A004 - the verbs, as users say them
+    from worldsize.checking import Report
+    from worldsize.dsl.verbs import check, plan, run
+    from worldsize.errors import OutputError, PipelineError, SpecError
+    from worldsize.running import ResumeError, RunOptions, RunResult, resume
 
 __all__ = [
     "Compiled",
     "OutputError",
+    "PipelineError",
     "Report",
     "ResumeError",
     "RunOptions",
@@ -43,17 +46,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "check": "worldsize.checking",
+    "check": "worldsize.dsl.verbs",
     "Report": "worldsize.checking",
-    "plan": "worldsize.api",
+    "plan": "worldsize.dsl.verbs",
     "compile": "worldsize.api",
     "Compiled": "worldsize.api",
-    "run": "worldsize.running",
+    "run": "worldsize.dsl.verbs",
     "resume": "worldsize.running",
     "ResumeError": "worldsize.running",
     "RunOptions": "worldsize.running",
     "RunResult": "worldsize.running",
     "OutputError": "worldsize.errors",
+    "PipelineError": "worldsize.errors",
     "SpecError": "worldsize.errors",
 }
 

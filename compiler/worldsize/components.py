@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,10 @@ def path(name: str) -> Path:
 def load(name: str) -> Any:
     """A built-in component as azure-ai-ml's own ``Component``, to be called inside a ``@dsl.pipeline``.
 
+    Each node has ``resources`` and a ``distribution`` of its own: ``node.resources.instance_count = 2``.
+    Nodes that :func:`azure.ai.ml.load_component` makes have no resources, and share the component's
+    distribution.
+
     Raises:
         LookupError: There is no component of this name.
         ImportError: azure-ai-ml is not installed.
@@ -50,4 +56,20 @@ def load(name: str) -> Any:
         from azure.ai.ml import load_component  # two seconds, and only this verb needs Azure
     except ImportError as error:
         raise ImportError("loading a component needs azure-ai-ml: pip install 'worldsize[azure]'") from error
-    return load_component(source)
+    component = load_component(source)
+    component.__class__ = _with_own_settings(type(component))
+    return component
+
+
+@cache
+def _with_own_settings(kind: Any) -> Any:
+    """A class of components whose nodes share nothing that can be set."""
+    from azure.ai.ml.entities import JobResourceConfiguration
+
+    def make_node(self: Any, *arguments: Any, **inputs: Any) -> Any:
+        node = kind.__call__(self, *arguments, **inputs)
+        node.resources = copy(node.resources) or JobResourceConfiguration(instance_count=1)
+        node.distribution = copy(node.distribution)
+        return node
+
+    return type(kind.__name__, (kind,), {"__call__": make_node, "__module__": kind.__module__})

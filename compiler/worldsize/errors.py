@@ -40,3 +40,11 @@ class OutputError(Exception):
     def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
         super().__init__(message)
         self.help = help
+
+
+class PipelineError(Exception):
+    """A pipeline in Python cannot be loaded, planned or written. ``help`` says what to do."""
+
+    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
+        super().__init__(message)
+        self.help = help

@@ -26,6 +26,7 @@ ORDER = [
     {"emit"},
     {"api", "components"},
     {"running"},
+    {"dsl"},
     {"cli", "__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from worldsize.cli import common
+
 if TYPE_CHECKING:
     from worldsize.checking import Report
     from worldsize.checking.choice import Choice
@@ -25,6 +27,7 @@ Examples:
   worldsize check --baseline known.json --write-baseline    record what is found today
   worldsize check --baseline known.json            report only what is new
   worldsize check - --stdin-filename jobs/a.yml    check what an editor holds
+  worldsize check pipelines/digits.py:digits       a pipeline in Python: runs the file's code
 
 \b
 Exit status: 0 clean, 1 findings, 2 usage, 3 an internal error of worldsize.
@@ -38,6 +41,7 @@ def _require_existing(
     """Refuse paths that do not exist; a broken link exists, and is reported as an unreadable file."""
     if STDIN in paths and len(paths) > 1:
         raise click.BadParameter("`-`, which is standard input, takes no other path beside it.")
+    paths = tuple(map(common.write_python_pipeline, paths))
     for path in paths:
         if path != STDIN and not os.path.lexists(path):
             raise click.BadParameter(f"Path '{path}' does not exist.")

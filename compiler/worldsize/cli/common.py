@@ -81,6 +81,22 @@ def refuse_spec(error: SpecError) -> NoReturn:
     raise SystemExit(3 if is_internal else 1)
 
 
+def write_python_pipeline(target: str) -> str:
+    """The path of a target on the command line; the pipeline of `file.py:function` is written first.
+
+    Exits if it cannot be loaded or written.
+    """
+    if ".py:" not in target:  # as nearly all targets
+        return target
+    from worldsize.dsl.verbs import find_file
+    from worldsize.errors import OutputError, PipelineError
+
+    try:
+        return str(find_file(target))
+    except (OutputError, PipelineError) as error:
+        refuse(str(error), error.help)
+
+
 runs_dir = click.option(
     "--runs-dir",
     "home",

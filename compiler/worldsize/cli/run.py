@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ Examples:
   worldsize run pipelines/digits_ddp.yml     a spec: checked, compiled, run
   worldsize run SPEC --processes 1           the same training in one process
   worldsize run build/pipeline.yml           a compiled or native pipeline
+  worldsize run digits.py:digits             the pipeline of a Python function with @dsl.pipeline
   worldsize run SPEC --dry-run               print every process, its command and environment
 
 \b
@@ -62,8 +64,15 @@ MLflow is incomplete, 2 usage, 3 an internal error of worldsize, 130 Ctrl-C, 143
 """
 
 
+class _Target(click.Path):
+    """The path of a file that exists, or `file.py:function`."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        return super().convert(common.write_python_pipeline(os.fspath(value)), param, ctx)
+
+
 @click.command(epilog=EPILOG)
-@click.argument("target", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
+@click.argument("target", type=_Target(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
 @click.option(
     "--processes", type=click.IntRange(min=1), metavar="N", help="Processes of every distributed step."
 )

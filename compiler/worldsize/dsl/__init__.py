@@ -1,0 +1,1 @@
+"""Pipelines that are written in Python with azure-ai-ml: planned, checked and run like those in YAML."""

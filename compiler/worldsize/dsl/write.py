@@ -1,0 +1,143 @@
+"""Writes a pipeline job of azure-ai-ml as the YAML that the checker and the runner read."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from worldsize.azureml import yaml_dump
+from worldsize.emit import plan_file
+from worldsize.errors import OutputError, PipelineError
+
+PIPELINE = "pipeline.yml"
+PLAN = "worldsize_plan"  # the attribute of a job with the content of its plan file
+_SCHEMA = "https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json"
+_ANONYMOUS = "CliV2AnonymousEnvironment"  # of the client, for an environment without a name
+
+
+def write_pipeline(job: Any, folder: Path) -> Path:
+    """Write a pipeline job below ``folder`` and return its file.
+
+    A component that was loaded from YAML stays where it is, and the pipeline refers to it. A pipeline in the
+    pipeline becomes a file of its own, any other component a part of its step.
+
+    Raises:
+        PipelineError: azure-ai-ml cannot write the job.
+        OutputError: The folder cannot be written.
+    """
+    document = _dump(job)
+    files: dict[str, dict[str, Any]] = {}
+    nodes = document.pop("jobs")  # the client sorts them, and people read steps in their order
+    document = {"$schema": _SCHEMA, "type": document.pop("type"), **document}
+    document["jobs"] = {name: _write_node(node, nodes[name], files) for name, node in job.jobs.items()}
+    files[PIPELINE] = document
+    path = folder / PIPELINE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_text(yaml_dump.dump(content, paragraphs="jobs"), encoding="utf-8")
+        _write_plan(job, folder / plan_file.NAME)
+    except OSError as error:
+        raise OutputError(f"cannot write `{path}`: {error.strerror}", "make the folder writable") from error
+    return path
+
+
+def _write_plan(job: Any, path: Path) -> None:
+    plan: bytes | None = getattr(job, PLAN, None)
+    if plan is None:
+        path.unlink(missing_ok=True)  # of another job of this name
+    else:
+        path.write_bytes(plan)
+
+
+def _dump(job: Any) -> dict[str, Any]:
+    """Return a job as azure-ai-ml writes it."""
+    with tempfile.TemporaryDirectory() as scratch, _without_warnings():
+        path = Path(scratch) / PIPELINE
+        try:
+            job.dump(path)
+        except Exception as error:
+            text = str(error).strip().partition("\n")[0][:200]
+            raise PipelineError(
+                f"azure-ai-ml cannot write the pipeline: {type(error).__name__}: {text}",
+                "call `job.dump` to see the whole message",
+            ) from error
+        document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return document
+
+
+def _write_node(node: Any, written: Mapping[str, Any], files: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return one step as YAML; the client writes the component of every step in full."""
+    entries = dict(written)
+    if "inputs" in entries:
+        entries["inputs"] = _shorten_paths(entries["inputs"])
+    _drop_anonymous_name(entries)
+    for key in ("component", "trial"):
+        if isinstance(entries.get(key), dict):
+            entries[key] = _write_component(getattr(node, key), entries[key], files)
+    return entries
+
+
+def _shorten_paths(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return bindings as their text, which is how people write them."""
+    return {
+        name: value["path"] if isinstance(value, dict) and _is_binding(value) else value
+        for name, value in inputs.items()
+    }
+
+
+def _is_binding(value: Mapping[str, Any]) -> bool:
+    return list(value) == ["path"] and str(value["path"]).startswith("${{")
+
+
+def _write_component(component: Any, text: Mapping[str, Any], files: dict[str, dict[str, Any]]) -> Any:
+    source = find_source(component)
+    if source is not None:
+        return str(source)
+    written = dict(text)
+    _drop_anonymous_name(written)
+    if "additional_includes" in written:
+        base = Path(component.base_path or Path.cwd())
+        written["additional_includes"] = [str(base / each) for each in written["additional_includes"]]
+    if "jobs" not in written:
+        return written
+    written["jobs"] = {
+        name: _write_node(node, written["jobs"][name], files) for name, node in component.jobs.items()
+    }
+    file = f"{component.name or 'pipeline'}-{len(files)}.yml"  # YAML has no place for a pipeline in a step
+    files[file] = written
+    return f"./{file}"
+
+
+def find_source(component: Any) -> Path | None:
+    """Return the YAML file that a component was loaded from, or None."""
+    source = getattr(component, "_source_path", None)
+    if source is None or Path(source).suffix not in (".yml", ".yaml") or not Path(source).is_file():
+        return None
+    return Path(source).resolve()
+
+
+def _drop_anonymous_name(entries: dict[str, Any]) -> None:
+    """Leave out the name and version that the client makes up for an environment without one."""
+    environment = entries.get("environment")
+    if isinstance(environment, dict) and environment.get("name") == _ANONYMOUS:
+        left_out = ("name", "version")
+        entries["environment"] = {key: value for key, value in environment.items() if key not in left_out}
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Keep the client from warning that some of its classes are experimental."""
+    logger = logging.getLogger("azure.ai.ml")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

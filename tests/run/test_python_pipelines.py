@@ -1,0 +1,155 @@
+"""Pipelines in Python: their nodes, their plan, what `check` says of them, and a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = [pytest.mark.run, pytest.mark.filterwarnings("default")]  # the client uses what is deprecated
+
+azure = pytest.importorskip("azure.ai.ml")
+
+import worldsize  # noqa: E402
+
+GPU = {"gpu-cluster": "Standard_NC96ads_A100_v4"}
+SCALE = {"reference": {"batch_size": 32, "learning_rate": 0.05}, "warmup_epochs": 1}
+
+
+def make_job(*, instance_count: int = 2, **train_inputs: Any) -> Any:
+    shard_data, train_ddp, evaluate, register = map(
+        worldsize.components.load, ("shard_data", "train_ddp", "evaluate", "register")
+    )
+
+    @azure.dsl.pipeline(compute="cpu-cluster")
+    def digits(epochs=3):  # the client does not take annotations that are text
+        shard = shard_data(source="builtin:digits")
+        train = train_ddp(shards=shard.outputs.shards, epochs=epochs, **train_inputs)
+        train.compute = "gpu-cluster"
+        train.resources.instance_count = instance_count
+        score = evaluate(model=train.outputs.model, shards=shard.outputs.shards)
+        register(
+            model=train.outputs.model,
+            metrics=score.outputs.metrics,
+            model_name="digits",
+            gate="accuracy >= 0.9",
+        )
+        return {"model": train.outputs.model}
+
+    return digits()
+
+
+def test_nodes_share_no_settings() -> None:
+    train_ddp = worldsize.components.load("train_ddp")
+
+    @azure.dsl.pipeline()
+    def pipeline() -> None:
+        first, second = train_ddp(), train_ddp()
+        first.resources.instance_count = 4
+        first.distribution.process_count_per_instance = 8
+        assert second.resources.instance_count == 1
+        assert second.distribution.process_count_per_instance is None
+
+    assert [node["resources"]["instance_count"] for node in pipeline()._to_dict()["jobs"].values()] == [4, 1]
+    assert train_ddp.resources is None  # as it would be registered
+
+
+def test_a_plan_fills_the_nodes_and_the_job_is_clean() -> None:
+    job = make_job()
+    plan = worldsize.plan(job, instance_types=GPU, scale={"train": SCALE})
+    assert plan.steps["train"].topology.world_size == 8
+    nodes = job._to_dict()["jobs"]
+    assert nodes["shard"]["inputs"]["shard_count"] == 8
+    inputs = nodes["train"]["inputs"]
+    assert (inputs["world_size"], inputs["global_batch_size"], inputs["learning_rate"]) == (8, 256, 0.4)
+    assert nodes["train"]["distribution"]["process_count_per_instance"] == 4
+    assert nodes["train"]["resources"] == {"instance_count": 2, "shm_size": "8g"}
+    assert job._validate().passed
+    report = worldsize.check(job)
+    assert report.render("concise").splitlines() == ["nothing found in 1 file"]
+
+
+def test_a_value_that_is_given_is_verified() -> None:
+    job = make_job(global_batch_size=100)
+    with pytest.raises(worldsize.SpecError, match="100"):
+        worldsize.plan(job, instance_types=GPU, scale={"train": SCALE})
+
+
+@pytest.mark.parametrize(
+    ("instance_types", "scale", "says"),
+    [
+        (GPU, {"trian": SCALE}, "the pipeline has no node `trian`, which `scale` names"),
+        ({"gpu": "Standard_NC6s_v3"}, {}, "no node runs on `gpu`, which `instance_types` names"),
+    ],
+)
+def test_names_that_the_job_does_not_have(instance_types: Any, scale: Any, says: str) -> None:
+    with pytest.raises(worldsize.PipelineError, match=says):
+        worldsize.plan(make_job(), instance_types=instance_types, scale=scale)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_what_is_written_is_what_the_client_wrote(here: Path) -> None:
+    """Also components without a file: `command()`, and a pipeline inside of the pipeline."""
+    echo = azure.command(
+        name="echo",
+        command="echo ${{inputs.text}}",
+        environment=azure.entities.Environment(image="ubuntu:24.04"),
+        inputs={"text": "a"},
+    )
+
+    @azure.dsl.pipeline()
+    def inner(text="c"):
+        echo(text=text)
+
+    @azure.dsl.pipeline(compute="cpu-cluster")
+    def outer(text="b"):
+        echo(text=text)
+        inner(text=text)
+
+    from worldsize.dsl.verbs import find_file
+
+    path = Path(find_file(outer()))
+    written = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert list(written["jobs"]) == ["echo", "inner"]
+    assert written["jobs"]["echo"]["component"]["environment"] == {"image": "ubuntu:24.04"}
+    inside = yaml.safe_load((path.parent / written["jobs"]["inner"]["component"]).read_text(encoding="utf-8"))
+    assert inside["jobs"]["echo"]["inputs"] == {"text": "${{parent.inputs.text}}"}
+    loaded = azure.load_job(path)
+    assert loaded._validate().passed
+    assert [found.code for found in worldsize.check(path).diagnostics if found.severity == "error"] == []
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+import worldsize
+from test_python_pipelines import GPU, SCALE, make_job
+
+def digits():
+    job = make_job()
+    worldsize.plan(job, instance_types=GPU, scale={{"train": SCALE}})
+    return job
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_planned_pipeline_runs_here_from_the_command_line(here: Path) -> None:
+    (here / "digits.py").write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
+    done = subprocess.run(
+        [sys.executable, "-m", "worldsize", "run", "digits.py:digits", "--processes", "2"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "digits version 1" in done.stdout

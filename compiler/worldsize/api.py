@@ -100,9 +100,9 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
 
 def plan_document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[str, Any]:
     """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with the memory of its steps."""
-    from worldsize.emit.plan_file import FORMAT
+    from worldsize.emit.plan_file import FORMAT, describe_step
 
-    steps = {name: to_builtins(step) for name, step in plan.steps.items()}
+    steps = {name: describe_step(step) for name, step in plan.steps.items()}
     for name, need in (needs or {}).items():
         steps[name]["memory"] = {
             **to_builtins(need.breakdown),

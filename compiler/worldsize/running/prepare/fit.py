@@ -329,7 +329,17 @@ def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -
                 for expression in binding.find_expressions(template)
                 if expression.scope == "plan" and expression.port
             }
-    return frozenset(followed)
+    return frozenset(followed | find_derived(task))
+
+
+def find_derived(task: Task) -> set[str]:
+    """The quantities that the trials of a sweep derive for the processes that they find."""
+    derived = {
+        name
+        for name in ("gradient_accumulation_steps", "global_batch_size")
+        if (source := task.inputs.get(name)) is not None and isinstance(source, Text) and source.value == 0
+    }
+    return derived if task.kind == "sweep" else set()
 
 
 def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) -> Task:

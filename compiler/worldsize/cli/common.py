@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from worldsize.diagnostics.diagnostic import Diagnostic
     from worldsize.diagnostics.snippet import Sources
     from worldsize.errors import SpecError
+    from worldsize.yaml import Document
 
 
 def format_age(seconds: float) -> str:
@@ -79,6 +80,31 @@ def refuse_spec(error: SpecError) -> NoReturn:
     show_findings(error.diagnostics, error.sources)
     is_internal = any(diagnostic.code == "WS000" for diagnostic in error.diagnostics)
     raise SystemExit(3 if is_internal else 1)
+
+
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another value for `inputs.NAME` of the pipeline or for `STEP.NAME`; repeatable.",
+)
+
+
+def override_spec(spec: Path, settings: Sequence[str]) -> Document | None:
+    """The spec with other values, None without settings; exits if a setting names no input."""
+    if not settings:
+        return None
+    from worldsize import yaml
+    from worldsize.cli.run import parse_settings
+    from worldsize.rules import engine
+    from worldsize.spec import overrides
+
+    document, problems = overrides.override_spec(yaml.load(spec), parse_settings(tuple(settings)))
+    if problems:
+        show_findings(list(engine.diagnose(problems)), {})
+        raise SystemExit(1)
+    return document
 
 
 runs_dir = click.option(

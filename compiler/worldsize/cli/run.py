@@ -72,7 +72,8 @@ MLflow is incomplete, 2 usage, 3 an internal error of worldsize, 130 Ctrl-C, 143
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An input of the pipeline; repeatable. The value of a secret is not stored.",
+    help="An input of the pipeline or of a step: in a spec `inputs.NAME` or `STEP.NAME`; repeatable. The"
+    " value of a secret is not stored.",
 )
 @click.option(
     "--map",

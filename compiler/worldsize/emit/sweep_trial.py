@@ -1,7 +1,7 @@
 """The component that the trials of a sweep run: it has what Azure ML reads from the trial, not from the step.
 
-A sweep node of a pipeline has neither ``distribution`` nor variables (azure-ai-ml 1.35.2, ``SweepSchema``), and a
-component has no variables: they are set by its command.
+A sweep node of a pipeline has neither ``distribution`` nor variables (``SweepSchema`` of azure-ai-ml 1.35.2),
+and a component has no variables: they are set by its command.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.base.wording import quoted_list
+from worldsize.base.wording import join_words
 from worldsize.facts import optimizers
 from worldsize.planning.model import Derivation, Notes, PlannedSweep, StepPlan, Trial
 from worldsize.spec.model import Located, Step, Sweep
@@ -61,7 +61,7 @@ def plan_sweep(step: Step, plan_step: PlanStep, notes: Notes) -> StepPlan | None
     )
     if _RATE in sweep.search_space and "learning_rate" not in varying:
         varying = (*varying, "learning_rate")
-    _check_rule(step, sweep, plans, notes)
+    _check_rule(sweep, plans, notes)
     return replace(base, sweep=_summary(sweep, trials, varying))
 
 
@@ -149,24 +149,17 @@ def _check_pins(step: Step, sweep: Sweep, notes: Notes) -> None:
             notes.report("sweep-given-twice", located.key_span, message, "remove one of the two")
 
 
-def _check_rule(
-    step: Step, sweep: Sweep, plans: list[tuple[dict[str, Any], StepPlan, Notes]], notes: Notes
-) -> None:
+def _check_rule(sweep: Sweep, plans: list[tuple[dict[str, Any], StepPlan, Notes]], notes: Notes) -> None:
     """Report optimizers whose rules differ: a trial is told one rule."""
     located = sweep.search_space.get(_OPTIMIZER)
-    rules = {
-        str(values[_OPTIMIZER]): planned.training.rule
-        for values, planned, _ in plans
-        if planned.training is not None and _OPTIMIZER in values
-    }
-    if (
-        located is None
-        or len(set(rules.values())) < 2
-        or all(planned.training is None or planned.training.kappa == 1 for _, planned, _ in plans)
-    ):
+    trained = [(values, planned.training) for values, planned, _ in plans if planned.training is not None]
+    rules = {str(values[_OPTIMIZER]): each.rule for values, each in trained if _OPTIMIZER in values}
+    scaled = any(each.kappa != 1 for _, each in trained)
+    if located is None or len(set(rules.values())) < 2 or not scaled:
         return
-    listed = ", ".join(f"`{name}` by `{rule}`" for name, rule in rules.items())
-    message = f"`optimizer` is searched over, but the learning rate follows the batch of {listed}"
-    help_ = f"write `rule: {quoted_list(sorted(set(rules.values()))).replace('`', '').split(',')[0]}` under `scale:`"
-    help_ += ", or sweep each optimizer in a step of its own"
+    listed = join_words([f"`{rule}` for `{name}`" for name, rule in rules.items()], "and")
+    message = f"`optimizer` is searched over, but the rule of the learning rate is {listed}"
+    help_ = (
+        f"write `rule: {min(rules.values())}` under `scale:`, or sweep each optimizer in a step of its own"
+    )
     notes.report("sweep-not-planned", located.key_span, message, help_)

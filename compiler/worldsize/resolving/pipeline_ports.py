@@ -9,12 +9,24 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import binding
-from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Literal, OutputSetting, Port
+from worldsize.azureml.fields import read_entries
+from worldsize.azureml.model import (
+    Argument,
+    Binding,
+    Component,
+    Data,
+    Field,
+    Literal,
+    OutputSetting,
+    Port,
+    Step,
+)
 from worldsize.base.problem import Related
-from worldsize.base.suggest import did_you_mean
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.resolving.state import ResolveState, as_field, part_span
 from worldsize.spec.model import PipelineOutput, Spec
 from worldsize.spec.pipeline_inputs import find_bound_inputs, is_pipeline_input, report_unknown
+from worldsize.yaml.nodes import Scalar
 
 
 class Bound(Struct):
@@ -23,12 +35,17 @@ class Bound(Struct):
     names: dict[tuple[str, str], PipelineOutput] = field(default_factory=dict)  # (step, port) -> output
 
 
-def read_inputs(spec: Spec) -> dict[str, Field[Argument]]:
-    """The inputs of the compiled pipeline job. One without a value is left out: a job cannot declare it."""
+def read_inputs(spec: Spec, steps: Mapping[str, Step]) -> dict[str, Field[Argument]]:
+    """The inputs of the compiled pipeline job.
+
+    One without a value is left out, because a job cannot declare it; so is one that only the plan uses, which
+    no value given at submit could change.
+    """
+    bound = find_bound(steps)
     inputs: dict[str, Field[Argument]] = {}
     for name, declared in spec.inputs.items():
         located = declared.value
-        if located is None:
+        if located is None or (name not in bound and name in spec.planned_inputs):
             continue
         path = Field(located.value, located.span, located.key_span, located.node)
         value: Argument = Literal(located.value)
@@ -39,13 +56,61 @@ def read_inputs(spec: Spec) -> dict[str, Field[Argument]]:
     return inputs
 
 
+def find_bound(steps: Mapping[str, Step]) -> set[str]:
+    """The inputs of the pipeline that steps are bound to."""
+    texts = [
+        str(field.value.expression)
+        for step in steps.values()
+        for field in step.inputs.values()
+        if isinstance(field.value, Binding)
+    ]
+    for step in steps.values():
+        texts += [str(each.value) for each in read_entries(step.environment_variables).values()]
+        texts += [str(each.value.value) for each in step.inputs.values() if isinstance(each.value, Literal)]
+    return {each.port or "" for text in texts for each in find_bound_inputs(text)}
+
+
+def check_unused(state: ResolveState, steps: Mapping[str, Step]) -> None:
+    """Warn of inputs that no step uses, and report schedules that set what is fixed when compiling."""
+    spec = state.spec
+    named = {
+        each.port
+        for step in spec.steps.values()
+        for located in (*step.with_.values(), *step.environment_variables.values(), step.command)
+        if located is not None
+        for each in find_bound_inputs(
+            located.node.text if isinstance(located.node, Scalar) else str(located.value)
+        )
+    }
+    bound = find_bound(steps) | named
+    bound |= {
+        closest(each or "", spec.inputs) for each in named - spec.inputs.keys()
+    }  # was meant, and reported
+    for name, declared in spec.inputs.items():
+        if name not in bound and name not in spec.planned_inputs and _is_readable(state):
+            message = f"no step uses the input `{name}`"
+            help_ = f"bind it, as in `with: {{{name}: ${{{{parent.inputs.{name}}}}}}}`, or remove it"
+            state.report("pipeline-input-unused", declared.span, message, help_)
+    for name, located in (spec.schedule.inputs if spec.schedule is not None else {}).items():
+        if name in spec.inputs and name not in bound and name in spec.planned_inputs:
+            message = f"`{name}` is fixed when the spec is compiled, so a schedule cannot change it"
+            help_ = "write the value as the input's default, or bind an input of a step to it"
+            state.report("schedule-input-unknown", located.key_span, message, help_)
+
+
+def _is_readable(state: ResolveState) -> bool:
+    """Whether every step of the spec could be read, so that what uses an input is known."""
+    return not any(state.unreadable(step) for step in state.spec.steps)
+
+
 def bind_inputs(state: ResolveState, step: str) -> None:
     """Bind what a step takes from the pipeline's inputs: in its command, its variables and ``with:``."""
     _carry_inputs(state, step)
     _check_variables(state, step)
     for name, argument in list(state.arguments[step].items()):
         expression = argument.value.expression if isinstance(argument.value, Binding) else None
-        source = state.spec.inputs.get(expression.port or "") if is_pipeline_input(expression) else None
+        named = expression.port if expression is not None and is_pipeline_input(expression) else None
+        source = state.spec.inputs.get(named or "")
         if source is not None and source.value is None:
             _leave_out(state, step, name, argument)
 

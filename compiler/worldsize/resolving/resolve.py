@@ -62,9 +62,12 @@ def resolve_spec(spec: Spec, files: Files | None = None) -> ResolvedSpec:
     _report_missing(state)
     added = {step: user_files.collect_files(state, step) for step in spec.steps}
     bound = pipeline_ports.bind_outputs(state)
-    job = step_settings.build_job(spec, {step: _build_step(state, step, bound) for step in spec.steps})
+    steps = {step: _build_step(state, step, bound) for step in spec.steps}
+    pipeline_ports.check_unused(state, steps)
     job = replace(
-        job, inputs=pipeline_ports.read_inputs(spec), outputs=pipeline_ports.read_outputs(state, bound)
+        step_settings.build_job(spec, steps),
+        inputs=pipeline_ports.read_inputs(spec, steps),
+        outputs=pipeline_ports.read_outputs(state, bound),
     )
     return ResolvedSpec(
         spec, state.plan, job, added, state.templates, files, tuple(state.problems), tuple(consequences)

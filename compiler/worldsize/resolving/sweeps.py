@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worldsize.azureml.model import Field, Literal
 from worldsize.base.suggest import did_you_mean
-from worldsize.planning.model import StepPlan
+from worldsize.planning.model import PlannedSweep, StepPlan
 from worldsize.resolving import plan_values
 from worldsize.resolving.quality_gate import produced
 from worldsize.resolving.state import ResolveState, part_span
@@ -40,33 +40,39 @@ def compile_sweep(step: Step) -> Node | None:
 def derive_in_trials(state: ResolveState, step: str) -> None:
     """Let the trials derive what differs between them; report what their step cannot derive."""
     plan = state.step_plan(step)
-    if plan is None or plan.sweep is None or plan.training is None:
+    sweep = plan.sweep if plan is not None else None
+    if plan is None or sweep is None or plan.training is None:
         return
-    searched = plan.sweep.searched
-    if _RATE in searched and _can_derive(state, step) and plan.training.warmup_epochs:
-        # The warm-up starts from what the swept rate is for the reference batch, which the trial derives.
-        _set(state, step, plan, rate=None)
-    elif _RATE in plan.sweep.varying:
-        if not _can_derive(state, step):
-            return _report(state, step, plan, _RATE)
+    able = _can_derive(state, step)
+    command = state.spec.steps[step].command
+    in_text = {each.port for each in plan_values.plan_expressions(command.value if command else None)}
+    ports = state.ports(step).keys() - in_text - _COUNTED  # what the text names is reported there
+    varying = [name for name in sweep.varying if name in ports]
+    wrong = next((name for name in varying if not able and name != "warmup_epochs"), None)
+    if wrong is not None:
+        _report(state, step, sweep, wrong)
+        return
+    if _RATE in varying:
         factor = {"linear": f"{_START} × κ", "sqrt": f"{_START} × √κ"}.get(plan.training.rule, _START)
         _set(state, step, plan, rate=f"derived in each trial: {factor} of its batch")
-    ports = state.ports(step)
-    for name in plan.sweep.varying:
-        if name not in ports or name == _RATE:
-            continue
-        if name == "batch_size_per_device" and _can_derive(state, step):
-            _give(state, step, _BATCHES[1], 0, "derived in each trial")
-            most = max(int(trial.inputs[name]) for trial in plan.sweep.trials)
-            _give(state, step, name, most, "at most; each trial takes the largest that divides its batch")
-        elif name in _BATCHES and _can_derive(state, step):
-            _give(state, step, name, 0, "derived in each trial")
-        elif name == "warmup_epochs":
-            most = max(float(trial.inputs[name]) for trial in plan.sweep.trials)
-            _give(state, step, name, most, "of the largest batch")
-        elif name not in _COUNTED:
-            return _report(state, step, plan, name)
-    return None
+    elif _RATE in sweep.searched and able and plan.training.warmup_epochs:
+        # The warm-up starts from what the swept rate is for the reference batch, which the trial derives.
+        _set(state, step, plan, rate=None)
+    for name in varying:
+        _derive(state, step, sweep, name)
+
+
+def _derive(state: ResolveState, step: str, sweep: PlannedSweep, name: str) -> None:
+    """Give an input that differs between trials what they derive it from."""
+    if name in _BATCHES:
+        _give(state, step, name, 0, "derived in each trial")
+    elif name == "batch_size_per_device":
+        _give(state, step, _BATCHES[1], 0, "derived in each trial")
+        most = max(int(trial.inputs[name]) for trial in sweep.trials)
+        _give(state, step, name, most, "at most; each trial takes the largest that divides its batch")
+    elif name == "warmup_epochs":
+        longest = max(float(trial.inputs[name]) for trial in sweep.trials)
+        _give(state, step, name, longest, "of the largest batch")
 
 
 def _can_derive(state: ResolveState, step: str) -> bool:
@@ -141,12 +147,11 @@ def check_sweep(state: ResolveState, step: str) -> None:
         state.report("sweep-metric-not-logged", metric.span, message, did_you_mean(metric.value, known))
 
 
-def _report(state: ResolveState, step: str, plan: StepPlan, name: str) -> None:
-    assert plan.sweep is not None
+def _report(state: ResolveState, step: str, planned: PlannedSweep, name: str) -> None:
     spec_step = state.spec.steps[step]
     sweep = spec_step.sweep
     assert sweep is not None
-    decided = next(iter(plan.sweep.trials[0].values)) if plan.sweep.trials else _START
+    decided = next(iter(planned.trials[0].values)) if planned.trials else _START
     component = spec_step.uses.value if spec_step.uses is not None else step
     message = (
         f"`{name}` follows `{decided}`, which is searched over, but `{component}` cannot derive it in a trial"

@@ -33,7 +33,8 @@ def wire_by_name(state: ResolveState) -> None:
         limits.check_time()
         searched = state.searched(step)
         for port in state.open_ports(step):
-            if port.name not in state.arguments[step] and port.name not in searched:
+            left_out = port.name in searched or port.name in state.unwired.get(step, ())
+            if port.name not in state.arguments[step] and not left_out:
                 earlier = producers.get(port.name, {})
                 behind = _readers_of(step, readers)
                 if behind:

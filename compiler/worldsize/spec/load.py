@@ -46,6 +46,7 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
     timing = list(schedule.check_schedule(spec.schedule)) if spec.schedule else []
     timing += pipeline_inputs.report_fixed([*fixed, *pipeline_inputs.find_decisive(spec)])
     problems = _sort_problems([*document.problems, *contradictions, *timing])
+    spec = replace(spec, planned_inputs=frozenset(each.name for each in fixed))
     return None if contradictions else pipeline_inputs.plan_with_defaults(spec), problems
 
 

@@ -214,3 +214,4 @@ class Spec(Struct, frozen=True):
     settings: Mapping[str, Located[Any]] = field(default_factory=dict)  # default_datastore, force_rerun …
     inputs: Mapping[str, PipelineInput] = field(default_factory=dict)
     outputs: Mapping[str, PipelineOutput] = field(default_factory=dict)
+    planned_inputs: frozenset[str] = frozenset()  # whose defaults the plan is made with

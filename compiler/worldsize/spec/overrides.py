@@ -1,4 +1,4 @@
-"""``--set``: other values for the inputs of a spec, written into its text, so that everything derived follows."""
+"""``--set``: other values for the inputs of a spec, written into its text so that the plan follows."""
 
 from __future__ import annotations
 

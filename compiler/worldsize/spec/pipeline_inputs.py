@@ -1,7 +1,7 @@
 """The ``inputs:`` of a spec: their types and defaults, and the values that steps take from them.
 
-``${{parent.inputs.x}}`` under ``with:`` stays a binding in the compiled pipeline. Elsewhere in a step, such as
-``scale:`` and ``when:``, Azure ML has no bindings or the plan is made with the number, so there the default
+``${{parent.inputs.x}}`` under ``with:`` stays a binding in the compiled pipeline. Elsewhere in a step, such
+as ``scale:`` and ``when:``, Azure ML has no bindings, or the plan is made with the number. There the default
 takes the place of the expression before the spec is validated, and a warning says so.
 """
 
@@ -111,7 +111,9 @@ def _check_schedule(spec: Spec) -> Iterator[Problem]:
             help_ = did_you_mean(name, spec.inputs) or f"declare `{name}` under `inputs:` of the spec"
             yield Problem("schedule-input-unknown", located.key_span, message, help_)
         elif not declared.is_data:
-            port = Port(name, declared.type)
+            # `epochs: 3` may feed an input that is a number.
+            loose = not declared.given_as and declared.type == "integer"
+            port = Port(name, "number" if loose else declared.type)
             wrong = literals.check_value(name, located.value, port, located.span)
             if wrong is not None:
                 yield replace(wrong, related=(Related(declared.span, "the input is declared here"),))
@@ -229,7 +231,7 @@ def find_decisive(spec: Spec) -> Iterator[Fixed]:
 
 
 def plan_with_defaults(spec: Spec) -> Spec:
-    """A spec whose ``with:`` has the defaults in place of bindings to inputs; the nodes stay the bindings'."""
+    """A spec whose ``with:`` has defaults in place of bindings; the nodes stay those of the bindings."""
     if not spec.inputs:
         return spec
     return replace(spec, steps={name: _with_defaults(step, spec.inputs) for name, step in spec.steps.items()})

@@ -52,7 +52,7 @@ def check_sweep(step: Step) -> Iterator[Problem]:
     if sweep is None:
         return
     for name, located in sweep.search_space.items():
-        yield from _check_distribution(name, located, sweep)
+        yield from _check_distribution(name, located)
         given = step.with_.get(name)
         if given is not None:
             message = (
@@ -106,7 +106,7 @@ def searched_type(located: Located[Any]) -> str:
     return types.pop() if len(types) == 1 else "string"
 
 
-def _check_distribution(name: str, located: Located[Any], sweep: Sweep) -> Iterator[Problem]:
+def _check_distribution(name: str, located: Located[Any]) -> Iterator[Problem]:
     block, node = located.value, located.node
     kind = block["type"]
     for setting in SETTINGS[kind]:
@@ -128,7 +128,7 @@ def _check_policy(sweep: Sweep) -> Iterator[Problem]:
     if not isinstance(block, MappingNode) or kind is None:
         return
     word = str(getattr(kind, "value", ""))
-    for key, _ in block.items():
+    for key, _ in block.items():  # noqa: PERF102 - no dict
         if key.text not in (*_OF_EVERY_POLICY, *_POLICIES.get(word, ())):
             owner = next((name for name, settings in _POLICIES.items() if key.text in settings), word)
             message = f"`{key.text}` is a setting of `{owner}`, not of `{word}`"
@@ -149,11 +149,11 @@ def _check_algorithm(sweep: Sweep) -> Iterator[Problem]:
             message = f"bayesian sampling does not support `{kind}`, the distribution of `{name}`"
             node = located.node.get("type") if isinstance(located.node, MappingNode) else None
             span = node.span if node is not None else located.key_span
-            help_ = f"write {' or '.join(f'`{word}`' for word in _BAYESIAN)}, or `sampling_algorithm: random`"
+            help_ = f"write one of {quoted_list(_BAYESIAN)}, or `sampling_algorithm: random`"
             yield Problem("sampling-needs-other-distribution", span, message, help_)
     algorithm = sweep.node.get("sampling_algorithm")
     if isinstance(algorithm, MappingNode) and sweep.algorithm != "random":
-        for key, _ in algorithm.items():
+        for key, _ in algorithm.items():  # noqa: PERF102 - no dict
             if key.text != "type":
                 message = f"`{key.text}` is an option of random sampling, not of `{sweep.algorithm}`"
                 yield Problem("spec-unknown-key", key.span, message, "remove it, or write `type: random`")

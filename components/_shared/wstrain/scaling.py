@@ -1,7 +1,7 @@
 """What a training derives from the rest of its plan: batches that were left open, and the learning rate.
 
-A sweep over the batch size has one plan for all trials, so each trial derives its own numbers here. The planner
-uses the same functions.
+A sweep over the batch size has one plan for all trials, so each trial derives its own numbers here. The
+planner uses the same functions.
 """
 
 from __future__ import annotations

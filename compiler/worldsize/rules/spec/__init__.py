@@ -39,7 +39,7 @@ RULES = (
     Rule("WS125", "sweep-limits-contradict", "warning", "limits of a sweep that contradict each other",
          since="0.2.0"),
     Rule("WS126", "sampling-needs-other-distribution", "error",
-         "Bayesian sampling over a distribution that it does not support", since="0.2.0",
+         "a distribution that Bayesian sampling does not support", since="0.2.0",
          confidence="likely"),
     Rule("WS130", "schedule-needs-cron-or-recurrence", "error", "a schedule without a trigger"),
     Rule("WS131", "schedule-cron-and-recurrence", "error", "a schedule with two triggers"),

@@ -220,6 +220,8 @@ def _describe_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) 
     assert here.training is not None
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
     changed = accumulation != before.training.gradient_accumulation_steps
+    if before.sweep is not None and len(before.sweep.trials) > 1:
+        return ", the global batch of each trial unchanged"
     if "gradient_accumulation_steps" in followed or not changed:
         return f" with accumulation ×{accumulation}, global batch {batch} unchanged"
     if "global_batch_size" in followed:

@@ -10,8 +10,8 @@ import yaml as pyyaml
 
 import worldsize
 from worldsize import yaml
+from worldsize.running.prepare.spec_overrides import override_spec
 from worldsize.spec.load import load
-from worldsize.spec.overrides import override_spec
 
 HEAD = """\
 name: digits

@@ -98,9 +98,9 @@ def override_spec(spec: Path, settings: Sequence[str]) -> Document | None:
     from worldsize import yaml
     from worldsize.cli.run import parse_settings
     from worldsize.rules import engine
-    from worldsize.spec import overrides
+    from worldsize.running.prepare import spec_overrides
 
-    document, problems = overrides.override_spec(yaml.load(spec), parse_settings(tuple(settings)))
+    document, problems = spec_overrides.override_spec(yaml.load(spec), parse_settings(tuple(settings)))
     if problems:
         show_findings(list(engine.diagnose(problems)), {})
         raise SystemExit(1)

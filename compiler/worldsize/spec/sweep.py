@@ -128,7 +128,7 @@ def _check_policy(sweep: Sweep) -> Iterator[Problem]:
     if not isinstance(block, MappingNode) or kind is None:
         return
     word = str(getattr(kind, "value", ""))
-    for key, _ in block.items():  # noqa: PERF102 - no dict
+    for key, _ in block.entries:
         if key.text not in (*_OF_EVERY_POLICY, *_POLICIES.get(word, ())):
             owner = next((name for name, settings in _POLICIES.items() if key.text in settings), word)
             message = f"`{key.text}` is a setting of `{owner}`, not of `{word}`"
@@ -153,7 +153,7 @@ def _check_algorithm(sweep: Sweep) -> Iterator[Problem]:
             yield Problem("sampling-needs-other-distribution", span, message, help_)
     algorithm = sweep.node.get("sampling_algorithm")
     if isinstance(algorithm, MappingNode) and sweep.algorithm != "random":
-        for key, _ in algorithm.items():  # noqa: PERF102 - no dict
+        for key, _ in algorithm.entries:
             if key.text != "type":
                 message = f"`{key.text}` is an option of random sampling, not of `{sweep.algorithm}`"
                 yield Problem("spec-unknown-key", key.span, message, "remove it, or write `type: random`")

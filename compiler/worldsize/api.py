@@ -66,12 +66,12 @@ def plan(spec: str | os.PathLike[str]) -> Plan:
     return plan_spec(spec).plan
 
 
-def plan_spec(spec: str | os.PathLike[str]) -> Planned:
-    """As :func:`plan`, with the warnings and the graph."""
+def plan_spec(spec: str | os.PathLike[str], document: yaml.Document | None = None) -> Planned:
+    """As :func:`plan`, with the warnings and the graph, for a spec that may be parsed already."""
     from worldsize import checking
     from worldsize.azureml.files import allow_anything
 
-    checked = checking.check_spec(Path(spec), readable=allow_anything)
+    checked = checking.check_spec(Path(spec), document, readable=allow_anything)
     resolved, derived = _require_plan(checked)
     return Planned(derived, checked.report.diagnostics, checked.report.sources, resolved)
 
@@ -100,9 +100,9 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
 
 def plan_document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[str, Any]:
     """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with the memory of its steps."""
-    from worldsize.emit.plan_file import FORMAT
+    from worldsize.emit.plan_file import FORMAT, describe_step
 
-    steps = {name: to_builtins(step) for name, step in plan.steps.items()}
+    steps = {name: describe_step(step) for name, step in plan.steps.items()}
     for name, need in (needs or {}).items():
         steps[name]["memory"] = {
             **to_builtins(need.breakdown),

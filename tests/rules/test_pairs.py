@@ -23,11 +23,9 @@ PAIRS = sorted(HERE.glob("WS*/pair"))
 
 # Rules over jobs or steps whose fault a spec cannot have, each with the reason.
 SPEC_CANNOT = {
-    "pipeline-input-empty": "a spec has no inputs of its own",
-    "pipeline-input-unknown": "a spec has no inputs of its own; `${{parent.inputs.x}}` is binding-unknown-scope",
-    "pipeline-output-unknown": "a spec has no outputs of its own",
-    "output-written-twice": "a spec has no outputs of its own",
-    "output-binding-blanks": "a spec has no outputs of its own",
+    "pipeline-output-unknown": "an output of a spec says where it comes from",
+    "output-written-twice": "an output of a spec comes from one step",
+    "output-binding-blanks": "an output of a spec says where it comes from",
     "pipeline-output-unwritten": "a spec is not a component",
     "optional-feeds-required": "a spec is not a component",
     "count-not-positive": "the schema of specs refuses such a count",
@@ -36,12 +34,8 @@ SPEC_CANNOT = {
     "shm-size-invalid": "the schema of specs refuses such a size",
     "variable-name-impossible": "the schema of specs refuses such a name",
     "parallel-without-input-data": "a step of a spec is a command",
-    "search-space-empty": "a step of a spec is a command",
-    "grid-needs-choice": "a step of a spec is a command",
-    "search-space-key-unknown": "a step of a spec is a command",
-    "search-space-key-unused": "a step of a spec is a command",
-    "job-output-unwritten": "a spec has no outputs of its own",
-    "data-without-path": "a spec has no inputs of its own",
+    "job-output-unwritten": "an output of a spec says where it comes from",
+    "data-without-path": "an input of a spec without a path is pipeline-input-without-value",
     "compute-without-prefix": "the schema of specs refuses such a `target`",
     "compute-name": "the schema of specs refuses such a `target`",
 }
@@ -68,7 +62,8 @@ WORDS = [
     (f"`{SPEC.inputs}:`", f"`{AZURE_ML.inputs}:`"),
     (SPEC.default_compute, AZURE_ML.default_compute),
     (SPEC.timeout, AZURE_ML.timeout),
-    *zip(SPEC.bindings, AZURE_ML.bindings, strict=True),
+    ("`${{plan.NAME}}` or ", ""),  # only a spec has a plan
+    ("under `inputs:` of the spec", "under `inputs:` of the pipeline"),
 ]
 
 

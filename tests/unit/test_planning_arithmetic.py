@@ -12,6 +12,7 @@ from worldsize.base.wording import plural, round_noise, show_number
 from worldsize.planning import batch, learning_rate, topology
 from worldsize.planning.learning_rate import Adam, batch_growth
 from worldsize.planning.model import Launcher
+from wstrain.scaling import split_batch
 
 sizes = st.integers(1, 10_000)
 
@@ -51,20 +52,20 @@ def test_the_nearest_multiples_enclose_what_was_wanted(wanted: int, unit: int) -
 
 @given(sizes, sizes, sizes)
 def test_a_split_is_exact_and_as_large_as_fits(per_rank: int, most: int, world: int) -> None:
-    b, a = batch.split_batch(per_rank, most)
+    b, a = split_batch(per_rank, most)
     assert b <= most
     assert batch.global_batch(b, a, world) == per_rank * world
     assert not any(per_rank % larger == 0 for larger in range(b + 1, min(per_rank, most) + 1))
 
 
 def test_a_split_of_a_huge_prime_takes_no_time() -> None:
-    assert batch.split_batch(2**31 - 1, 2**31 - 2) == (1, 2**31 - 1)
+    assert split_batch(2**31 - 1, 2**31 - 2) == (1, 2**31 - 1)
 
 
 @pytest.mark.parametrize("arguments", [(0, 1), (1, 0)])
 def test_a_split_of_nothing_is_refused(arguments: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        batch.split_batch(*arguments)
+        split_batch(*arguments)
 
 
 def test_linear_and_sqrt_rates() -> None:

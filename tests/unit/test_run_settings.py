@@ -18,7 +18,8 @@ from worldsize.running.model.source import File
 from worldsize.running.prepare import targets
 from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.overrides import override_inputs, override_spec
+from worldsize.running.prepare.overrides import override_inputs
+from worldsize.spec.overrides import override_spec
 from worldsize.yaml.compose import Composer
 
 Set = Callable[..., dict[str, str]]

@@ -91,7 +91,7 @@ def test_literals_are_read_as_azure_ml_renders_them() -> None:
         ({"epochs": "many"}, "input epochs: `many` is not a number"),
         ({"epochs": 0}, "input epochs: `0` must be above 0"),
         ({"epochs": "nan"}, "input epochs: `nan` must be above 0"),
-        ({"learning_rate": "inf"}, "input learning_rate: `inf` must be above 0"),
+        ({"learning_rate": "inf"}, "input learning_rate: `inf` must be at least 0"),
         ({"momentum": 1}, "input momentum: `1` must be at least 0 and below 1"),
         ({"world_size": 1.5}, "input world_size: `1.5` is not a whole number"),
         ({"loader_workers": 17}, "input loader_workers: `17` must be at least 0 and at most 16"),

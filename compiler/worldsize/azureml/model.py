@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from worldsize.azureml.binding import Expression
 from worldsize.base.span import Span
@@ -39,12 +39,13 @@ class Keys(Struct, frozen=True):
 AZURE_ML = Keys()
 SPEC = Keys(
     inputs="with",
-    bindings=("parent.jobs.STEP.outputs.NAME", "plan.NAME"),
+    bindings=("parent.jobs.STEP.outputs.NAME", "plan.NAME", "parent.inputs.NAME"),
     default_compute="keep one profile under `compute:`",
     timeout="`timeout: 43200`",
-    in_command=frozenset({"inputs", "outputs", "plan"}),
-    in_variable=frozenset({"plan"}),
+    in_command=frozenset({"inputs", "outputs", "plan", "parent.inputs"}),
+    in_variable=frozenset({"plan", "parent.inputs"}),
 )
+SWEPT_SPEC = structs.replace(SPEC, in_command=SPEC.in_command | {"search_space"})  # a step with `sweep:`
 
 
 class Field(Struct, Generic[T], frozen=True):

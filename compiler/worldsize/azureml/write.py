@@ -18,6 +18,7 @@ from worldsize.azureml.model import (
     Port,
     Step,
 )
+from worldsize.yaml import to_python
 
 Document = dict[str, Any]
 
@@ -49,22 +50,41 @@ def job_document(job: Job) -> Document:
 
 
 def step_document(step: Step) -> Document:
-    """One step in component form."""
+    """One step in component form. A sweep has its search space, and no ``distribution``: its trial has it."""
+    is_sweep = step.type == "sweep"
     return present(
         {
             "type": step.type,
-            "component": step.reference,
+            ("trial" if is_sweep else "component"): step.reference,
             "display_name": step.display_name,
             "comment": step.comment,
             "compute": step.compute,
             "resources": _entries(step.resources),
-            "distribution": _entries(step.distribution),
-            "limits": _entries(step.limits),
-            "environment_variables": _entries(step.environment_variables),
+            "distribution": None if is_sweep else _entries(step.distribution),
+            "limits": None if is_sweep else _entries(step.limits),
+            "environment_variables": None if is_sweep else _entries(step.environment_variables),
+            **(_sweep(step) if is_sweep else {}),
             "inputs": {name: _argument(argument) for name, argument in step.inputs.items()} or None,
             "outputs": {name: _setting(setting) for name, setting in step.outputs.items()} or None,
         }
     )
+
+
+_SWEEP_KEYS = (
+    "search_space",
+    "sampling_algorithm",
+    "objective",
+    "limits",
+    "early_termination",
+    "queue_settings",
+)
+
+
+def _sweep(step: Step) -> Document:
+    """What a sweep tries, as it is written in its step. Sampling is random if nothing else is said."""
+    block = to_python(step.raw) if step.raw is not None else {}
+    settings = {"sampling_algorithm": "random", **(block if isinstance(block, dict) else {})}
+    return {key: settings.get(key) for key in _SWEEP_KEYS}
 
 
 def component_document(component: Component) -> Document:
@@ -92,15 +112,23 @@ def component_document(component: Component) -> Document:
 
 
 def schedule(
-    name: str, trigger: Mapping[str, Any], job: str, *, display_name: str | None, force_rerun: bool
+    name: str,
+    trigger: Mapping[str, Any],
+    job: str,
+    *,
+    display_name: str | None,
+    force_rerun: bool,
+    inputs: Mapping[str, Any],
 ) -> str:
     """A job schedule that submits a pipeline file, whose path is relative to the schedule's file.
 
     ``force_rerun`` runs steps again although nothing changed. Retraining needs it: with reuse, the second run
-    of an entirely deterministic pipeline does nothing.
+    of an entirely deterministic pipeline does nothing. ``inputs`` take the place of the pipeline's own.
     """
     settings = Field(True, comment="without it, unchanged steps are reused and nothing is retrained")
     create: Document = {"type": "pipeline", "job": job}
+    if inputs:
+        create["inputs"] = dict(inputs)
     if force_rerun:
         create["settings"] = {"force_rerun": settings}
     return yaml_dump.dump(
@@ -167,7 +195,7 @@ def _argument(argument: Field[Argument]) -> Any:
 def _setting(setting: Field[OutputSetting]) -> Any:
     value = setting.value
     bound = str(value.binding.value) if value.binding else None
-    if bound and value.mode is None:
+    if bound and not any((value.mode, value.name, value.version)):
         return bound
     parts = {"type": value.type, "path": bound or value.path, "mode": value.mode}
     return present({**parts, "name": value.name, "version": value.version})

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from worldsize.diagnostics.diagnostic import Diagnostic
     from worldsize.diagnostics.snippet import Sources
     from worldsize.errors import SpecError
+    from worldsize.yaml import Document
 
 
 def format_age(seconds: float) -> str:
@@ -95,6 +96,31 @@ def write_python_pipeline(target: str) -> str:
         return str(find_file(target))
     except (OutputError, PipelineError) as error:
         refuse(str(error), error.help)
+
+
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another value for `inputs.NAME` of the pipeline or for `STEP.NAME`; repeatable.",
+)
+
+
+def override_spec(spec: Path, settings: Sequence[str]) -> Document | None:
+    """The spec with other values, None without settings; exits if a setting names no input."""
+    if not settings:
+        return None
+    from worldsize import yaml
+    from worldsize.cli.run import parse_settings
+    from worldsize.rules import engine
+    from worldsize.spec import overrides
+
+    document, problems = overrides.override_spec(yaml.load(spec), parse_settings(tuple(settings)))
+    if problems:
+        show_findings(list(engine.diagnose(problems)), {})
+        raise SystemExit(1)
+    return document
 
 
 runs_dir = click.option(

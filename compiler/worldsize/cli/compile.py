@@ -35,14 +35,15 @@ Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an intern
     type=click.Path(path_type=Path),
     help="The folder to write. Only an earlier output of worldsize is replaced.",
 )
-def command(spec: Path, output: Path) -> None:
+@common.set_option
+def command(spec: Path, output: Path, settings: tuple[str, ...]) -> None:
     """Write the Azure ML pipeline of a spec."""
-    from worldsize.api import compile as compile_spec
+    from worldsize.api import compile_document
     from worldsize.errors import OutputError, SpecError
 
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     try:
-        compiled = compile_spec(spec, output)
+        compiled = compile_document(spec, output, common.override_spec(spec, settings))
     except SpecError as error:
         common.refuse_spec(error)
     except OutputError as error:

@@ -20,6 +20,7 @@ Examples:
   worldsize plan pipelines/digits_ddp.yml           a table for people
   worldsize plan SPEC --json | jq .steps.train      the same for programs
   worldsize plan SPEC --memory                      with the memory of each training step
+  worldsize plan SPEC --set inputs.epochs=3         with another value of a pipeline input
 
 \b
 Exit status: 0 planned, 1 faults in the spec, 2 usage, 3 an internal error of worldsize.
@@ -40,7 +41,10 @@ Exit status: 0 planned, 1 faults in the spec, 2 usage, 3 an internal error of wo
     is_flag=True,
     help="With --memory: run the code of your own models in a separate process, for their shapes.",
 )
-def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) -> None:
+@common.set_option
+def command(
+    spec: Path, as_json: bool, with_memory: bool, import_model: bool, settings: tuple[str, ...]
+) -> None:
     """Print the plan of a spec, with the formula behind each number."""
     from worldsize import api
     from worldsize.errors import SpecError
@@ -48,7 +52,7 @@ def command(spec: Path, as_json: bool, with_memory: bool, import_model: bool) ->
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        planned = api.plan_spec(spec)
+        planned = api.plan_spec(spec, common.override_spec(spec, settings))
         needs = _memory(planned, import_model) if with_memory or import_model else None
     except SpecError as error:
         common.refuse_spec(error)

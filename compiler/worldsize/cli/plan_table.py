@@ -53,6 +53,8 @@ def renderables(plan: Plan) -> Iterator[object]:
         for row in step.derivations:
             table.add_row(_label(row), _value(row), _formula(row), row.source)
         yield Padding(table, (0, 0, 0, 2))
+        for line in _describe_sweep(step):
+            yield Padding(Text(line), (0, 0, 0, 2))
         for advice in step.advice:
             yield Padding(Text(f"advice: {advice}", "yellow"), (0, 0, 0, 2))
 
@@ -100,8 +102,34 @@ def _step_block(step: StepPlan) -> str:
     for name, value, formula, source in rows:
         cells = f"{name:<{widths[0]}}  {value:>{widths[1]}} {formula:<{widths[2]}}  {source}"
         lines.append(f"  {cells.rstrip()}")
+    lines += [f"  {line}" for line in _describe_sweep(step)]
     lines += [f"  advice: {advice}" for advice in step.advice]
     return "\n".join(lines) + "\n"
+
+
+_OF_TRIALS = ("learning_rate", "global_batch_size", "batch_size_per_device", "gradient_accumulation_steps",
+              "steps_per_epoch")  # fmt: skip
+
+
+def _describe_sweep(step: StepPlan) -> Iterator[str]:
+    """What a sweep costs, and the numbers that differ between its trials."""
+    sweep = step.sweep
+    if sweep is None:
+        return
+    instances, total = step.topology.instance_count, sweep.max_total_trials
+    yield (
+        f"sweep over {', '.join(sweep.searched)}: at most {plural(total, 'trial')},"
+        f" {sweep.max_concurrent_trials} at once; {total} × {plural(instances, 'instance')}"
+        f" = {total * instances} instance runs"
+    )
+    for trial in sweep.trials:
+        values = ", ".join(f"{name} {value}" for name, value in trial.values.items())
+        shown = [name for name in _OF_TRIALS if name in sweep.varying and name in trial.inputs]
+        numbers = ", ".join(f"{name.replace('_', ' ')} {show_number(trial.inputs[name])}" for name in shown)
+        yield f"  {values}: {numbers or 'nothing else differs'}"
+    if not sweep.trials and "learning_rate" in sweep.varying and step.training is not None:
+        factor = {"linear": " × κ", "sqrt": " × √κ"}.get(step.training.rule, "")
+        yield f"  learning rate = reference_learning_rate{factor}, κ {show_number(step.training.kappa)}"
 
 
 def _label(row: Derivation) -> str:

@@ -81,7 +81,8 @@ class _Target(click.Path):
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An input of the pipeline; repeatable. The value of a secret is not stored.",
+    help="An input of the pipeline or of a step: in a spec `inputs.NAME` or `STEP.NAME`; repeatable. The"
+    " value of a secret is not stored.",
 )
 @click.option(
     "--map",

@@ -46,6 +46,7 @@ def command(run: str, home: Path, *, as_json: bool) -> None:
 def render(run: RunRecord) -> Iterator[str]:
     """The run as lines."""
     from worldsize.running.model.folder import show_path
+    from worldsize.running.model.results import list_outputs
     from worldsize.running.show.views import format_duration
 
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
@@ -57,6 +58,8 @@ def render(run: RunRecord) -> Iterator[str]:
     rows.append(("resumed", {0: "", 1: "once"}.get(run.resumed, f"{run.resumed} times")))
     rows.append(("note", _describe_damage(run.damaged)))
     yield from (f"  {name:<8}  {text}" for name, text in rows if text)
+    for name, path in list_outputs(run.root).items():
+        yield f"  output {name}  {show_path(path)}"
     if not run.steps:
         yield "  its steps are unknown"
     depths = levels(run.steps)
@@ -158,6 +161,8 @@ def _last_lines(run: RunRecord, step: StepRecord) -> list[str]:
 
 def document(run: RunRecord) -> dict[str, Any]:
     """The run as plain data."""
+    from worldsize.running.model.results import list_outputs
+
     return {
         "id": run.id,
         "state": run.state,
@@ -165,6 +170,7 @@ def document(run: RunRecord) -> dict[str, Any]:
         "started": run.started.isoformat() if run.started else None,
         "seconds": round(run.seconds, 3),
         "folder": str(run.root.absolute()),
+        "outputs": {name: str(path.absolute()) for name, path in list_outputs(run.root).items()},
         "resumed": run.resumed,
         "damaged_lines": run.damaged,
         "steps": {name: _describe_step(run, step) for name, step in run.steps.items()},

@@ -22,7 +22,7 @@ from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.emit import bundle as bundles
-from worldsize.emit import plan_file
+from worldsize.emit import plan_file, sweep_trial
 from worldsize.emit.bundle import FILE, Bundle, bundle_component
 from worldsize.planning.memory import step_memory
 from worldsize.planning.memory.workload import PREDICTION, literal_inputs
@@ -67,7 +67,8 @@ def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
         name: _place_step(resolved, _with_memory(step, needs.get(name)), shelf, out)
         for name, step in resolved.job.steps.items()
     }
-    job = replace(resolved.job, path=out / PIPELINE, steps=steps, keys=AZURE_ML)
+    given = {name: _relative(each, spec.path.parent, out) for name, each in resolved.job.inputs.items()}
+    job = replace(resolved.job, path=out / PIPELINE, inputs=given, steps=steps, keys=AZURE_ML)
     header = f"Compiled by worldsize from {spec.path.name}: change that file, not this one."
     files: Content = {**shelf.files, PIPELINE: write.dump(job, header=header).encode()}
     if spec.schedule is not None:
@@ -100,7 +101,8 @@ def _place_step(resolved: ResolvedSpec, step: Step, shelf: _Shelf, out: Path) ->
     inputs = {name: _relative(argument, folder, out) for name, argument in step.inputs.items()}
     if step.component is None:
         return replace(step, inputs=inputs)
-    name, component = _place_component(resolved, step, step.component, shelf, out)
+    trial = step.component if step.type != "sweep" else sweep_trial.make_trial(step, step.component)
+    name, component = _place_component(resolved, step, trial, shelf, out)
     return replace(step, inputs=inputs, component=component, reference=Field(f"./components/{name}/{FILE}"))
 
 
@@ -139,7 +141,12 @@ def _written_component(component: Component, bundle: Bundle, path: Path) -> Comp
 
 def _with_memory(step: Step, need: step_memory.Need | None) -> Step:
     """The step with the estimated memory of its processes as a variable, to compare what they measure."""
-    if need is None or step.component is None or PREDICTION not in step.component.inputs:
+    if (
+        step.type == "sweep"
+        or need is None
+        or step.component is None
+        or PREDICTION not in step.component.inputs
+    ):
         return step
     prediction = Field[Argument](
         Literal(need.breakdown.total), comment="bytes a process, see worldsize plan --memory"
@@ -215,6 +222,7 @@ def _schedule(spec: Spec) -> str:
         "./pipeline.yml",
         display_name=spec.display_name.value if spec.display_name else None,
         force_rerun=True,
+        inputs={name: located.value for name, located in schedule.inputs.items()},
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import to_builtins
 
-from worldsize.planning.model import Derivation, Plan, StepPlan, Topology, Training
+from worldsize.planning.model import Derivation, Plan, PlannedSweep, StepPlan, Topology, Training
 
 NAME = "plan.json"
 FORMAT = "worldsize-plan/1"
@@ -26,13 +26,21 @@ def dump(plan: Plan, templates: Mapping[str, Mapping[str, str]], files: Sequence
         files: Every other file of the folder, so that a later compile knows which it may replace.
     """
     steps = {
-        name: {**to_builtins(step), "templates": dict(templates.get(name, {}))}
+        name: {**describe_step(step), "templates": dict(templates.get(name, {}))}
         for name, step in plan.steps.items()
     }
     document = {"format": FORMAT, "name": plan.name, "steps": steps, "files": sorted(files)}
     # The standard library writes indented JSON without its C code, which takes ten times as long.
     text = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogateescape")
     return msgspec.json.format(text, indent=2) + b"\n"
+
+
+def describe_step(step: StepPlan) -> dict[str, Any]:
+    """The plan of a step as plain values; one without a sweep says nothing of it."""
+    described: dict[str, Any] = to_builtins(step)
+    if step.sweep is None:
+        del described["sweep"]
+    return described
 
 
 def read(folder: Path) -> dict[str, Any] | None:
@@ -66,4 +74,5 @@ def _step(raw: Mapping[str, Any]) -> StepPlan:
         derivations=tuple(Derivation(**row) for row in raw["derivations"]),
         advice=tuple(raw["advice"]),
         inputs=raw["inputs"],
+        sweep=msgspec.convert(raw["sweep"], PlannedSweep) if raw.get("sweep") else None,
     )

@@ -5,8 +5,6 @@ Source: DeepSpeed's identity, train_batch_size = micro_batch_per_gpu × gradient
 
 from __future__ import annotations
 
-import math
-
 from msgspec import Struct
 
 from wstrain.data import step_counts
@@ -24,23 +22,6 @@ def nearest_multiples(wanted: int, unit: int) -> tuple[int, ...]:
     if below == wanted:
         return (wanted,)
     return (below, above) if below else (above,)
-
-
-def split_batch(per_rank: int, largest: int) -> tuple[int, int]:
-    """Split the samples of one rank into equal micro-batches, as few and as large as fit.
-
-    Returns:
-        ``(b, a)`` with ``b·a = per_rank = G / W`` and ``b`` the largest divisor not above ``largest``.
-
-    Raises:
-        ValueError: an argument is below 1.
-    """
-    if per_rank < 1 or largest < 1:
-        raise ValueError(f"per_rank and largest must be at least 1, got {per_rank} and {largest}")
-    small = [divisor for divisor in range(1, math.isqrt(per_rank) + 1) if per_rank % divisor == 0]
-    divisors = [*small, *(per_rank // divisor for divisor in small)]
-    per_device = max(divisor for divisor in divisors if divisor <= largest)
-    return per_device, per_rank // per_device
 
 
 class Steps(Struct, frozen=True):

@@ -11,6 +11,7 @@ from worldsize.base.wording import plural
 from worldsize.planning import batch
 from worldsize.planning.model import Notes
 from worldsize.spec.model import Located, Scale
+from wstrain.scaling import split_batch
 
 
 class Replicas(NamedTuple):
@@ -83,7 +84,7 @@ def _backwards(
         return b.value, rest
     if a:
         return rest, a.value
-    shared = batch.split_batch(rest, start)
+    shared = split_batch(rest, start)
     _warn_small(pinned, shared, start, replicas, notes)
     return shared
 

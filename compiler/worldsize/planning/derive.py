@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from worldsize.base import limits
 from worldsize.base.problem import Problem
-from worldsize.planning import conflicts
+from worldsize.planning import conflicts, sweeps
 from worldsize.planning.model import Interface, Notes, Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.planning.parallelism import plan_mesh
 from worldsize.planning.resilience import plan_resilience
@@ -55,7 +56,8 @@ def derive(
         step_plan = None
         if placed is not None:
             topologies[name] = placed
-            step_plan = _step(step, profile, placed, interface, counted=counted, notes=notes)
+            plan_step = partial(_step, profile=profile, placed=placed, interface=interface, counted=counted)
+            step_plan = sweeps.plan_sweep(step, plan_step, notes)
         problems += notes.problems
         consequences += notes.consequences
         if step_plan is None:
@@ -69,12 +71,12 @@ def derive(
 
 def _step(
     step: Step,
+    notes: Notes,
+    *,
     profile: ComputeProfile | None,
     placed: Topology,
     interface: Interface | None,
-    *,
     counted: int | None,
-    notes: Notes,
 ) -> StepPlan | None:
     topology = plan_mesh(step, placed, interface, notes)
     if topology is None:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from worldsize.base.wording import round_noise
 from worldsize.planning.model import Rule
+from wstrain.scaling import rate_factor
 
 # The largest batch for which the linear rule was seen to cost no accuracy (ImageNet, ResNet-50).
 GOYAL_LARGEST_BATCH = 8192
@@ -17,13 +18,6 @@ SOURCES: dict[Rule, str] = {
     "sqrt": "square-root rule, Malladi et al. 2022",
     "none": "rule none: the rate stays",
 }
-
-
-def rate_factor(rule: Rule, kappa: float) -> float:
-    """The factor of the learning rate: κ (linear), √κ (sqrt) or 1 (none)."""
-    if rule == "linear":
-        return kappa
-    return math.sqrt(kappa) if rule == "sqrt" else 1.0
 
 
 def scale_learning_rate(rule: Rule, kappa: float, reference: float) -> float:

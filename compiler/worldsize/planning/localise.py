@@ -6,14 +6,16 @@ GPUs walks the same loss curve on two processes, up to the order of floating-poi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from worldsize.base.wording import round_noise
-from worldsize.planning import batch, degrees
+from worldsize.planning import degrees
 from worldsize.planning.derive import planned_inputs
 from worldsize.planning.model import Derivation, Plan, PlanValue, StepPlan, Topology, Training
+from wstrain.scaling import split_batch
 
 
 def localise(plan: Plan, processes: int, *, grow: bool = False, keep_instances: bool = False) -> Plan:
@@ -77,7 +79,8 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
         share = training.global_batch_size // training.batch_size_per_device
         if training.gradient_accumulation_steps >= pipeline:
             data = min(data, share // pipeline)  # growing must not leave stages without micro-batches
-        data, accumulation = batch.split_batch(share, data)
+        data, _ = split_batch(_shared_by_trials(step, share), data)
+        accumulation = share // data
         training = replace(training, gradient_accumulation_steps=accumulation)
     world = data * tensor * pipeline
     topology = replace(
@@ -96,6 +99,16 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
         derivations=_derivations(step, topology, training),
         inputs=_inputs(step, topology, training),
     )
+
+
+def _shared_by_trials(step: StepPlan, share: int) -> int:
+    """Micro-batches of an optimizer step, such that the replicas that share them do so in every trial."""
+    trials = step.sweep.trials if step.sweep is not None else ()
+    shares = [
+        int(trial.inputs["global_batch_size"]) // int(trial.inputs["batch_size_per_device"])
+        for trial in trials
+    ]
+    return math.gcd(share, *shares)
 
 
 def _inputs(step: StepPlan, topology: Topology, training: Training | None) -> Mapping[str, PlanValue]:

@@ -77,6 +77,27 @@ class Training(Struct, frozen=True):
     shards_per_rank: int
 
 
+class Trial(Struct, frozen=True):
+    """What the plan gives to trials of a sweep that share the values which decide it."""
+
+    values: Mapping[str, PlanValue]  # of the inputs that are searched over
+    inputs: Mapping[str, PlanValue]  # the planned quantities
+
+
+class PlannedSweep(Struct, frozen=True):
+    """The sweep of a step: how many trials there are, and the plan of each kind of trial.
+
+    ``trials`` is empty where nothing that is searched over decides the plan. ``varying`` are the quantities
+    that differ between trials.
+    """
+
+    max_total_trials: int
+    max_concurrent_trials: int
+    searched: tuple[str, ...]
+    trials: tuple[Trial, ...] = ()
+    varying: tuple[str, ...] = ()
+
+
 class StepPlan(Struct, frozen=True):
     """The plan of one step; ``training`` is None where the step has no ``scale:``.
 
@@ -90,6 +111,7 @@ class StepPlan(Struct, frozen=True):
     derivations: tuple[Derivation, ...] = ()
     advice: tuple[str, ...] = ()  # e.g. β′ and ε′ offered by the √ rule
     inputs: Mapping[str, PlanValue] = field(default_factory=dict)
+    sweep: PlannedSweep | None = None
 
 
 class Plan(Struct, frozen=True):

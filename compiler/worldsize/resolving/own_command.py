@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.model import SPEC, Binding, Component, Data, Field, Port
+from worldsize.azureml.model import SPEC, SWEPT_SPEC, Binding, Component, Data, Field, Port
 from worldsize.azureml.references import classify, exists, is_file, local_path
 from worldsize.base import limits
 from worldsize.base.span import Span
@@ -22,6 +22,7 @@ from worldsize.resolving import plan_values
 from worldsize.resolving.quantities import NAMES, PLANNED, input_type, suggest_quantity
 from worldsize.resolving.state import ResolveState, as_field, part_span
 from worldsize.spec.model import Step
+from worldsize.spec.sweep import searched_type
 
 OPEN = "open"  # the type of an input that nothing has been bound to yet
 
@@ -33,6 +34,8 @@ def build_component(step: Step, folder: Path) -> Component:
         name: Port(name, type_of_value(located.value, folder), located.key_span)
         for name, located in step.with_.items()
     }
+    for name, located in (step.sweep.search_space if step.sweep is not None else {}).items():
+        inputs[name] = Port(name, searched_type(located), located.key_span)
     for name, optional in _named_in_command(step.command.value).items():
         port = Port(name, _unsaid(name, optional=optional), step.command.span, optional=optional)
         inputs.setdefault(name, port)
@@ -53,7 +56,7 @@ def build_component(step: Step, folder: Path) -> Component:
         display_name=as_field(step.display_name),
         description=as_field(step.description),
         folder=folder,
-        keys=SPEC,
+        keys=SPEC if step.sweep is None else SWEPT_SPEC,
         inline=True,
     )
 

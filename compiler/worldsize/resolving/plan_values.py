@@ -6,7 +6,8 @@ import math
 from typing import Any, NamedTuple
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.model import Field, Literal
+from worldsize.azureml.binding import find_expressions
+from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.span import Span
 from worldsize.planning import missing
 from worldsize.planning.model import PlanValue, StepPlan, Training
@@ -14,6 +15,7 @@ from worldsize.resolving import quantities
 from worldsize.resolving.quantities import DEGREES, MACHINE, NAMES, PLANNED, comment
 from worldsize.resolving.state import ResolveState, part_span
 from worldsize.spec.model import Located
+from worldsize.spec.pipeline_inputs import is_pipeline_input
 
 
 class Planned(NamedTuple):
@@ -77,8 +79,9 @@ def fill_inputs(state: ResolveState, step: str) -> None:
     """Give a step every planned input that its component declares and ``with:`` leaves open."""
     arguments, ports, plan = state.arguments[step], state.ports(step), state.step_plan(step)
     own = plan.inputs if plan is not None else {}
+    searched = state.searched(step)
     for name in ports:
-        if name not in PLANNED and name != "strategy":
+        if (name not in PLANNED and name != "strategy") or name in searched:
             continue
         if name in own:
             _fill_input(state, step, name, name)
@@ -101,6 +104,9 @@ def _fill_input(state: ResolveState, step: str, name: str, quantity: str) -> Non
         set_planned(state, step, name, quantity, planned)
         return
     pinned = argument.value.value if isinstance(argument.value, Literal) else None
+    if isinstance(argument.value, Binding) and is_pipeline_input(argument.value.expression):
+        pinned = state.spec.steps[step].with_[name].value if name in state.spec.steps[step].with_ else None
+        pinned = None if isinstance(pinned, dict) or find_expressions(str(pinned)) else pinned
     if pinned is not None and argument.span and not _agree(pinned, planned.value):
         message = f"`{name}` is {pinned} here but {literals.render_literal(planned.value)} by the plan"
         help_ = f"remove it, or {quantities.explain_pin(name)} so that the rest follows"

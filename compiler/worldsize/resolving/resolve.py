@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job, Step
@@ -19,10 +20,12 @@ from worldsize.resolving import (
     arguments,
     components,
     own_command,
+    pipeline_ports,
     plan_values,
     quality_gate,
     rows,
     step_settings,
+    sweeps,
     user_files,
     wiring,
 )
@@ -58,7 +61,14 @@ def resolve_spec(spec: Spec, files: Files | None = None) -> ResolvedSpec:
     _fill(state)
     _report_missing(state)
     added = {step: user_files.collect_files(state, step) for step in spec.steps}
-    job = step_settings.build_job(spec, {step: _build_step(state, step) for step in spec.steps})
+    bound = pipeline_ports.bind_outputs(state)
+    steps = {step: _build_step(state, step, bound) for step in spec.steps}
+    pipeline_ports.check_unused(state, steps)
+    job = replace(
+        step_settings.build_job(spec, steps),
+        inputs=pipeline_ports.read_inputs(spec, steps),
+        outputs=pipeline_ports.read_outputs(state, bound),
+    )
     return ResolvedSpec(
         spec, state.plan, job, added, state.templates, files, tuple(state.problems), tuple(consequences)
     )
@@ -69,6 +79,7 @@ def _bind(state: ResolveState) -> None:
     for step in state.spec.steps:
         limits.check_time()
         state.arguments[step] = arguments.read_arguments(state, step)
+        pipeline_ports.bind_inputs(state, step)
         quality_gate.set_gate_inputs(state, step)
     wiring.wire_by_name(state)
 
@@ -94,6 +105,7 @@ def _fill(state: ResolveState) -> None:
         limits.check_time()
         own_command.carry_plan(state, step)
         plan_values.fill_inputs(state, step)
+        sweeps.derive_in_trials(state, step)
     own_command.type_open_inputs(state)
 
 
@@ -103,9 +115,11 @@ def _report_missing(state: ResolveState) -> None:
         limits.check_time()
         wiring.report_unplanned(state, step)
         quality_gate.check_metrics(state, step)
+        sweeps.check_sweep(state, step)
+        sweeps.check_commands(state, step)
 
 
-def _build_step(state: ResolveState, step: str) -> Step:
+def _build_step(state: ResolveState, step: str, bound: pipeline_ports.Bound) -> Step:
     limits.check_time()
     spec_step = state.spec.steps[step]
     component = state.components.get(step)
@@ -113,12 +127,12 @@ def _build_step(state: ResolveState, step: str) -> Step:
     order = dict.fromkeys([*(name for name in state.ports(step) if name in inputs), *inputs])
     return Step(
         name=step,
-        type=component.type if component else "command",
+        type="sweep" if spec_step.sweep else component.type if component else "command",
         span=spec_step.span,
         component=component,
         reference=as_field(spec_step.uses),
         inputs={name: inputs[name] for name in order},
-        outputs=step_settings.outputs(state, step),
+        outputs=pipeline_ports.join_outputs(step_settings.outputs(state, step), step, bound),
         compute=step_settings.compute(state, step),
         resources=step_settings.resources(state, step),
         distribution=step_settings.distribution(state, step),
@@ -126,5 +140,6 @@ def _build_step(state: ResolveState, step: str) -> Step:
         environment_variables=step_settings.environment_variables(state, step),
         display_name=as_field(spec_step.display_name),
         comment=as_field(spec_step.description),
+        raw=sweeps.compile_sweep(spec_step),
         unwired=frozenset(state.unwired.get(step, ())),
     )

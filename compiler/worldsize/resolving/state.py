@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,11 @@ class ResolveState(Struct):
         """The inputs that a step's component declares; none where it cannot be seen."""
         component = self.components.get(step)
         return component.inputs if component else {}
+
+    def searched(self, step: str) -> Collection[str]:
+        """The inputs that the sweep of a step gives its trials."""
+        sweep = self.spec.steps[step].sweep
+        return sweep.search_space if sweep is not None else ()
 
     def open_ports(self, step: str) -> list[Port]:
         """The data inputs of a step's component that need a value; worked out once a component."""

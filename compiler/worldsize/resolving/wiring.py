@@ -31,8 +31,10 @@ def wire_by_name(state: ResolveState) -> None:
     unknown = False  # whether an earlier step may have outputs that cannot be seen, which was reported
     for step in state.spec.steps:
         limits.check_time()
+        searched = state.searched(step)
         for port in state.open_ports(step):
-            if port.name not in state.arguments[step]:
+            left_out = port.name in searched or port.name in state.unwired.get(step, ())
+            if port.name not in state.arguments[step] and not left_out:
                 earlier = producers.get(port.name, {})
                 behind = _readers_of(step, readers)
                 if behind:
@@ -62,7 +64,8 @@ def report_unplanned(state: ResolveState, step: str) -> None:
     spec_step = state.spec.steps[step]
     place = spec_step.uses.span if spec_step.uses else spec_step.span
     for port in state.ports(step).values():
-        if port.name in state.arguments[step] or port.optional or port.default is not None:
+        given = port.name in state.arguments[step] or port.name in state.searched(step)
+        if given or port.optional or port.default is not None:
             continue
         if port.name in PLANNED and not state.is_misspelt(step, port.name):
             state.unwired.setdefault(step, set()).add(port.name)

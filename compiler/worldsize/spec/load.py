@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from worldsize import yaml
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import quoted_list
-from worldsize.spec import parse, schedule, violations
+from worldsize.spec import parse, pipeline_inputs, schedule, sweep, violations
 from worldsize.spec.model import ComputeProfile, Located, Spec, Step
 from worldsize.spec.suggest import closest
 
@@ -32,13 +32,22 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
     root = document.root
     if root is None:
         return None, list(document.problems)
+    fixed: list[pipeline_inputs.Fixed] = []
+    unbound: list[Problem] = []
+    if isinstance(root, yaml.Mapping):
+        root, fixed, unbound = pipeline_inputs.fill_defaults(root)
     violations_found = violations.check_schema(root)
-    if violations_found or not isinstance(root, yaml.Mapping):
-        return None, _sort_problems([*document.problems, *violations_found])
+    if violations_found or unbound or not isinstance(root, yaml.Mapping):
+        at = {(problem.span.line, problem.span.path) for problem in unbound}
+        others = [each for each in violations_found if (each.span.line, each.span.path) not in at]
+        return None, _sort_problems([*document.problems, *unbound, *others])
     spec = assign_only_profile(parse.parse_spec(path, root))
     contradictions = list(check_references(spec))
     timing = list(schedule.check_schedule(spec.schedule)) if spec.schedule else []
-    return None if contradictions else spec, _sort_problems([*document.problems, *contradictions, *timing])
+    timing += pipeline_inputs.report_fixed([*fixed, *pipeline_inputs.find_decisive(spec)])
+    problems = _sort_problems([*document.problems, *contradictions, *timing])
+    spec = replace(spec, planned_inputs=frozenset(each.name for each in fixed))
+    return None if contradictions else pipeline_inputs.plan_with_defaults(spec), problems
 
 
 def is_spec(document: yaml.Document) -> bool:
@@ -71,6 +80,8 @@ def check_references(spec: Spec) -> Iterator[Problem]:
     for step in spec.steps.values():
         yield from _check_compute(step, spec)
         yield from _check_counts(step)
+        yield from sweep.check_sweep(step)
+    yield from pipeline_inputs.check_inputs(spec)
 
 
 def _check_compute(step: Step, spec: Spec) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import Struct, field
 
 from worldsize.base.span import Span
+from worldsize.yaml.nodes import Mapping as MappingNode
 from worldsize.yaml.nodes import Node
 
 T = TypeVar("T")
@@ -103,6 +104,57 @@ class Resilience(Struct, frozen=True):
     max_restarts: Located[int] | None  # after failures, by `worldsize run`
 
 
+class PipelineInput(Struct, frozen=True):
+    """One entry of ``inputs:``: an input of the whole pipeline. Without ``value`` it is left out."""
+
+    name: str
+    span: Span  # of its name
+    type: str  # as declared, else by the value
+    value: Located[Any] | None  # the default, or the path of data
+    mode: Located[str] | None = None
+    description: Located[str] | None = None
+    optional: Located[bool] | None = None
+    given_as: str = ""  # the key of the value: `default` or `path`; none in the short form
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the input is data rather than a literal."""
+        return self.type not in ("string", "number", "integer", "boolean")
+
+
+class PipelineOutput(Struct, frozen=True):
+    """One entry of ``outputs:``: the output of a step that becomes one of the whole pipeline."""
+
+    name: str
+    span: Span  # of its name
+    source: Located[str]  # ${{parent.jobs.train.outputs.model}}
+    type: Located[str] | None = None
+    path: Located[str] | None = None
+    mode: Located[str] | None = None
+    description: Located[str] | None = None
+
+
+class Sweep(Struct, frozen=True):
+    """``sweep:`` of a step, in Azure ML's words; ``node`` is its mapping, which is compiled as it is."""
+
+    span: Span
+    node: MappingNode
+    search_space: Mapping[str, Located[Any]]  # input -> distribution of its values
+    algorithm: str  # random, grid or bayesian
+    primary_metric: Located[str]
+    max_total_trials: Located[int]
+    max_concurrent_trials: Located[int] | None = None
+    timeout: Located[int] | None = None  # seconds
+    trial_timeout: Located[int] | None = None  # seconds
+
+    def __eq__(self, other: object) -> bool:
+        """Two readings of a file yield different nodes, so comparisons ignore them."""
+        return isinstance(other, Sweep) and (self.span, self.search_space) == (other.span, other.search_space)
+
+    def __hash__(self) -> int:
+        return hash(self.span)
+
+
 class Step(Struct, frozen=True):
     """One entry of ``steps:``: either ``uses`` a component or runs its own ``command``."""
 
@@ -130,6 +182,7 @@ class Step(Struct, frozen=True):
     when: Mapping[str, Located[str]]  # metric -> condition such as ">= 0.97"
     on_fail: Located[Literal["skip", "error"]] | None
     resilience: Resilience | None = None
+    sweep: Sweep | None = None
 
 
 class Schedule(Struct, frozen=True):
@@ -142,6 +195,7 @@ class Schedule(Struct, frozen=True):
     time_zone: Located[str] | None
     start_time: Located[str] | None
     end_time: Located[str] | None
+    inputs: Mapping[str, Located[Any]] = field(default_factory=dict)  # in place of the pipeline's own
 
 
 class Spec(Struct, frozen=True):
@@ -158,3 +212,6 @@ class Spec(Struct, frozen=True):
     steps: Mapping[str, Step]
     schedule: Schedule | None
     settings: Mapping[str, Located[Any]] = field(default_factory=dict)  # default_datastore, force_rerun …
+    inputs: Mapping[str, PipelineInput] = field(default_factory=dict)
+    outputs: Mapping[str, PipelineOutput] = field(default_factory=dict)
+    planned_inputs: frozenset[str] = frozenset()  # whose defaults the plan is made with

@@ -12,14 +12,17 @@ from worldsize.spec.model import (
     Distribution,
     Located,
     Parallelism,
+    PipelineOutput,
     Resilience,
     Scale,
     Schedule,
     Spec,
     Step,
+    Sweep,
 )
+from worldsize.spec.pipeline_inputs import parse_inputs
 from worldsize.spec.values import to_plain
-from worldsize.yaml.nodes import Mapping, Scalar
+from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 
 def parse_spec(path: Path, root: Mapping) -> Spec:
@@ -36,6 +39,22 @@ def parse_spec(path: Path, root: Mapping) -> Spec:
         steps={name: _step(node, key) for name, (node, key) in _sections(root, "steps").items()},
         schedule=_schedule(_section(root, "schedule")),
         settings=_entries(root, "settings"),
+        inputs=parse_inputs(root),
+        outputs={key.text: _output(key, node) for key, node in _items(root, "outputs")},
+    )
+
+
+def _output(key: Scalar, node: Node) -> PipelineOutput:
+    if not isinstance(node, Mapping):
+        return PipelineOutput(key.text, key.span, Located(to_plain(node), node.span, key.span, node))
+    return PipelineOutput(
+        name=key.text,
+        span=key.span,
+        source=_require(_text(node, "from")),
+        type=_text(node, "type"),
+        path=_text(node, "path"),
+        mode=_text(node, "mode"),
+        description=_text(node, "description"),
     )
 
 
@@ -78,6 +97,28 @@ def _step(node: Mapping, key: Scalar) -> Step:
         when=_entries(node, "when"),
         on_fail=_choice(node, "on_fail"),
         resilience=_resilience(_section(node, "resilience")),
+        sweep=_sweep(_section(node, "sweep")),
+    )
+
+
+def _sweep(section: tuple[Mapping, Span] | None) -> Sweep | None:
+    if section is None:
+        return None
+    node, span = section
+    algorithm = node.get("sampling_algorithm")
+    named = algorithm.get("type") if isinstance(algorithm, Mapping) else algorithm
+    objective, _ = _section(node, "objective") or (node, span)
+    limits, _ = _section(node, "limits") or (node, span)
+    return Sweep(
+        span=span,
+        node=node,
+        search_space=_entries(node, "search_space"),
+        algorithm=named.text if isinstance(named, Scalar) else "random",
+        primary_metric=_require(_text(objective, "primary_metric")),
+        max_total_trials=_require(_integer(limits, "max_total_trials")),
+        max_concurrent_trials=_integer(limits, "max_concurrent_trials"),
+        timeout=_integer(limits, "timeout"),
+        trial_timeout=_integer(limits, "trial_timeout"),
     )
 
 
@@ -155,6 +196,7 @@ def _schedule(section: tuple[Mapping, Span] | None) -> Schedule | None:
         time_zone=_text(node, "time_zone"),
         start_time=_text(node, "start_time"),
         end_time=_text(node, "end_time"),
+        inputs=_entries(node, "inputs"),
     )
 
 
@@ -192,6 +234,12 @@ def _entries(mapping: Mapping, key: str) -> dict[str, Located[Any]]:
     if not isinstance(inner, Mapping):
         return {}
     return {name.text: Located(to_plain(node), node.span, name.span, node) for name, node in inner.items()}
+
+
+def _items(mapping: Mapping, key: str) -> list[tuple[Scalar, Node]]:
+    """The keys and values of the mapping under a key, none if there is none."""
+    inner = mapping.get(key)
+    return list(inner.items()) if isinstance(inner, Mapping) else []
 
 
 def _section(mapping: Mapping, key: str) -> tuple[Mapping, Span] | None:

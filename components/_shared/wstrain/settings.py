@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from wsshards.errors import UserError
+from wstrain import scaling
 from wstrain.lr_schedule import Decay
 
 AddOptions = Callable[[argparse.ArgumentParser], None]
@@ -70,6 +71,8 @@ class Settings:
     global_batch_size: int
     learning_rate: float
     reference_learning_rate: float | None
+    reference_batch_size: int | None
+    learning_rate_rule: str
     warmup_epochs: float
     predicted_memory_bytes: int | None
     planned_gpus_per_instance: float | None
@@ -109,6 +112,7 @@ def parse_settings(
     for add in options:
         add(parser)
     values = vars(parser.parse_args(arguments))
+    _complete_plan(values)
     common = {field.name for field in fields(Settings)} - {"options"}
     others = {name: value for name, value in values.items() if name not in common}
     return Settings(**{name: values[name] for name in common}, options=others)
@@ -221,15 +225,44 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--world_size", type=integer(1), required=True)
     add("--batch_size_per_device", type=integer(1), required=True)
-    add("--gradient_accumulation_steps", type=integer(1), default=1)
-    add("--global_batch_size", type=integer(1), required=True)
-    add("--learning_rate", type=number(0, above=True), required=True)
+    add("--gradient_accumulation_steps", type=integer(0), default=1)
+    add("--global_batch_size", type=integer(0), required=True)
+    add("--learning_rate", type=number(0), required=True)
     add("--reference_learning_rate", type=number(0, above=True))
+    add("--reference_batch_size", type=integer(1))
+    add("--learning_rate_rule", choices=scaling.RULES, default="none")
     add("--warmup_epochs", type=number(0), default=0.0)
     add("--predicted_memory_bytes", type=integer(1))
     add("--planned_gpus_per_instance", type=number(0))
     add("--planned_instance_type")
     add("--hang_timeout", type=number(0), default=0.0)
+
+
+def _complete_plan(values: dict[str, Any]) -> None:
+    """Derive the batches and the learning rate that are 0."""
+    split = values["tensor_parallel_size"] * values["pipeline_parallel_size"]
+    # With parameter servers each worker updates on its own, so its batch is the global batch.
+    replicas = 1 if values["strategy"] == "parameter_server" else max(1, values["world_size"] // split)
+    batches = scaling.complete_batches(
+        values["batch_size_per_device"],
+        values["gradient_accumulation_steps"],
+        values["global_batch_size"],
+        replicas,
+    )
+    rates = scaling.complete_rates(
+        values["learning_rate"],
+        values["reference_learning_rate"],
+        values["learning_rate_rule"],
+        batches.global_batch,
+        values["reference_batch_size"],
+    )
+    values |= {
+        "batch_size_per_device": batches.per_device,
+        "gradient_accumulation_steps": batches.accumulation,
+        "global_batch_size": batches.global_batch,
+        "learning_rate": rates.peak,
+        "reference_learning_rate": rates.reference,
+    }
 
 
 class _Parser(argparse.ArgumentParser):

@@ -82,6 +82,11 @@ class RunResult:
     signal: int | None = None  # the signal that interrupted it
 
     @property
+    def outputs(self) -> dict[str, Path]:
+        """The outputs of the pipeline that the run has written, by name."""
+        return list_outputs(self.folder)
+
+    @property
     def failure(self) -> Failure | None:
         """Why the run failed."""
         failures = (step.failure for step in self.steps.values() if step.parent is None)
@@ -93,6 +98,14 @@ class RunResult:
         if self.state == "interrupted":
             return 128 + (self.signal or signal.SIGINT)
         return 0 if self.state == "succeeded" and not self.record_incomplete else 1
+
+
+def list_outputs(folder: Path) -> dict[str, Path]:
+    """The outputs of the pipeline in the folder of a run, each a link to what its step has written."""
+    try:
+        return {path.name: path for path in sorted((folder / "outputs").iterdir()) if path.exists()}
+    except OSError:  # the pipeline declares none
+        return {}
 
 
 def failure_of_step(message: str) -> Failure:

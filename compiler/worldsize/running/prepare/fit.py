@@ -220,6 +220,8 @@ def _describe_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) 
     assert here.training is not None
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
     changed = accumulation != before.training.gradient_accumulation_steps
+    if before.sweep is not None and len(before.sweep.trials) > 1:
+        return ", the global batch of each trial unchanged"
     if "gradient_accumulation_steps" in followed or not changed:
         return f" with accumulation ×{accumulation}, global batch {batch} unchanged"
     if "global_batch_size" in followed:
@@ -329,7 +331,17 @@ def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -
                 for expression in binding.find_expressions(template)
                 if expression.scope == "plan" and expression.port
             }
-    return frozenset(followed)
+    return frozenset(followed | find_derived(task))
+
+
+def find_derived(task: Task) -> set[str]:
+    """The quantities that the trials of a sweep derive for the processes that they find."""
+    derived = {
+        name
+        for name in ("gradient_accumulation_steps", "global_batch_size")
+        if (source := task.inputs.get(name)) is not None and isinstance(source, Text) and source.value == 0
+    }
+    return derived if task.kind == "sweep" else set()
 
 
 def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) -> Task:

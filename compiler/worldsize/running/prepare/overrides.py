@@ -1,13 +1,11 @@
-"""``--set name=value``: other values for the inputs of a pipeline, or of a spec before it is planned.
+"""``--set name=value``: other values for the inputs of a pipeline.
 
 A setting is read like a value in the file, by YAML's rules, and checked against the type, range and
-enumeration of each input that it reaches. In a spec it is written into the text, so that everything derived
-from it follows.
+enumeration of each input that it reaches.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +14,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize import yaml
 from worldsize.azureml import literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
@@ -202,94 +199,3 @@ def _list_fed_ports(outer: Scope, name: str) -> Iterator[Port]:
 
 def _reads(expression: Expression | None, wanted: str) -> bool:
     return expression is not None and expression.scope == "parent.inputs" and expression.port == wanted
-
-
-def override_spec(
-    document: yaml.Document, settings: Mapping[str, str]
-) -> tuple[yaml.Document, list[Problem]]:
-    """A spec with other inputs, parsed again, and what is wrong with the settings, by ``step.input``."""
-    problems: list[Problem] = []
-    for name, value in settings.items():
-        edited = _edit_input(document, name, value)
-        if isinstance(edited, Problem):
-            problems.append(edited)
-        else:
-            document = yaml.load(document.path, edited)
-    return document, problems
-
-
-def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem:
-    steps = _get_child(document.root, "steps")
-    if not isinstance(steps, yaml.Mapping):
-        return document.text  # the check of the spec reports the fault
-    step_name, _, port = name.partition(".")
-    step = _get_child(steps, step_name)
-    shown = HIDDEN if is_secret(name) else value[:80]
-    span = Span(f"--set {name}={shown}", 1, 1, 1, 1)
-    if not isinstance(step, yaml.Mapping) or not port:
-        help_ = did_you_mean(step_name, list(steps)) or "steps stand under `steps:`"
-        if step is not None:
-            help_ = f"write `--set {step_name}.INPUT=…`"
-        elif not port and (owner := _find_owner(steps, name)) is not None:
-            help_ = f"did you mean `--set {owner}.{name}={shown}`?"
-        message = f"`{name}` names no input of a step, such as `{next(iter(steps), 'train')}.epochs`"
-        return Problem("run-refused", span, message, help_)
-    arguments = _get_child(step, "with")
-    if not (_lies_in(step, steps) and (arguments is None or _lies_in(arguments, step))):
-        message = f"`with:` of step `{step_name}` is shared with another step by an alias"
-        return Problem("run-refused", span, message, "change it in the file")
-    if "uses" not in step and not (isinstance(arguments, yaml.Mapping) and port in arguments):
-        message = f"step `{step_name}` has no input `{port}`"  # its command cannot read it
-        names = list(arguments) if isinstance(arguments, yaml.Mapping) else []
-        return Problem("run-refused", span, message, did_you_mean(port, names) or "declare it under `with:`")
-    edited = _edit_with(document.text, step, arguments, port, _to_yaml(value))
-    message = f"`{name}` is not a single value in the file"
-    return Problem("run-refused", span, message, "change it there") if edited is None else edited
-
-
-def _find_owner(steps: yaml.Mapping, name: str) -> str | None:
-    """The first step with an input of this name."""
-    return next(
-        (step for step in steps if _get_child(_get_child(_get_child(steps, step), "with"), name) is not None),
-        None,
-    )
-
-
-def _edit_with(
-    text: str, step: yaml.Mapping, arguments: yaml.Node | None, port: str, written: str
-) -> str | None:
-    """The text with an entry of ``with:`` changed or added."""
-    if arguments is None:
-        return _insert_entry(text, step, f"with: {{{json.dumps(port)}: {written}}}")
-    if not isinstance(arguments, yaml.Mapping):
-        return None
-    old = arguments.get(port)
-    if old is None:
-        return _insert_entry(text, arguments, f"{json.dumps(port)}: {written}")
-    if not isinstance(old, yaml.Scalar) or not _lies_in(old, arguments):
-        return None
-    return text[: old.start] + written + text[old.end :]
-
-
-def _get_child(node: yaml.Node | None, key: str) -> yaml.Node | None:
-    return node.get(key) if isinstance(node, yaml.Mapping) else None
-
-
-def _lies_in(node: yaml.Node, outer: yaml.Node) -> bool:
-    return outer.start <= node.start and node.end <= outer.end
-
-
-def _to_yaml(value: str) -> str:
-    """A value as YAML: numbers and booleans unchanged, text in quotes."""
-    return json.dumps(value) if isinstance(resolve_scalar(value), str) else value
-
-
-def _insert_entry(text: str, mapping: yaml.Mapping, entry: str) -> str:
-    """The text with an entry before the first of a mapping."""
-    own = [key.start for key, _ in mapping.entries if mapping.start <= key.start < mapping.end]
-    if mapping.flow:
-        at = mapping.start + 1
-        return f"{text[:at]}{entry}{', ' if mapping.entries else ''}{text[at:]}"
-    at = min(own)
-    indent = at - (text.rfind("\n", 0, at) + 1)
-    return f"{text[:at]}{entry}\n{' ' * indent}{text[at:]}"

@@ -90,7 +90,7 @@ def _apply_settings(document: Document, settings: Mapping[str, str]) -> Document
     """A spec with other inputs."""
     if not settings:
         return document
-    from worldsize.running.prepare.overrides import override_spec  # few runs have settings
+    from worldsize.spec.overrides import override_spec  # few runs have settings
 
     changed, problems = override_spec(document, settings)
     if problems:

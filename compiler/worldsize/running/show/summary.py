@@ -49,6 +49,7 @@ def _steps(result: RunResult) -> Iterator[str]:
 def _outcome(result: RunResult) -> Iterator[str]:
     rows = [("folder", show_path(result.folder))]
     rows += [("metrics", text) for text in _metrics(result)]
+    rows += [("output", f"{name}: {show_path(path)}") for name, path in result.outputs.items()]
     rows += [("model", text) for text in _models(result)]
     if result.tracking_uri is not None:
         rows.append(("mlflow", mlflow_ui(result.tracking_uri)))

@@ -1,0 +1,252 @@
+"""The ``inputs:`` of a spec: their types and defaults, and the values that steps take from them.
+
+``${{parent.inputs.x}}`` under ``with:`` stays a binding in the compiled pipeline. Elsewhere in a step, such
+as ``scale:`` and ``when:``, Azure ML has no bindings, or the plan is made with the number. There the default
+takes the place of the expression before the spec is validated, and a warning says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from worldsize.azureml import literals
+from worldsize.azureml.binding import Expression, find_expressions, parse_expression
+from worldsize.azureml.model import Port
+from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
+from worldsize.spec.model import Located, PipelineInput, Spec, Step
+from worldsize.spec.values import to_plain
+from worldsize.yaml.nodes import Mapping as MappingNode
+from worldsize.yaml.nodes import Node, Scalar, Sequence
+
+# Parts of a step whose expressions are read elsewhere: they stay bindings, or become inputs of the command.
+_KEPT = frozenset({"with", "command", "environment_variables", "environment", "outputs", "uses", "code"})
+
+
+class Fixed(Struct, frozen=True):
+    """An expression that the default of an input has replaced."""
+
+    name: str  # of the input
+    key: str  # of the value: `learning_rate`
+    span: Span  # of the expression
+    value: Any
+
+
+def is_pipeline_input(expression: Expression | None) -> bool:
+    """Whether an expression names an input of the pipeline."""
+    return expression is not None and expression.scope == "parent.inputs" and expression.port is not None
+
+
+def find_bound_inputs(text: object) -> Iterator[Expression]:
+    """The ``${{parent.inputs.x}}`` of a text."""
+    if isinstance(text, str) and "parent.inputs" in text:
+        yield from (each for each in find_expressions(text) if is_pipeline_input(each))
+
+
+def parse_inputs(root: MappingNode) -> dict[str, PipelineInput]:
+    """The pipeline inputs of a spec whose tree has passed the schema."""
+    block = root.get("inputs")
+    if not isinstance(block, MappingNode):
+        return {}
+    return {key.text: _parse_input(key, node) for key, node in block.items()}
+
+
+def _parse_input(key: Scalar, node: Node) -> PipelineInput:
+    if not isinstance(node, MappingNode):
+        value = to_plain(node)
+        located = Located(value, node.span, key.span, node)
+        return PipelineInput(key.text, key.span, literals.primitive_type(value), located)
+    default, path = (_read(node, name) for name in ("default", "path"))
+    declared = _read(node, "type")
+    by_value = literals.primitive_type(default.value) if default is not None else "uri_folder"
+    return PipelineInput(
+        name=key.text,
+        span=key.span,
+        type=declared.value if declared is not None else by_value,
+        value=default if default is not None else path,
+        mode=_read(node, "mode"),
+        description=_read(node, "description"),
+        optional=_read(node, "optional"),
+        given_as="default" if default is not None else "path" if path is not None else "",
+    )
+
+
+def _read(node: MappingNode, key: str) -> Located[Any] | None:
+    value, name = node.get(key), node.key(key)
+    return Located(to_plain(value), value.span, name.span, value) if value is not None and name else None
+
+
+def check_inputs(spec: Spec) -> Iterator[Problem]:
+    """Report inputs without a value, of another type than they declare, or of a key for the other kind."""
+    for each in spec.inputs.values():
+        key = "path" if each.is_data else "default"
+        if each.value is None:
+            if each.optional is None or not each.optional.value:
+                message = f"input `{each.name}` has no `{key}`, and Azure ML starts no pipeline without it"
+                help_ = f"add `{key}:`, which a run may override, or `optional: true`"
+                yield Problem("pipeline-input-without-value", each.span, message, help_)
+            continue
+        if each.given_as not in ("", key):
+            other = each.given_as
+            message = f"input `{each.name}` is of type {each.type}, so its value is not a `{other}`"
+            yield Problem("input-type", each.value.key_span, message, f"write `{key}:`")
+        elif not each.is_data:
+            wrong = literals.check_value(
+                each.name, each.value.value, Port(each.name, each.type), each.value.span
+            )
+            yield from [wrong] if wrong is not None else []
+    yield from _check_schedule(spec)
+
+
+def _check_schedule(spec: Spec) -> Iterator[Problem]:
+    for name, located in (spec.schedule.inputs if spec.schedule is not None else {}).items():
+        declared = spec.inputs.get(name)
+        if declared is None:
+            message = f"the scheduled pipeline has no input `{name}`"
+            help_ = did_you_mean(name, spec.inputs) or f"declare `{name}` under `inputs:` of the spec"
+            yield Problem("schedule-input-unknown", located.key_span, message, help_)
+        elif not declared.is_data:
+            # `epochs: 3` may feed an input that is a number.
+            loose = not declared.given_as and declared.type == "integer"
+            port = Port(name, "number" if loose else declared.type)
+            wrong = literals.check_value(name, located.value, port, located.span)
+            if wrong is not None:
+                yield replace(wrong, related=(Related(declared.span, "the input is declared here"),))
+
+
+def fill_defaults(root: MappingNode) -> tuple[MappingNode, list[Fixed], list[Problem]]:
+    """Replace the expressions of steps that are fixed when the spec is compiled by the defaults of inputs.
+
+    Returns:
+        The tree, what was replaced, and the problems of expressions that name no input.
+    """
+    steps, inputs = root.get("steps"), root.get("inputs")
+    if not isinstance(steps, MappingNode) or "parent.inputs" not in root.source.text:
+        return root, [], []
+    defaults: dict[str, Any] = {}
+    for key, node in inputs.items() if isinstance(inputs, MappingNode) else ():
+        value = node.get("default") if isinstance(node, MappingNode) else node
+        defaults[key.text] = value.value if isinstance(value, Scalar) else None
+    filler = _Filler(defaults, [], [])
+    filled = [
+        (key, filler.fill_step(step) if isinstance(step, MappingNode) else step)
+        for key, step in steps.entries
+    ]
+    if not filler.fixed:
+        return root, [], filler.problems
+    entries = [(key, _copy(steps, filled) if node is steps else node) for key, node in root.entries]
+    return _copy(root, entries), filler.fixed, filler.problems
+
+
+class _Filler(Struct):
+    defaults: Mapping[str, Any]
+    fixed: list[Fixed]
+    problems: list[Problem]
+
+    def fill_step(self, step: MappingNode) -> MappingNode:
+        entries = [
+            (key, node if key.text in _KEPT else self._fill(node, key.text)) for key, node in step.entries
+        ]
+        return _copy(step, entries)
+
+    def _fill(self, node: Node, key: str) -> Node:
+        if isinstance(node, MappingNode):
+            return _copy(node, [(name, self._fill(inner, name.text)) for name, inner in node.entries])
+        if isinstance(node, Sequence):
+            items = [self._fill(item, key) for item in node.items]
+            return Sequence(node.source, node.start, node.end, items, node.flow)
+        return self._fill_scalar(node, key)
+
+    def _fill_scalar(self, node: Scalar, key: str) -> Scalar:
+        value: Any = node.value
+        for expression in reversed(list(find_bound_inputs(value))):
+            name = expression.port or ""
+            default = self.defaults.get(name)
+            if default is None:
+                self._report(node, expression, name)
+                return node
+            self.fixed.append(Fixed(name, key, node.subspan(expression.start, expression.end), default))
+            whole = expression.start == 0 and expression.end == len(node.text)
+            text = literals.render_literal(default)
+            value = default if whole else f"{value[: expression.start]}{text}{value[expression.end :]}"
+        if value is node.value:
+            return node
+        shown = literals.render_literal(value)
+        return Scalar(node.source, node.start, node.end, shown, node.style, node.tag, [], value)
+
+    def _report(self, node: Scalar, expression: Expression, name: str) -> None:
+        if name in self.defaults:
+            span = node.subspan(expression.start, expression.end)
+            message = f"`{name}` has no default, and this is fixed when the spec is compiled"
+            self.problems.append(
+                Problem("pipeline-input-without-value", span, message, f"give `{name}` a `default:`")
+            )
+            return
+        span = node.subspan(*expression.part_range(2))
+        self.problems.append(report_unknown(name, span, self.defaults))
+
+
+def report_unknown(name: str, span: Span, known: Mapping[str, Any]) -> Problem:
+    """The problem of an expression that names no input of the pipeline."""
+    help_ = f"declare `{name}` under `inputs:` of the pipeline"
+    if meant := did_you_mean(name, known):
+        help_ = meant if meant.startswith("did") else f"{meant}; else {help_}"
+    return Problem("pipeline-input-unknown", span, f"the pipeline has no input `{name}`", help_)
+
+
+def _copy(node: MappingNode, entries: list[tuple[Scalar, Node]]) -> MappingNode:
+    return MappingNode(node.source, node.start, node.end, entries, node.flow)
+
+
+def report_fixed(fixed: list[Fixed]) -> Iterator[Problem]:
+    """Warn of values that a later value of an input does not change."""
+    for each in fixed:
+        shown = literals.render_literal(each.value)
+        message = f"the plan is made with `{each.key}` {shown}, the default of input `{each.name}`"
+        help_ = (
+            "another value given at submit does not change the plan; compile with"
+            f" `--set inputs.{each.name}=…` instead"
+        )
+        yield Problem("plan-follows-default", each.span, message, help_)
+
+
+# Inputs of a training component that decide the rule of the learning rate or what the processes share.
+_DECISIVE = ("optimizer", "reduction", "strategy")
+
+
+def find_decisive(spec: Spec) -> Iterator[Fixed]:
+    """The bound inputs of planned steps that the plan depends on, although they may change at submit."""
+    for step in spec.steps.values() if spec.inputs else ():
+        for name in _DECISIVE if step.scale is not None else ():
+            located = step.with_.get(name)
+            expression = parse_expression(located.value) if located is not None else None
+            source = spec.inputs.get(expression.port or "") if expression else None
+            if located is not None and source is not None and source.value is not None:
+                yield Fixed(source.name, name, located.span, source.value.value)
+
+
+def plan_with_defaults(spec: Spec) -> Spec:
+    """A spec whose ``with:`` has defaults in place of bindings; the nodes stay those of the bindings."""
+    if not spec.inputs:
+        return spec
+    return replace(spec, steps={name: _with_defaults(step, spec.inputs) for name, step in spec.steps.items()})
+
+
+def _with_defaults(step: Step, inputs: Mapping[str, PipelineInput]) -> Step:
+    given = {name: _default(located, inputs) for name, located in step.with_.items()}
+    return replace(step, with_=given) if given != step.with_ else step
+
+
+def _default(located: Located[Any], inputs: Mapping[str, PipelineInput]) -> Located[Any]:
+    text = located.value.get("path") if isinstance(located.value, dict) else located.value
+    expression = parse_expression(text)
+    source = inputs.get(expression.port or "") if expression and is_pipeline_input(expression) else None
+    if source is None or source.value is None:
+        return located
+    value = {"type": source.type, "path": source.value.value} if source.is_data else source.value.value
+    return Located(value, located.span, located.key_span, located.node)

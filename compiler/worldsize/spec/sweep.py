@@ -1,0 +1,190 @@
+"""Checks ``sweep:`` of a step beyond the schema: settings of distributions and policies, limits, inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from worldsize.azureml import literals
+from worldsize.base.problem import Problem, Related
+from worldsize.base.wording import quoted_list
+from worldsize.spec.model import Located, Step, Sweep
+from worldsize.yaml.nodes import Mapping as MappingNode
+from worldsize.yaml.nodes import Sequence
+
+# The settings of each distribution beside `type` (azure-ai-ml, _schema/_sweep/search_space.py).
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "choice": ("values",),
+    "randint": ("upper",),
+    "uniform": ("min_value", "max_value"),
+    "quniform": ("min_value", "max_value", "q"),
+    "loguniform": ("min_value", "max_value"),
+    "qloguniform": ("min_value", "max_value", "q"),
+    "normal": ("mu", "sigma"),
+    "qnormal": ("mu", "sigma", "q"),
+    "lognormal": ("mu", "sigma"),
+    "qlognormal": ("mu", "sigma", "q"),
+}
+_EXAMPLES = {
+    "values": "[16, 32]",
+    "upper": "10",
+    "min_value": "0.001",
+    "max_value": "0.1",
+    "q": "16",
+    "mu": "0",
+    "sigma": "1",
+}
+_POLICIES: Mapping[str, tuple[str, ...]] = {
+    "bandit": ("slack_factor", "slack_amount"),
+    "median_stopping": (),
+    "truncation_selection": ("truncation_percentage", "exclude_finished_jobs"),
+}
+_OF_EVERY_POLICY = ("type", "evaluation_interval", "delay_evaluation")
+# Microsoft Learn, "Hyperparameter tuning a model": what Bayesian sampling supports.
+_BAYESIAN = ("choice", "uniform", "quniform")
+_MOST_LISTED = 1000  # values of a distribution that are listed
+
+
+def check_sweep(step: Step) -> Iterator[Problem]:
+    """Report the faults of a step's sweep that passed the schema."""
+    sweep = step.sweep
+    if sweep is None:
+        return
+    for name, located in sweep.search_space.items():
+        yield from _check_distribution(name, located)
+        given = step.with_.get(name)
+        if given is not None:
+            message = (
+                f"`{name}` is given under `with:` and searched over, so no trial would use {_show(given)}"
+            )
+            related = (Related(located.key_span, "searched over here"),)
+            help_ = "remove one of the two"
+            yield Problem("sweep-given-twice", given.key_span, message, help_, related)
+    yield from _check_policy(sweep)
+    yield from _check_algorithm(sweep)
+    yield from _check_limits(step, sweep)
+
+
+def list_values(located: Located[Any]) -> list[Located[Any]] | None:
+    """The values of a distribution, where they can be listed: those of ``choice``, ``randint``, ``quniform``.
+
+    Each has the place where it is written, else that of the distribution. None for a continuous one.
+    """
+    block, node = located.value, located.node
+    kind = block.get("type")
+    if kind == "choice":
+        values = node.get("values") if isinstance(node, MappingNode) else None
+        items = values.items if isinstance(values, Sequence) else []
+        plain = block.get("values") or []
+        return [
+            Located(value, item.span, located.key_span, item)
+            for value, item in zip(plain, items, strict=True)
+        ]
+    numbers: list[float] = []
+    if kind == "randint":
+        numbers = list(range(min(int(block.get("upper", 0)), _MOST_LISTED + 1)))
+    elif kind == "quniform" and all(name in block for name in SETTINGS["quniform"]):
+        low, high, q = (block[name] for name in SETTINGS["quniform"])
+        first, last = round(low / q), round(high / q)
+        numbers = [step * q for step in range(first, min(last, first + _MOST_LISTED + 1) + 1)]
+    if not numbers or len(numbers) > _MOST_LISTED:
+        return None
+    return [Located(number, located.key_span, located.key_span) for number in numbers]
+
+
+def searched_type(located: Located[Any]) -> str:
+    """The type of an input that a distribution gives its values."""
+    block = located.value
+    if block.get("type") == "randint":
+        return "integer"
+    if block.get("type") != "choice":
+        return "number"
+    types = {literals.primitive_type(value) for value in block.get("values") or [""]}
+    if types <= {"integer", "number"}:
+        return "number" if "number" in types else "integer"
+    return types.pop() if len(types) == 1 else "string"
+
+
+def _check_distribution(name: str, located: Located[Any]) -> Iterator[Problem]:
+    block, node = located.value, located.node
+    kind = block["type"]
+    for setting in SETTINGS[kind]:
+        if setting not in block and (kind, setting) != ("choice", "values"):  # a rule reports that one
+            message = f"`{kind}` of `{name}` has no `{setting}`"
+            help_ = f"add `{setting}: {_EXAMPLES[setting]}`"
+            yield Problem("spec-missing-key", located.key_span, message, help_)
+    for key in block:
+        if key not in (*SETTINGS[kind], "type") and isinstance(node, MappingNode):
+            at = node.key(key)
+            message = f"`{key}` is not a setting of `{kind}`"
+            help_ = f"`{kind}` takes {quoted_list(SETTINGS[kind])}"
+            yield Problem("spec-unknown-key", at.span if at else located.span, message, help_)
+
+
+def _check_policy(sweep: Sweep) -> Iterator[Problem]:
+    block = sweep.node.get("early_termination")
+    kind = block.get("type") if isinstance(block, MappingNode) else None
+    if not isinstance(block, MappingNode) or kind is None:
+        return
+    word = str(getattr(kind, "value", ""))
+    for key, _ in block.items():  # noqa: PERF102 - no dict
+        if key.text not in (*_OF_EVERY_POLICY, *_POLICIES.get(word, ())):
+            owner = next((name for name, settings in _POLICIES.items() if key.text in settings), word)
+            message = f"`{key.text}` is a setting of `{owner}`, not of `{word}`"
+            yield Problem("spec-unknown-key", key.span, message, f"write `type: {owner}`, or remove it")
+    needed = {"bandit": ("slack_factor", "slack_amount"), "truncation_selection": ("truncation_percentage",)}
+    wanted = needed.get(word, ())
+    if wanted and not any(name in block for name in wanted):
+        example = "slack_factor: 0.1" if word == "bandit" else "truncation_percentage: 20"
+        message = f"`{word}` has neither " + " nor ".join(f"`{name}`" for name in wanted)
+        message = message if len(wanted) > 1 else f"`{word}` has no `{wanted[0]}`"
+        yield Problem("spec-missing-key", kind.span, message, f"add `{example}`")
+
+
+def _check_algorithm(sweep: Sweep) -> Iterator[Problem]:
+    for name, located in sweep.search_space.items() if sweep.algorithm == "bayesian" else ():
+        kind = located.value["type"]
+        if kind not in _BAYESIAN:
+            message = f"bayesian sampling does not support `{kind}`, the distribution of `{name}`"
+            node = located.node.get("type") if isinstance(located.node, MappingNode) else None
+            span = node.span if node is not None else located.key_span
+            help_ = f"write one of {quoted_list(_BAYESIAN)}, or `sampling_algorithm: random`"
+            yield Problem("sampling-needs-other-distribution", span, message, help_)
+    algorithm = sweep.node.get("sampling_algorithm")
+    if isinstance(algorithm, MappingNode) and sweep.algorithm != "random":
+        for key, _ in algorithm.items():  # noqa: PERF102 - no dict
+            if key.text != "type":
+                message = f"`{key.text}` is an option of random sampling, not of `{sweep.algorithm}`"
+                yield Problem("spec-unknown-key", key.span, message, "remove it, or write `type: random`")
+
+
+def _check_limits(step: Step, sweep: Sweep) -> Iterator[Problem]:
+    total, at_once = sweep.max_total_trials, sweep.max_concurrent_trials
+    if at_once is not None and at_once.value > total.value:
+        message = f"`max_concurrent_trials` is {at_once.value}, more than `max_total_trials` {total.value}"
+        related = (Related(total.span, "all trials"),)
+        help_ = f"write {total.value} or less"
+        yield Problem("sweep-limits-contradict", at_once.span, message, help_, related)
+    timeout, of_trial = sweep.timeout or step.timeout, sweep.trial_timeout
+    if timeout is not None and of_trial is not None and of_trial.value > timeout.value:
+        message = (
+            f"`trial_timeout` is {of_trial.value} s, longer than the sweep's `timeout` of {timeout.value} s"
+        )
+        related = (Related(timeout.span, "the whole sweep"),)
+        help_ = f"write {timeout.value} or less, or raise `timeout`"
+        yield Problem("sweep-limits-contradict", of_trial.span, message, help_, related)
+    listed = [list_values(located) for located in sweep.search_space.values()]
+    if sweep.algorithm == "grid" and all(listed):
+        combinations = math.prod(len(values or ()) for values in listed)
+        if combinations > total.value:
+            message = (
+                f"the grid has {combinations} combinations, but `max_total_trials` is {total.value}:"
+                " the last ones are never tried"
+            )
+            help_ = f"write {combinations}, or `sampling_algorithm: random`"
+            yield Problem("sweep-limits-contradict", total.span, message, help_)
+
+
+def _show(given: Located[Any]) -> str:
+    return f"`{literals.render_literal(given.value)[:40]}`" if not isinstance(given.value, dict) else "it"

@@ -154,9 +154,8 @@ class ValidationController:
         return True
 
     def forget_best(self) -> None:
-        """Start anew, as the best checkpoint is gone."""
-        self.best_value = self.best_step = self._reference = None
-        self.without_improvement = 0
+        """Seek the best step anew, as its checkpoint is gone; patience goes on."""
+        self.best_value = self.best_step = None
 
     def describe(self) -> str:
         """Return the best step and its value, such as ``validation_loss 0.1234 at step 60``."""

@@ -28,7 +28,7 @@ NEEDED += ["--learning_rate", "1", "--shards", "s", "--checkpoints", "c", "--tra
 
 
 def given_settings(**values: object) -> Settings:
-    return replace(parse_settings(NEEDED, strategies=("ddp",)), **values)  # type: ignore[arg-type]
+    return replace(parse_settings(NEEDED, started=1, strategies=("ddp",)), **values)  # type: ignore[arg-type]
 
 
 def follow(controller: ValidationController, values: list[float], start: int = 1) -> list[int]:

@@ -12,7 +12,7 @@ from worldsize.base.wording import plural, round_noise, show_number
 from worldsize.planning import batch, learning_rate, topology
 from worldsize.planning.learning_rate import Adam, batch_growth
 from worldsize.planning.model import Launcher
-from wstrain.scaling import split_batch
+from wstrain.scaling import default_warmup_epochs, split_batch
 
 sizes = st.integers(1, 10_000)
 
@@ -139,7 +139,7 @@ def test_weight_decay_keeps_the_averaging_time(decay: float, growth: float, rate
 def test_default_warmup(
     rule: learning_rate.Rule, growth: float, epochs: float | None, expected: float
 ) -> None:
-    assert learning_rate.default_warmup_epochs(rule, growth, epochs) == expected
+    assert default_warmup_epochs(rule, growth, epochs) == expected
 
 
 def test_steps() -> None:

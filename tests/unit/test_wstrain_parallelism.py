@@ -17,14 +17,14 @@ from wstrain.settings import Settings, add_model_parallel, add_pipeline_schedule
 from wstrain_torch.launch.start import expect_parallelism
 
 STRATEGIES = ("ddp", "fsdp", "tensor_parallel", "pipeline_parallel")
-PLAN = {"world_size": 4, "batch_size_per_device": 2, "global_batch_size": 8, "learning_rate": 0.1}
+PLAN = {"world_size": 4, "batch_size_per_device": 2, "gradient_accumulation_steps": 1, "global_batch_size": 8}
 
 
 def settings(**values: Any) -> Settings:
     given = {"shards": "s", "checkpoints": "c", "trained_model": "m", "model": "gpt", **PLAN, **values}
     arguments = [part for name, value in given.items() for part in (f"--{name}", str(value))]
     return parse_settings(
-        arguments, strategies=STRATEGIES, options=(add_model_parallel, add_pipeline_schedule)
+        arguments, started=4, strategies=STRATEGIES, options=(add_model_parallel, add_pipeline_schedule)
     )
 
 

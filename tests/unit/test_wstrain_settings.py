@@ -41,7 +41,9 @@ def arguments(**values: object) -> list[str]:
 
 def read(component: str = "train_ddp", **values: object) -> Settings:
     module = entry(component)
-    return parse_settings(arguments(**values), strategies=module.STRATEGIES, options=module.OPTIONS)
+    return parse_settings(
+        arguments(**values), started=2, strategies=module.STRATEGIES, options=module.OPTIONS
+    )
 
 
 @pytest.mark.parametrize("name", TRAINERS)
@@ -107,5 +109,46 @@ def test_a_wrong_value_is_one_sentence(values: dict[str, object], message: str) 
 
 
 def test_a_missing_value_is_named() -> None:
-    with pytest.raises(UserError, match=r"are required: --checkpoints, .*--world_size"):
-        parse_settings(["--shards", "s"], strategies=("ddp",))
+    with pytest.raises(UserError, match=r"are required: --checkpoints, --trained_model"):
+        parse_settings(["--shards", "s"], started=1, strategies=("ddp",))
+
+
+def alone(started: int, **values: object) -> Settings:
+    """What a component in the designer reads: nothing but paths and what was typed."""
+    given = [part for name, value in (PATHS | values).items() for part in (f"--{name}", str(value))]
+    return parse_settings(given, started=started, strategies=("ddp",))
+
+
+@pytest.mark.parametrize(
+    ("started", "values", "batches", "rates", "warmup"),
+    [
+        (1, {}, (32, 1, 32), (0.05, 0.05), 0.0),
+        (8, {"epochs": 20}, (32, 1, 256), (0.4, 0.05), 2.0),
+        (8, {"epochs": 90}, (32, 1, 256), (0.4, 0.05), 5.0),
+        (8, {"optimizer": "adamw"}, (32, 1, 256), (0.001 * 8**0.5, 0.001), 0.0),
+        (2, {"global_batch_size": 256}, (32, 4, 256), (0.4, 0.05), 1.2),
+        (2, {"learning_rate": 0.3}, (32, 1, 64), (0.3, None), 0.0),
+        (2, {"learning_rate": 0.3, "reference_learning_rate": 0.1}, (32, 1, 64), (0.3, 0.1), 0.0),
+        (4, {"batch_size_per_device": 8, "learning_rate_rule": "none"}, (8, 1, 32), (0.05, 0.05), 0.0),
+        (2, {"warmup_epochs": 0}, (32, 1, 64), (0.1, 0.05), 0.0),
+    ],
+)
+def test_without_a_plan_the_launch_and_the_defaults_give_its_numbers(
+    started: int,
+    values: dict[str, object],
+    batches: tuple[int, int, int],
+    rates: tuple[float, float | None],
+    warmup: float,
+) -> None:
+    settings = alone(started, **values)
+    assert settings.world_size == started
+    given = settings.batch_size_per_device, settings.gradient_accumulation_steps, settings.global_batch_size
+    assert given == batches
+    assert settings.learning_rate == pytest.approx(rates[0], rel=1e-9)
+    assert settings.reference_learning_rate == rates[1]
+    assert settings.warmup_epochs == pytest.approx(warmup)
+
+
+def test_a_batch_that_the_processes_cannot_share_is_refused() -> None:
+    with pytest.raises(UserError, match=r"`global_batch_size` is 100, which 3 replicas cannot share equally"):
+        alone(3, global_batch_size=100)

@@ -72,18 +72,3 @@ def scale_weight_decay(decay: float, kappa: float, reference: float, learning_ra
 def batch_growth(global_batch: int, reference_batch: int) -> float:
     """``κ = G / reference batch``, without unit; with 1 nothing is scaled."""
     return round_noise(global_batch / reference_batch)
-
-
-# Goyal et al. 2017, section 2.2, warm up over 5 of 90 epochs.
-WARMUP_EPOCHS = 5.0
-LARGEST_WARMUP_SHARE = 0.1
-
-
-def default_warmup_epochs(rule: Rule, kappa: float, epochs: float | None) -> float:
-    """The default epochs of warm-up: 5, but at most a tenth of the training.
-
-    Only the linear rule needs it, and only where it raises the rate: no warm-up for ``κ ≤ 1``.
-    """
-    if rule != "linear" or kappa <= 1:
-        return 0.0
-    return WARMUP_EPOCHS if epochs is None else round_noise(min(WARMUP_EPOCHS, LARGEST_WARMUP_SHARE * epochs))

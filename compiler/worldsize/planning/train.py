@@ -5,7 +5,7 @@ from __future__ import annotations
 from worldsize.azureml import literals
 from worldsize.base.span import Span
 from worldsize.base.wording import plural, show_number
-from worldsize.planning import learning_rate, stages
+from worldsize.planning import stages
 from worldsize.planning.batch import Steps, count_shards_per_rank, count_steps
 from worldsize.planning.batches import Batches, Replicas, plan_batches
 from worldsize.planning.learning_rate import batch_growth as growth
@@ -13,6 +13,7 @@ from worldsize.planning.model import Interface, Notes, Topology, Training
 from worldsize.planning.rates import Rate, plan_rate
 from worldsize.planning.settings import Settings, verify_settings
 from worldsize.spec.model import Scale, Step
+from wstrain.scaling import default_warmup_epochs
 
 MAX_STEPS = 2**31 - 1  # as many as the spec's schema allows of anything
 
@@ -123,7 +124,7 @@ def _warmup(scale: Scale, scaled: Rate, kappa: float, epochs: float | None, note
     reference = show_number(scale.reference_learning_rate.value)
     formula = f"from {reference} to {show_number(scaled.learning_rate)}"
     if pinned is None:
-        value = learning_rate.default_warmup_epochs(scaled.rule, kappa, epochs)
+        value = default_warmup_epochs(scaled.rule, kappa, epochs)
         source = "default: 5 epochs, at most a tenth; Goyal et al. 2017"
         if not value:
             source = f"no warm-up is the default for rule {scaled.rule} with κ {show_number(kappa)}"
@@ -135,7 +136,7 @@ def _warmup(scale: Scale, scaled: Rate, kappa: float, epochs: float | None, note
             f"`warmup_epochs` is {show_number(pinned.value)} but training lasts {plural(epochs, 'epoch')},"
             f" so the learning rate never reaches {show_number(scaled.learning_rate)}"
         )
-        default = show_number(learning_rate.default_warmup_epochs(scaled.rule, kappa, epochs))
+        default = show_number(default_warmup_epochs(scaled.rule, kappa, epochs))
         notes.report("warmup-longer-than-training", pinned.span, message, f"write {default}, or remove it")
     return pinned.value
 

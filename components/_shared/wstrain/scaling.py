@@ -107,6 +107,21 @@ def complete_rates(
     return Rates(round_rate(reference * factor), reference)
 
 
+# Goyal et al. 2017, section 2.2, warm up over 5 of 90 epochs.
+WARMUP_EPOCHS = 5.0
+LARGEST_WARMUP_SHARE = 0.1
+
+
+def default_warmup_epochs(rule: str, kappa: float, epochs: float | None) -> float:
+    """The default epochs of warm-up: 5, but at most a tenth of the training.
+
+    Only the linear rule needs it, and only where it raises the rate: no warm-up for ``κ ≤ 1``.
+    """
+    if rule != "linear" or kappa <= 1:
+        return 0.0
+    return WARMUP_EPOCHS if epochs is None else round_rate(min(WARMUP_EPOCHS, LARGEST_WARMUP_SHARE * epochs))
+
+
 def round_rate(value: float) -> float:
     """A rate without the noise of binary fractions: 0.1 × 3 is 0.3."""
     return float(f"{value:.12g}")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 from wsshards.errors import UserError
-from wstrain import scaling
+from wstrain.input_types import boolean, integer, number
 from wstrain.lr_schedule import Decay
+from wstrain.plan_inputs import add_plan, complete_plan
 
 AddOptions = Callable[[argparse.ArgumentParser], None]
 
@@ -63,6 +63,12 @@ class Settings:
     checkpoint_async: bool
     keep_checkpoints: int
     keep_best: bool
+    validate_every_epochs: float
+    validate_every_steps: int
+    best_metric: str
+    early_stopping_patience: int
+    early_stopping_min_delta: float
+    export: str
     resume_from: Path | None
     stop_after_steps: int | None
     world_size: int
@@ -91,12 +97,13 @@ class Settings:
 
 
 def parse_settings(
-    arguments: Sequence[str], *, strategies: Iterable[str], options: Sequence[AddOptions] = ()
+    arguments: Sequence[str], *, started: int, strategies: Iterable[str], options: Sequence[AddOptions] = ()
 ) -> Settings:
     """Read the command line of a training component.
 
     Args:
         arguments: the command line without the program's name.
+        started: ranks or replicas that the launcher started, which a run without a plan has.
         strategies: the strategies this component offers.
         options: functions that add inputs which not every training component has.
 
@@ -107,12 +114,13 @@ def parse_settings(
     _add_model(parser, strategies)
     _add_optimizer(parser)
     _add_checkpoints(parser)
-    _add_plan(parser)
+    _add_validation(parser)
+    add_plan(parser)
     parser.set_defaults(tensor_parallel_size=1, pipeline_parallel_size=1, activation_checkpointing="none")
     for add in options:
         add(parser)
     values = vars(parser.parse_args(arguments))
-    _complete_plan(values)
+    complete_plan(values, started)
     common = {field.name for field in fields(Settings)} - {"options"}
     others = {name: value for name, value in values.items() if name not in common}
     return Settings(**{name: values[name] for name in common}, options=others)
@@ -139,41 +147,6 @@ def add_sharding(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fsdp_reshard", choices=("auto", "always", "never"), default="auto")
     parser.add_argument("--fsdp_reduce", choices=("step", "micro_batch"), default="step")
     parser.add_argument("--fsdp_cpu_offload", type=boolean, default=False)
-
-
-def boolean(text: str) -> bool:
-    """Parse a Boolean as Azure ML renders it: ``True`` or ``False``, in any case."""
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"`{text}` is neither true nor false")
-    return text.lower() == "true"
-
-
-def number(low: float, *, above: bool = False, below: float = math.inf) -> Callable[[str], float]:
-    """Return a parser of finite numbers from ``low`` (or only ``above`` it) to less than ``below``."""
-
-    def parse(text: str) -> float:
-        value: float = _convert(float, text, "a number")
-        if not (value > low if above else value >= low) or not value < below:
-            upper = "" if below == math.inf else f" and below {below:g}"
-            raise argparse.ArgumentTypeError(
-                f"`{text}` must be {'above' if above else 'at least'} {low:g}{upper}"
-            )
-        return value
-
-    return parse
-
-
-def integer(low: int, high: int | None = None) -> Callable[[str], int]:
-    """Return a parser of whole numbers from ``low`` to ``high``."""
-
-    def parse(text: str) -> int:
-        value: int = _convert(int, text, "a whole number")
-        if value < low or (high is not None and value > high):
-            upper = "" if high is None else f" and at most {high}"
-            raise argparse.ArgumentTypeError(f"`{text}` must be at least {low}{upper}")
-        return value
-
-    return parse
 
 
 def _add_model(parser: argparse.ArgumentParser, strategies: Iterable[str]) -> None:
@@ -221,48 +194,14 @@ def _add_checkpoints(parser: argparse.ArgumentParser) -> None:
     add("--trained_model", type=Path, required=True)
 
 
-def _add_plan(parser: argparse.ArgumentParser) -> None:
+def _add_validation(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--world_size", type=integer(1), required=True)
-    add("--batch_size_per_device", type=integer(1), required=True)
-    add("--gradient_accumulation_steps", type=integer(0), default=1)
-    add("--global_batch_size", type=integer(0), required=True)
-    add("--learning_rate", type=number(0), required=True)
-    add("--reference_learning_rate", type=number(0, above=True))
-    add("--reference_batch_size", type=integer(1))
-    add("--learning_rate_rule", choices=scaling.RULES, default="none")
-    add("--warmup_epochs", type=number(0), default=0.0)
-    add("--predicted_memory_bytes", type=integer(1))
-    add("--planned_gpus_per_instance", type=number(0))
-    add("--planned_instance_type")
-    add("--hang_timeout", type=number(0), default=0.0)
-
-
-def _complete_plan(values: dict[str, Any]) -> None:
-    """Derive the batches and the learning rate that are 0."""
-    split = values["tensor_parallel_size"] * values["pipeline_parallel_size"]
-    # With parameter servers each worker updates on its own, so its batch is the global batch.
-    replicas = 1 if values["strategy"] == "parameter_server" else max(1, values["world_size"] // split)
-    batches = scaling.complete_batches(
-        values["batch_size_per_device"],
-        values["gradient_accumulation_steps"],
-        values["global_batch_size"],
-        replicas,
-    )
-    rates = scaling.complete_rates(
-        values["learning_rate"],
-        values["reference_learning_rate"],
-        values["learning_rate_rule"],
-        batches.global_batch,
-        values["reference_batch_size"],
-    )
-    values |= {
-        "batch_size_per_device": batches.per_device,
-        "gradient_accumulation_steps": batches.accumulation,
-        "global_batch_size": batches.global_batch,
-        "learning_rate": rates.peak,
-        "reference_learning_rate": rates.reference,
-    }
+    add("--validate_every_epochs", type=number(0), default=1.0)
+    add("--validate_every_steps", type=integer(0), default=0)
+    add("--best_metric", default="loss")
+    add("--early_stopping_patience", type=integer(0), default=0)
+    add("--early_stopping_min_delta", type=number(0), default=0.0)
+    add("--export", choices=("best", "last"), default="best")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -270,13 +209,6 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(
             message.replace("argument --", "input "), "component.yml lists the inputs and their ranges"
         )
-
-
-def _convert(kind: Callable[[str], Any], text: str, name: str) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"`{text}` is not {name}") from None
 
 
 def _milestones(text: str) -> tuple[float, ...]:

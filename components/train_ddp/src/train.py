@@ -28,11 +28,10 @@ OPTIONS = (add_model_parallel, add_pipeline_schedule, add_activation_checkpointi
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse_settings(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
+    launch = read_pytorch_environment(os.environ)
+    settings = parse_settings(sys.argv[1:], started=launch.world_size, strategies=STRATEGIES, options=OPTIONS)
     strategy = STRATEGIES[settings.strategy]
-    start_training(
-        settings, read_pytorch_environment(os.environ), communication=COMMUNICATION, strategy=strategy
-    )
+    start_training(settings, launch, communication=COMMUNICATION, strategy=strategy)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 from wsshards.errors import run_main
+from wstrain.input_types import integer, number
 from wstrain.launch.environment import read_pytorch_environment
-from wstrain.settings import add_activation_checkpointing, integer, number, parse_settings
+from wstrain.settings import add_activation_checkpointing, parse_settings
 from wstrain_deepspeed.config import DEVICES
 from wstrain_torch.launch.start import start_training
 
@@ -32,11 +33,10 @@ OPTIONS = (add_zero, add_activation_checkpointing)
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse_settings(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
+    launch = read_pytorch_environment(os.environ)
+    settings = parse_settings(sys.argv[1:], started=launch.world_size, strategies=STRATEGIES, options=OPTIONS)
     strategy = STRATEGIES[settings.strategy]
-    start_training(
-        settings, read_pytorch_environment(os.environ), communication=COMMUNICATION, strategy=strategy
-    )
+    start_training(settings, launch, communication=COMMUNICATION, strategy=strategy)
 
 
 if __name__ == "__main__":

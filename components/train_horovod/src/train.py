@@ -27,8 +27,8 @@ OPTIONS = (add_exchange,)
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse_settings(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
     launch = read_mpi_environment(os.environ)
+    settings = parse_settings(sys.argv[1:], started=launch.world_size, strategies=STRATEGIES, options=OPTIONS)
     if launch.world_size > 1:
         # A single process exchanges nothing. What no machine can do is refused before what this one lacks.
         expect_reduction_possible(

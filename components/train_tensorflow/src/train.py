@@ -7,8 +7,9 @@ import os
 import sys
 
 from wsshards.errors import run_main
-from wstrain.settings import number, parse_settings
-from wstrain_tensorflow.launch.start import MIRRORED, PARAMETER_SERVER, start_training
+from wstrain.input_types import number
+from wstrain.settings import parse_settings
+from wstrain_tensorflow.launch.start import MIRRORED, PARAMETER_SERVER, count_gpus, start_training
 from wstrain_tensorflow.launch.tf_config import read_tf_config
 
 STRATEGIES = (MIRRORED, PARAMETER_SERVER)
@@ -24,8 +25,10 @@ OPTIONS = (add_join_timeout,)
 
 def main() -> None:
     """Read inputs and environment, then train."""
-    settings = parse_settings(sys.argv[1:], strategies=STRATEGIES, options=OPTIONS)
-    start_training(settings, read_tf_config(os.environ))
+    cluster = read_tf_config(os.environ)
+    replicas = cluster.worker_count * max(1, count_gpus())
+    settings = parse_settings(sys.argv[1:], started=replicas, strategies=STRATEGIES, options=OPTIONS)
+    start_training(settings, cluster)
 
 
 if __name__ == "__main__":

@@ -77,10 +77,10 @@ def expect_plan(settings: Settings, cluster: Cluster) -> None:
             "use strategy `parameter_server`, or set `parameter_server_count` to 0",
         )
     replicas, rest = divmod(settings.world_size, workers)
-    if rest or not replicas or (replicas > 1 and not _may_have_gpus()):
+    if rest or not replicas or (replicas > 1 and not count_gpus()):
         raise UserError(
             f"the plan is for {settings.world_size} replicas but the launcher started {workers}"
-            f" worker{'s' * (workers > 1)}{'' if _may_have_gpus() else ' without a GPU'}",
+            f" worker{'s' * (workers > 1)}{'' if count_gpus() else ' without a GPU'}",
             "make `worker_count` × GPUs of an instance equal `world_size`, or plan again",
         )
     if settings.strategy == PARAMETER_SERVER and replicas > 1:
@@ -109,9 +109,13 @@ def _planned_gpus(settings: Settings, cluster: Cluster) -> gpus.PlannedGpus:
     return gpus.PlannedGpus(0) if cluster.task == "ps" else gpus.planned_gpus(settings)
 
 
-def _may_have_gpus() -> bool:
+def count_gpus() -> int:
+    """Count the GPUs that this process may use, without loading TensorFlow."""
+    devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return visible not in ("", "-1") and any(Path("/dev").glob("nvidia[0-9]*"))
+    if visible is None:
+        return devices
+    return min(devices, len([each for each in visible.split(",") if each.strip() not in ("", "-1")]))
 
 
 def _expect_agreement(settings: Settings, manifest: Manifest, rendezvous: Rendezvous) -> None:

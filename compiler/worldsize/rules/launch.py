@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, fields
+from worldsize.azureml import binding, command_line, fields
+from worldsize.azureml.command_line import Command, Flag, Word
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.base.span import Span
-from worldsize.rules import command_line, shell_script
-from worldsize.rules.command_line import Command, Flag, Word
+from worldsize.rules import shell_script
 from worldsize.yaml.nodes import Scalar
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from worldsize.azureml.command_line import Command, Word
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.azureml.references import local_path
 from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.rules.command_line import Command, Word
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.rules.script import _module

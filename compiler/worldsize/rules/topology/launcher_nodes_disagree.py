@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from worldsize.azureml.command_line import Word
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Confidence, Finding, Related
 from worldsize.base.wording import plural
-from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch, read_launches
 from worldsize.rules.topology import _launchers

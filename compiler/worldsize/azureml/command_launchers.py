@@ -1,4 +1,4 @@
-"""Programs inside a command that start processes themselves, and how many: `torchrun`, `accelerate launch` …"""
+"""Programs in a command that start processes themselves, such as `torchrun`, and how many they start."""
 
 from __future__ import annotations
 

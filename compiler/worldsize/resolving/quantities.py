@@ -50,7 +50,9 @@ _FRACTIONS = frozenset(
         "checkpoint_interval_seconds",
     }
 )
-_TEXTS = frozenset({"launcher", "instance_type", "optimizer", "rule", "strategy", "checkpoint_interval"})
+_TEXTS = frozenset(
+    {"launcher", "command_launcher", "instance_type", "optimizer", "rule", "strategy", "checkpoint_interval"}
+)
 
 
 def input_type(quantity: str) -> str:

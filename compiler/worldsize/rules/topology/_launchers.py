@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from worldsize.azureml.command_launchers import MPI as MPI
-from worldsize.azureml.command_launchers import TORCH as TORCH
 from worldsize.azureml.command_launchers import count_processes, read_launcher_call
 from worldsize.azureml.command_line import Command, Word
 from worldsize.rules.context import Context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from worldsize.azureml import command_launchers
 from worldsize.azureml.command_line import Word
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Confidence, Finding, Related
@@ -32,14 +33,14 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         for inner in _launchers.find_inner_launchers(launch):
             fault = (
                 _find_fault(launch, inner, count)
-                if inner.clear and inner.name not in _launchers.MPI
+                if inner.clear and inner.name not in command_launchers.MPI
                 else None
             )
             span = launch.span(fault[0]) if fault is not None else None
             if fault is not None and span is not None:
                 where = launch.instances.span
                 related = (Related(where, plural(count, "instance")),) if where else ()
-                sure: Confidence | None = None if inner.name in _launchers.TORCH else "likely"
+                sure: Confidence | None = None if inner.name in command_launchers.TORCH else "likely"
                 yield Finding(span, fault[1], fault[2], related=related, confidence=sure)
 
 
@@ -57,7 +58,7 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
     if "standalone" in options:
         message = f"`--standalone` is for one node: each of the {count} instances trains alone"
         return options["standalone"][0], message, f"write `--nnodes {count} {_WHERE}` instead"
-    if nodes == 1 and inner.name in _launchers.TORCH and not given and not _MEET & options.keys():
+    if nodes == 1 and inner.name in command_launchers.TORCH and not given and not _MEET & options.keys():
         message = (
             f"`{inner.name}` without `--nnodes` is for one node: each of the {count} instances trains alone"
         )
@@ -114,7 +115,7 @@ def _find_fixed(inner: Launcher, count: int) -> tuple[Word, str, str] | None:
     if (
         inner.nodes is not None
         and not meets
-        and inner.name in _launchers.TORCH
+        and inner.name in command_launchers.TORCH
         and "node_rank" not in inner.options
     ):
         message = f"`{inner.name}` without `--node_rank` is node 0 on each of the {count} instances"

@@ -80,6 +80,7 @@ def make_call(
     tracking: Mapping[str, str],
     cores: int,
     gpus: tuple[str, ...] = (),
+    on_cpu: bool = False,
 ) -> Call:
     """Make the call of a task: its command, environment and processes."""
     return Call(
@@ -93,6 +94,7 @@ def make_call(
         parameter_server_count=task.parameter_server_count,
         env=step_environment(task, run, values, experiment=experiment, tracking=tracking),
         gpus=gpus,
+        on_cpu=on_cpu,
         cores=cores,
         shell=find_shell(),
     )

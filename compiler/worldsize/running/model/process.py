@@ -37,6 +37,7 @@ class Call:
     parameter_server_count: int = 0
     hosts: tuple[str, ...] = ()  # the address of each instance; empty if all are this machine
     prefixes: tuple[tuple[str, ...], ...] = ()  # the command prefix that starts a program on each instance
+    on_cpu: bool = False  # because the machine has no GPUs
     launched_processes: int = 1  # that a launcher in the command starts for each process
 
     def host(self, node: int) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import DataLoaderConfiguration, set_seed
 from mlflow.models import infer_signature
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -85,7 +85,12 @@ def main() -> None:
     set_seed(0)  # the same weights in every process
     steps = arguments.gradient_accumulation_steps
     # Without `cpu` processes that see no GPU would each train alone.
-    accelerator = Accelerator(cpu=not torch.cuda.is_available(), gradient_accumulation_steps=steps)
+    accelerator = Accelerator(
+        cpu=not torch.cuda.is_available(),
+        gradient_accumulation_steps=steps,
+        # One order for any number of processes; by default it depends on what each has drawn before.
+        dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True, data_seed=0),
+    )
     rows = load_rows(arguments.shards, arguments.batch_size * steps * accelerator.num_processes)
     network = train(arguments, accelerator, rows).cpu().eval()
     if accelerator.is_main_process:

@@ -8,7 +8,6 @@ from worldsize.azureml import binding, literals
 from worldsize.azureml.command_launchers import (
     IN_ALL,
     MPI,
-    NODES,
     PER_INSTANCE,
     TORCH,
     LauncherCall,
@@ -67,14 +66,16 @@ def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
     for names, right in (
         (PER_INSTANCE, "local_world_size"),
         (in_all, "world_size"),
-        (NODES, "instance_count"),
     ):
         for name in names:
             value = call.options.get(name, (None, None))[1]
             quantity = _plan_quantity(step, value.bare) if value is not None else None
-            if value is None or quantity not in here or here[quantity] in (None, here[right]):
+            planned = here.get(quantity or "")
+            if value is None or planned is None or planned == here[right]:
                 continue
-            given = literals.render_literal(here[quantity])
+            if right == "local_world_size" and planned > (topology.gpus_per_instance or planned):
+                continue  # more than there are GPUs, which a rule reports
+            given = literals.render_literal(int(planned))
             message = f"`--{name}` is `{quantity}` of the plan, {given}, but {_needed(right, topology)}"
             span = _part(step.command, value.start, value.end)
             notes.report("launcher-processes-disagree", span, message, f"write `${{{{plan.{right}}}}}`")
@@ -82,8 +83,6 @@ def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
 
 def _needed(quantity: str, topology: Topology) -> str:
     """What an option of a launcher has to be."""
-    if quantity == "instance_count":
-        return f"the step has {plural(topology.instance_count, 'instance')}"
     if quantity == "world_size":
         return f"{plural(topology.world_size, 'process')} start on all instances"
     return f"{plural(topology.local_world_size or 1, 'process')} start on each instance"

@@ -29,23 +29,19 @@ def plan_topology(
         else (None, None)
     )
     nodes = workers.value if workers else instances
-    started = _count_started(inside, devices)
-    total = started * (
-        nodes
-        if launcher == "none" and inside is not None
-        else count_ranks(launcher, nodes, processes, devices)
-    )
+    # Azure ML has to start one process where a launcher starts the others, which a rule demands.
+    local = processes if inside is None else _count_started(inside, devices)
+    total = count_ranks(launcher, nodes, processes, devices) if inside is None else nodes * local
     most = profile.max_instances if profile else None
     notes.wrong_counts = (
         nodes > instances
-        or 0 < devices < processes * started
+        or 0 < devices < max(processes, local)
         or (inside is not None and processes > 1)
         or (most is not None and instances > most.value)
     )
     _explain(
         step, notes, launcher, size, nodes=nodes, instances=instances, processes=processes, inside=inside
     )
-    local = processes * started
     if launcher != "none" or inside is not None:
         unit = plural(devices, "GPU") if _one_each(launcher, local, devices) else plural(local, "process")
         node = "instance" if nodes == instances else "worker"
@@ -220,7 +216,7 @@ def _explain(
         source = "one a GPU" if inside.processes is None else "given in the command"
         if inside.by_default and inside.processes is not None:
             source = f"default of `{inside.name}`"
-        notes.derive("local_world_size", processes * started, how, source)
+        notes.derive("local_world_size", started, how, source)
 
 
 def _given(step: Step, name: str, notes: Notes) -> str:

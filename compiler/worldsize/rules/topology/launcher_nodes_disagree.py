@@ -55,6 +55,9 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
         return inner.nodes_word, message, f"write {count}, or `instance_count: {nodes}`"
     if count < 2:
         return None
+    odd = _find_indivisible(launch, inner, count)
+    if odd is not None:
+        return odd
     if "standalone" in options:
         message = f"`--standalone` is for one node: each of the {count} instances trains alone"
         return options["standalone"][0], message, f"write `--nnodes {count} {_WHERE}` instead"
@@ -64,6 +67,18 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
         )
         return inner.word, message, f"add `--nnodes {count} {_WHERE}`"
     return _find_fixed(inner, count) or _find_absent(launch, inner, count)
+
+
+def _find_indivisible(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+    """A number of all processes that the machines cannot share equally; Accelerate drops the rest."""
+    value = inner.options.get("num_processes", (inner.word, None))[1]
+    number = launch.read_number(value.bare) if value is not None else None
+    if value is None or number is None or inner.name != "accelerate launch" or number % count == 0:
+        return None
+    total = int(number)
+    message = f"`--num_processes` is {total}, which {count} machines cannot share equally"
+    near = " or ".join(str(each) for each in (total // count * count, (total // count + 1) * count) if each)
+    return value, message, f"write {near}: it counts the processes of all machines"
 
 
 def _find_absent(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:

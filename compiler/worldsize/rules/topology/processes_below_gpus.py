@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from worldsize.azureml import command_launchers
+from worldsize.azureml import binding, command_launchers
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
@@ -111,6 +111,8 @@ def _with_launcher(launch: Launch, inner: Launcher) -> Finding | None:
     )
     if "VISIBLE_DEVICES" in text or (starts == 1 and not inner.options):
         return None
+    if _is_planned(launch, inner):
+        return None  # a quantity of the plan, which planning compares
     what = f"`{inner.name}` starts {plural(starts, 'process')} on an instance"
     help_ = (
         f"write `--nproc_per_node {size.devices}`"
@@ -118,6 +120,13 @@ def _with_launcher(launch: Launch, inner: Launcher) -> Finding | None:
         else "start one process per GPU"
     )
     return _finding(launch, launch.span(inner.starts_word), what, starts, help_)
+
+
+def _is_planned(launch: Launch, inner: Launcher) -> bool:
+    """Whether the number of processes is an input that the plan filled in."""
+    expression = binding.parse_expression(inner.starts_word.bare)
+    field = launch.step.inputs.get(expression.port or "") if expression is not None else None
+    return field is not None and field.span is None
 
 
 def _finding(launch: Launch, span: Span | None, what: str, count: int, help_: str) -> Finding | None:

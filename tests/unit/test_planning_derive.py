@@ -22,7 +22,7 @@ def test_the_example_of_the_design(planner: Planner) -> None:
     )
     assert problems == []
     step = plan.steps["train"]
-    assert step.topology == Topology("pytorch", planner.gpu, 2, 4, 4, 8)
+    assert step.topology == Topology("pytorch", planner.gpu, 2, 4, 4, 8, local_world_size=4)
     found = planner.training(plan)
     assert (found.global_batch_size, found.kappa, found.learning_rate) == (256, 8, 0.4)
     assert (found.steps_per_epoch, found.total_steps, found.warmup_steps) == (5, 100, 10)
@@ -334,7 +334,7 @@ def same_mathematics(plan: Plan, local: Plan, slots: int) -> None:
     most = min(slots, before.topology.world_size)
     assert not any(share % more == 0 for more in range(world + 1, most + 1))
     changed = {name for name in before.inputs if before.inputs[name] != after.inputs[name]}
-    placed = {"world_size", "data_parallel_size"}
+    placed = {"world_size", "data_parallel_size", "local_world_size"}
     placed |= {"gradient_accumulation_steps", "process_count_per_instance", "instance_count"}
     assert changed <= placed
     assert set(before.inputs) == set(after.inputs)

@@ -76,7 +76,7 @@ def _group_steps(plan: Plan) -> list[list[StepPlan]]:
 
 
 def _has_table(step: StepPlan) -> bool:
-    return step.training is not None or step.topology.launcher != "none"
+    return step.training is not None or step.topology.is_distributed
 
 
 def _describe_instances(step: StepPlan) -> str:
@@ -86,6 +86,8 @@ def _describe_instances(step: StepPlan) -> str:
         parts = [f"{topology.instance_count} × {topology.instance_type}"]
     if topology.launcher != "none":
         parts.append(topology.launcher)
+    if topology.command_launcher is not None:
+        parts.append(topology.command_launcher)
     return ", ".join(parts)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from worldsize.base import limits
 from worldsize.base.problem import Problem
+from worldsize.base.wording import round_noise
 from worldsize.planning import conflicts, sweeps
 from worldsize.planning.model import Interface, Notes, Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.planning.parallelism import plan_mesh
@@ -115,4 +116,6 @@ def planned_inputs(topology: Topology, training: Training | None) -> dict[str, P
             value = getattr(part, name)
             if value is not None:
                 quantities[name] = _whole(value) if name in _OFTEN_WHOLE else value
+    if training is not None and training.epochs:
+        quantities["warmup_ratio"] = round_noise(training.warmup_epochs / training.epochs)
     return {**quantities, "data_parallel_size": topology.data_parallel_size}

@@ -47,14 +47,14 @@ def localise(plan: Plan, processes: int, *, grow: bool = False, keep_instances: 
 def _spread(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
     """Fit a step so that its instances share the processes equally; else one instance has them all."""
     count = step.topology.instance_count
-    if step.topology.launcher == "none" or count == 1:
+    if not step.topology.is_distributed or count == 1:
         return _step(step, processes, grow=grow)
     limit = max(processes, count)
     while limit >= count:
         here = _step(step, limit, grow=grow)
         each, left = divmod(here.topology.world_size, count)
         if not left:
-            topology = replace(here.topology, instance_count=count, process_count_per_instance=each)
+            topology = here.topology.with_ranks(count, each)
             derivations = _derivations(step, topology, here.training)
             inputs = {**here.inputs, **planned_inputs(topology, here.training)}
             return replace(here, topology=topology, derivations=derivations, inputs=inputs)
@@ -64,7 +64,7 @@ def _spread(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
 
 def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
     planned = step.topology
-    if planned.launcher == "none":
+    if not planned.is_distributed:
         return replace(
             step, topology=replace(planned, instance_count=1), inputs=_inputs(step, planned, step.training)
         )
@@ -84,10 +84,7 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
         training = replace(training, gradient_accumulation_steps=accumulation)
     world = data * tensor * pipeline
     topology = replace(
-        planned,
-        instance_count=1,
-        process_count_per_instance=world,
-        world_size=world,
+        planned.with_ranks(1, world),
         worker_count=None if planned.worker_count is None else world,
         tensor_parallel_size=tensor,
         pipeline_parallel_size=pipeline,
@@ -123,6 +120,7 @@ def _derivations(step: StepPlan, topology: Topology, training: Training | None) 
     changed: dict[str, tuple[PlanValue, str]] = {
         "world_size": (topology.world_size, "processes that run side by side here"),
         "process_count_per_instance": (topology.process_count_per_instance, place),
+        "local_world_size": (topology.local_world_size or 1, place),
         "worker_count": (topology.world_size, "all on this machine"),
     }
     data, tensor = topology.data_parallel_size, topology.tensor_parallel_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from worldsize.planning.model import Plan, StepPlan
 
 _NEED_ROWS = ("rows", "steps_per_epoch", "total_steps", "warmup_steps")
-_NEED_EPOCHS = ("epochs", "total_steps")
+_NEED_EPOCHS = ("epochs", "total_steps", "warmup_ratio")
 _OF_DEGREES = ("strategy",)
 _OF_LAUNCHER = ("worker_count", "parameter_server_count")
 

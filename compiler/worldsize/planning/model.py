@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
@@ -38,6 +39,24 @@ class Topology(Struct, frozen=True):
     tensor_parallel_size: int = 1  # ranks that share each layer
     pipeline_parallel_size: int = 1  # stages that the layers are cut into
     strategy: str | None = None  # of a component that offers several, where the degrees decide it
+    local_world_size: int | None = None  # ranks on each instance; None for TensorFlow and single processes
+    command_launcher: str | None = None  # what starts them where Azure ML starts one process: `torchrun` …
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether several processes may train together."""
+        return self.launcher != "none" or self.command_launcher is not None
+
+    def with_ranks(self, instances: int, each: int) -> Topology:
+        """The same with other numbers of instances and of ranks on each."""
+        inside = self.command_launcher is not None
+        return replace(
+            self,
+            instance_count=instances,
+            process_count_per_instance=1 if inside else each,
+            world_size=instances * each,
+            local_world_size=None if self.local_world_size is None else each,
+        )
 
     @property
     def data_parallel_size(self) -> int:

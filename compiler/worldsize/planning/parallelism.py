@@ -58,7 +58,7 @@ def _tensor(step: Step, topology: Topology, interface: Interface | None, notes: 
     if rest is not None:
         return rest
     stages = pipeline.value if pipeline else 1
-    processes = topology.process_count_per_instance
+    processes = topology.local_world_size or topology.process_count_per_instance
     heads = options.read_count(step, interface, "gpt_heads") if splits.is_gpt(step, interface) else None
     width = options.read_count(step, interface, "gpt_width") if heads is not None else None
     known = [number for number in (heads, width) if number is not None]
@@ -85,7 +85,7 @@ def _pipeline(
     if rest is not None:
         return rest
     several = topology.instance_count > 1
-    most = topology.instance_count if several else topology.process_count_per_instance
+    most = topology.instance_count if several else topology.world_size
     layers = options.read_count(step, interface, "gpt_layers") if splits.is_gpt(step, interface) else None
     room = max(topology.world_size // tensor, 1)
     value = degrees.largest_common_divisor(most, most, room, *([layers] if layers is not None else []))
@@ -131,14 +131,14 @@ def _does_not_divide(step: Step, tensor: int, pipeline: int, topology: Topology,
     """Report degrees that leave no mesh. The rule ``degree-does-not-divide`` says the same of flags."""
     message = f"{degrees.show_degrees(tensor, pipeline)} does not divide the world size {_world(topology)}"
     help_ = degrees.suggest_divisors(tensor, pipeline, topology.world_size)
-    if topology.launcher == "none":
+    if not topology.is_distributed:
         help_ = "add `distribution: {type: pytorch}` to the step or to its component"
     span = options.degree_span(step, "tensor" if tensor > 1 else "pipeline")
     notes.report("degree-does-not-divide", span, message, help_, *_instances(step))
 
 
 def _world(topology: Topology) -> str:
-    if topology.launcher == "none":
+    if not topology.is_distributed:
         return "1: the step is not distributed"
     instances = topology.instance_count
     return degrees.show_world_size(instances, topology.world_size // instances)

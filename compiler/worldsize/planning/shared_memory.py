@@ -27,14 +27,14 @@ def plan_shared_memory(step: Step, interface: Interface | None, topology: Topolo
     gives its own ``/dev/shm``. What the step or its component says is taken as it is.
     """
     size = vm_sizes.lookup(topology.instance_type) if topology.instance_type else None
-    if topology.launcher not in ("pytorch", "mpi") or size is None or size.devices < 2:
+    if topology.local_world_size is None or size is None or size.devices < 2:
         return
     if step.shm_size is not None:
         notes.derive(QUANTITY, step.shm_size.value, "", notes.given(QUANTITY))
         return
     if size.ram_gib is None or (interface is not None and interface.shm_size is not None):
         return
-    processes, (workers, source) = topology.process_count_per_instance, _workers(step, interface, notes)
+    processes, (workers, source) = topology.local_world_size, _workers(step, interface, notes)
     wanted, limit = processes * (1 + workers), int(size.ram_gib / 2)
     formula = f"{processes} × (1 + {workers}) GiB"
     if wanted > limit:

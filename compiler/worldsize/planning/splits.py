@@ -25,7 +25,7 @@ def check_splits(
     step: Step, interface: Interface | None, mesh: Degrees, topology: Topology, notes: Notes
 ) -> str | None:
     """Report what cannot be split; return the strategy that the degrees need if the step names none."""
-    if topology.launcher == "none" and mesh.world_size == 1 and step.parallelism is None:
+    if not topology.is_distributed and mesh.world_size == 1 and step.parallelism is None:
         return None
     if not _supported(step, interface, mesh, topology, notes):
         return None

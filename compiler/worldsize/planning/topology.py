@@ -5,6 +5,7 @@ from __future__ import annotations
 from worldsize.base.wording import plural, show_number
 from worldsize.facts import frameworks, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
+from worldsize.planning.launched import Launched, check_launched, read_launched
 from worldsize.planning.model import Interface, Launcher, Notes, Topology
 from worldsize.spec.model import ComputeProfile, Located, Step
 
@@ -18,7 +19,8 @@ def plan_topology(
     pinned = step.instance_count
     instances = pinned.value if pinned else (interface and interface.instance_count) or 1
     devices = size.devices if size else 0
-    processes = _processes(step, launcher, profile, size, notes)
+    inside = read_launched(step, size, instances) if launcher in ("none", "pytorch") else None
+    processes = _processes(step, launcher, profile, size, inside=inside, notes=notes)
     if processes is None:
         return None
     workers, servers = (
@@ -27,21 +29,24 @@ def plan_topology(
         else (None, None)
     )
     nodes = workers.value if workers else instances
-    total = count_ranks(launcher, nodes, processes, devices)
+    # Azure ML has to start one process where a launcher starts the others, which a rule demands.
+    local = processes if inside is None else _count_started(inside, devices)
+    total = count_ranks(launcher, nodes, processes, devices) if inside is None else nodes * local
     most = profile.max_instances if profile else None
     notes.wrong_counts = (
-        nodes > instances or 0 < devices < processes or (most is not None and instances > most.value)
+        nodes > instances
+        or 0 < devices < max(processes, local)
+        or (inside is not None and processes > 1)
+        or (most is not None and instances > most.value)
     )
-    _explain(step, notes, launcher, size, nodes=nodes, instances=instances, processes=processes)
-    if launcher != "none":
-        unit = (
-            plural(devices, "GPU")
-            if _one_each(launcher, processes, devices)
-            else plural(processes, "process")
-        )
+    _explain(
+        step, notes, launcher, size, nodes=nodes, instances=instances, processes=processes, inside=inside
+    )
+    if launcher != "none" or inside is not None:
+        unit = plural(devices, "GPU") if _one_each(launcher, local, devices) else plural(local, "process")
         node = "instance" if nodes == instances else "worker"
         notes.derive("world_size", total, f"{plural(nodes, node)} × {unit}", "W = n·p")
-    return Topology(
+    topology = Topology(
         launcher=launcher,
         instance_type=profile.instance_type.value if profile and profile.instance_type else None,
         instance_count=instances,
@@ -50,7 +55,18 @@ def plan_topology(
         world_size=total,
         worker_count=nodes if launcher == "tensorflow" else None,
         parameter_server_count=servers.value if servers else None,
+        local_world_size=local if launcher in ("pytorch", "mpi") or inside is not None else None,
+        command_launcher=inside.name if inside is not None else None,
     )
+    check_launched(step, topology, notes)
+    return topology
+
+
+def _count_started(inside: Launched | None, devices: int) -> int:
+    """Processes that each one of Azure ML's starts: as the command says, else one per GPU."""
+    if inside is None:
+        return 1
+    return inside.processes or max(devices, 1)
 
 
 def launcher_of(step: Step, interface: Interface | None) -> Launcher:
@@ -69,8 +85,10 @@ def launcher_of(step: Step, interface: Interface | None) -> Launcher:
     return "pytorch" if step.scale or step.process_count_per_instance else "none"
 
 
-def _needs_gpus(step: Step, launcher: Launcher) -> bool:
+def _needs_gpus(step: Step, launcher: Launcher, inside: Launched | None) -> bool:
     """Whether the world size depends on the number of GPUs."""
+    if inside is not None:
+        return inside.processes is None
     if launcher == "tensorflow":
         return step.scale is not None
     return launcher != "none" and pinned_count(step, "process_count_per_instance") is None
@@ -84,17 +102,23 @@ def pinned_count(step: Step, name: str) -> Located[int] | None:
 
 
 def _processes(
-    step: Step, launcher: Launcher, profile: ComputeProfile | None, size: VmSize | None, notes: Notes
+    step: Step,
+    launcher: Launcher,
+    profile: ComputeProfile | None,
+    size: VmSize | None,
+    *,
+    inside: Launched | None,
+    notes: Notes,
 ) -> int | None:
-    """Processes on each instance: derived, or pinned."""
+    """Processes that Azure ML starts on each instance: derived, or pinned."""
     pinned = pinned_count(step, "process_count_per_instance")
-    if launcher in ("none", "tensorflow"):
-        if pinned and pinned.value != 1:
+    if launcher in ("none", "tensorflow") or inside is not None:
+        if launcher != "pytorch" and pinned and pinned.value != 1:
             _one_process(step, launcher, pinned, size, notes)
-        if size is None and _needs_gpus(step, launcher):
+        if size is None and _needs_gpus(step, launcher, inside):
             _underivable(step, profile, notes)
             return None
-        return 1
+        return pinned.value if pinned is not None and launcher == "pytorch" else 1
     if pinned is not None:
         return pinned.value
     if size is None:
@@ -157,9 +181,10 @@ def _explain(
     nodes: int,
     instances: int,
     processes: int,
+    inside: Launched | None,
 ) -> None:
     """Rows of the table for what one instance is and runs."""
-    if launcher == "none":
+    if launcher == "none" and inside is None:
         notes.derive("world_size", 1, "one process", "not distributed")
         return
     devices = size.devices if size else 0
@@ -179,9 +204,19 @@ def _explain(
         return
     name = "process_count_per_instance"
     pinned = pinned_count(step, name) is not None
-    how = "one a GPU" if _one_each(launcher, processes, devices) else "" if pinned else "one an instance"
+    one_each = inside is None and _one_each(launcher, processes, devices)
+    how = "one a GPU" if one_each else "" if pinned else "one an instance"
     source = _given(step, name, notes) if pinned else f"{launcher} on Azure ML"
+    if inside is not None and not pinned:
+        source = f"`{inside.name}` starts the others"
     notes.derive(name, processes, how, source)
+    if inside is not None:
+        started = _count_started(inside, devices)
+        how = "one a GPU" if _one_each(launcher, started, devices) else ""
+        source = "one a GPU" if inside.processes is None else "given in the command"
+        if inside.by_default and inside.processes is not None:
+            source = f"default of `{inside.name}`"
+        notes.derive("local_world_size", started, how, source)
 
 
 def _given(step: Step, name: str, notes: Notes) -> str:

@@ -36,13 +36,20 @@ DEGREES = {
 # What a step is told of the machine that it was planned for, so that it can refuse another one.
 MACHINE = {"planned_gpus_per_instance": "gpus_per_instance", "planned_instance_type": "instance_type"}
 NAMES = frozenset(
-    {*Topology.__struct_fields__, *Training.__struct_fields__, "data_parallel_size", *_OF_RESILIENCE}
+    {
+        *Topology.__struct_fields__,
+        *Training.__struct_fields__,
+        "data_parallel_size",
+        "warmup_ratio",
+        *_OF_RESILIENCE,
+    }
 )
 _FRACTIONS = frozenset(
     {
         "learning_rate",
         "reference_learning_rate",
         "warmup_epochs",
+        "warmup_ratio",
         "epochs",
         "kappa",
         "gpus_per_instance",
@@ -50,7 +57,9 @@ _FRACTIONS = frozenset(
         "checkpoint_interval_seconds",
     }
 )
-_TEXTS = frozenset({"launcher", "instance_type", "optimizer", "rule", "strategy", "checkpoint_interval"})
+_TEXTS = frozenset(
+    {"launcher", "command_launcher", "instance_type", "optimizer", "rule", "strategy", "checkpoint_interval"}
+)
 
 
 def input_type(quantity: str) -> str:

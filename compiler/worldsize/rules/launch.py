@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, fields
+from worldsize.azureml import binding, command_line, fields
+from worldsize.azureml.command_line import Command, Flag, Word
+from worldsize.azureml.filled_text import map_to_written
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.base.span import Span
-from worldsize.rules import command_line, shell_script
-from worldsize.rules.command_line import Command, Flag, Word
+from worldsize.rules import shell_script
 from worldsize.yaml.nodes import Scalar
 
 if TYPE_CHECKING:
@@ -100,9 +101,10 @@ class Launch(Struct, frozen=True):
         if word.source is not None:
             return word.source.span(word.start, word.end)
         command = self.step.component.command if self.step.component else None
-        if command is None or not isinstance(command.node, Scalar) or command.node.text != command.value:
+        if command is None or not isinstance(command.node, Scalar) or not isinstance(command.value, str):
             return None
-        return command.node.subspan(word.start, word.end)
+        place = map_to_written(command.node.text, command.value, word.start, word.end)
+        return command.node.subspan(*place) if place is not None else None
 
     def flags(self, *names: str) -> list[Flag]:
         """The flags of these names (``batch_size``) that have a value."""

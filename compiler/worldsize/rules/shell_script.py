@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
+from worldsize.azureml.command_line import Command, Word, parse_commands
 from worldsize.base.source import Source
-from worldsize.rules.command_line import Command, Word, parse_commands
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "source", "."})
 _OPTIONS = re.compile(r"[-+][a-z]+|--login|--norc")

@@ -16,6 +16,11 @@ def count_replicas(launch: Launch) -> int | None:
     """The processes that share a batch; None where they are unknown or the model itself is split."""
     if any(launch.number(flag) != 1 for flag in launch.flags(*_SPLITS_MODEL)):
         return None
+    return count_processes(launch)
+
+
+def count_processes(launch: Launch) -> int | None:
+    """All processes of a step, also those that a launcher in its command starts; None where unknown."""
     inner = list(_launchers.find_inner_launchers(launch))
     if len(inner) > 1 or any(each.starts is None for each in inner):
         return None

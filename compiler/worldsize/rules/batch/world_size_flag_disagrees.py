@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
+from worldsize.rules.batch import _replicas
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
-    world, nodes = launch.world, launch.instances.value
+    world, nodes = _replicas.count_processes(launch), launch.instances.value
     flags = launch.flags("world_size")
     if world is None or len(flags) != 1 or flags[0].value is None:
         return
@@ -20,7 +21,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     span = launch.span(flags[0].value)
     if span is None:
         return
-    product = f"{nodes} × {launch.processes.value}"
+    product = f"{nodes} × {world // (nodes or 1)}"
     flag = flags[0].word.text.partition("=")[0]
     message = f"`{flag}` is {flag_value:g} but {world} processes start ({product})"
     yield Finding(span, message, f"write {world}, or remove it and read `WORLD_SIZE`")

@@ -8,14 +8,13 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from worldsize.azureml import ignore, references
+from worldsize.azureml import command_line, ignore, references
+from worldsize.azureml.command_line import Command, Word
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, exists, folder_of, is_file, is_folder, local_path
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
-from worldsize.rules import command_line
-from worldsize.rules.command_line import Command, Word
 from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping, Scalar
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
+from worldsize.azureml import command_line
+from worldsize.azureml.command_line import Word
 from worldsize.azureml.model import Step
 from worldsize.base.problem import Finding
-from worldsize.rules import command_line
-from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Scalar
 

@@ -11,17 +11,18 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from worldsize.azureml.command_launchers import MPI
+from worldsize.azureml.command_line import Command, Word
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.azureml.references import local_path
 from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.rules.command_line import Command, Word
 from worldsize.rules.context import Context
 from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.rules.script import _module
 from worldsize.rules.script._module import Module
-from worldsize.rules.topology._launchers import MPI, Launcher, find_launcher
+from worldsize.rules.topology._launchers import Launcher, find_launcher
 from worldsize.yaml.nodes import Scalar
 
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")

@@ -16,6 +16,7 @@ _LOCAL = ("localhost", "127.0.0.1")
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding | Problem]:
+    yield from _judge_file(context, program)
     config = read_accelerate_config(context, program)
     instances = program.launch.instances.value
     if config is None or instances is None or program.inner is None:
@@ -46,6 +47,11 @@ def check_program(context: Context, program: Program) -> Iterator[Finding | Prob
             program, config, "machine_rank", message, "add `--machine_rank $NODE_RANK` to the command"
         )
     address = config.get("main_process_ip")
+    if address is None and "main_process_ip" not in flags and "rdzv_backend" not in flags:
+        span = program.launch.span(program.inner.word)
+        message = f"no `main_process_ip`, in the command or its file: {instances} machines never meet"
+        if span is not None:
+            yield Finding(span, message, "add `--main_process_ip $MASTER_ADDR` to the command")
     if isinstance(address, Scalar) and address.value in _LOCAL and "main_process_ip" not in flags:
         message = (
             f"`main_process_ip` is `{address.value}` on each of the {instances} instances, so they never meet"
@@ -53,6 +59,21 @@ def check_program(context: Context, program: Program) -> Iterator[Finding | Prob
         yield _report(
             program, config, "main_process_ip", message, "add `--main_process_ip $MASTER_ADDR` to the command"
         )
+
+
+def _judge_file(context: Context, program: Program) -> Iterator[Finding]:
+    """Report a configuration file that is not in the code."""
+    inner, folder = program.inner, program.launch.code_folder
+    value = inner.options.get("config_file", (None, None))[1] if inner is not None else None
+    if inner is None or inner.name != "accelerate launch" or folder is None or value is None:
+        return
+    named = value.bare
+    if "$" in named or named.startswith(("/", "~")) or not context.is_folder(folder):
+        return
+    span = program.launch.span(value)
+    if span is not None and not context.exists(Path(folder, named)):
+        message = f"there is no `{named}` in the code of the step"
+        yield Finding(span, message, "name a file relative to the folder of the code")
 
 
 def read_accelerate_config(context: Context, program: Program) -> Mapping | None:

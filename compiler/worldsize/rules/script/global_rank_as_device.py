@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from worldsize.azureml.command_launchers import MPI
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.rules.script._interfaces import read_reached
 from worldsize.rules.script._module import Module, constant_value
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._rank_values import Source, is_read_from
-from worldsize.rules.topology._launchers import MPI, read_inner_launchers
+from worldsize.rules.topology._launchers import read_inner_launchers
 
 _CALLS = ("cuda.set_device", "cuda.device", "torch.device", ".cuda", ".to", "cuda.get_device_name")
 _KEYWORDS = ("device_ids", "output_device", "device", "device_id")

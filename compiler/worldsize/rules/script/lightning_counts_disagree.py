@@ -25,13 +25,21 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     for module in program.modules:
         for name, call in module.calls:
             is_trainer = name.rpartition(".")[2] in _KINDS and name.partition(".")[0] in _PACKAGES
-            if (
-                is_trainer
-                and keyword_argument(call, "plugins") is None
-                and read_reached(program).runs(module, call)
-            ):
+            if is_trainer and _reads_ranks(module, call) and read_reached(program).runs(module, call):
                 yield from _judge_nodes(program, module, call, expected[1])
                 yield from _judge_devices(program, module, call, expected[0])
+
+
+def _reads_ranks(module: Module, call: ast.Call) -> bool:
+    """Whether Lightning reads the ranks of the launcher, and no other plugin of a cluster decides."""
+    node = keyword_argument(call, "plugins")
+    plugins = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
+    return node is None or all(
+        isinstance(each, ast.Call)
+        and (module.name_of(each.func) or "").rpartition(".")[2]
+        in ("LightningEnvironment", "TorchElasticEnvironment")
+        for each in plugins
+    )
 
 
 def _count_expected(program: Program) -> tuple[int | None, int | None] | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from worldsize.azureml import fields
+from worldsize.azureml.command_launchers import MPI
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
@@ -20,7 +21,7 @@ from worldsize.rules.script._module import (
 )
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._reached import find_scope
-from worldsize.rules.topology._launchers import MPI, read_inner_launchers
+from worldsize.rules.topology._launchers import read_inner_launchers
 
 _PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
 _TENSORFLOW = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TFConfigClusterResolver")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from worldsize.azureml.command_launchers import MPI
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 from worldsize.rules.script._interfaces import read_reached
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._reached import Reached
-from worldsize.rules.topology._launchers import MPI, read_inner_launchers
+from worldsize.rules.topology._launchers import read_inner_launchers
 
 _SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 

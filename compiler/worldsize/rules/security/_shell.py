@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from worldsize.azureml import binding
+from worldsize.azureml import binding, command_line
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Field, Job, Literal, Step
-from worldsize.rules import command_line
 
 _MARK = re.compile(r"""[\\'"]""")
 

@@ -92,6 +92,8 @@ RULES = (
     Rule("WS244", "gpu-never-used", "warning",
          "a VM size with GPUs for a script that computes only on the CPU",
          on=("Launch",), when="script", checked_in="_one_device", confidence="likely", since="0.2.0"),
+    Rule("WS245", "launcher-processes-disagree", "error",
+         "a launcher that is told another number of processes than the plan has", since="0.2.0"),
     Rule("WS250", "distribution-field-of-other-type", "error", "a distribution with a field of another type"),
     Rule("WS270", "gpu-without-kernels", "error",
          "a torch or TensorFlow build without code for the GPUs of the VM size",

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from worldsize.azureml.command_line import HARMLESS
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
-from worldsize.rules.command_line import HARMLESS
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml import command_launchers
 from worldsize.base.problem import Finding, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
@@ -17,7 +18,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
         return
     for inner in _launchers.find_inner_launchers(launch):
         span = launch.span(inner.word)
-        if span is None or (launch.kind == "mpi" and inner.name in _launchers.MPI):
+        if span is None or (launch.kind == "mpi" and inner.name in command_launchers.MPI):
             continue
         each = plural(inner.starts, "process") if inner.starts else "processes"
         total = f": {outer * inner.starts} per instance" if inner.starts and inner.starts > 1 else ""

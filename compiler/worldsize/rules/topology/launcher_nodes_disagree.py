@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from worldsize.azureml import command_launchers
+from worldsize.azureml.command_line import Word
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Confidence, Finding, Related
 from worldsize.base.wording import plural
-from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch, read_launches
 from worldsize.rules.topology import _launchers
@@ -32,14 +33,14 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         for inner in _launchers.find_inner_launchers(launch):
             fault = (
                 _find_fault(launch, inner, count)
-                if inner.clear and inner.name not in _launchers.MPI
+                if inner.clear and inner.name not in command_launchers.MPI
                 else None
             )
             span = launch.span(fault[0]) if fault is not None else None
             if fault is not None and span is not None:
                 where = launch.instances.span
                 related = (Related(where, plural(count, "instance")),) if where else ()
-                sure: Confidence | None = None if inner.name in _launchers.TORCH else "likely"
+                sure: Confidence | None = None if inner.name in command_launchers.TORCH else "likely"
                 yield Finding(span, fault[1], fault[2], related=related, confidence=sure)
 
 
@@ -54,15 +55,30 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
         return inner.nodes_word, message, f"write {count}, or `instance_count: {nodes}`"
     if count < 2:
         return None
+    odd = _find_indivisible(launch, inner, count)
+    if odd is not None:
+        return odd
     if "standalone" in options:
         message = f"`--standalone` is for one node: each of the {count} instances trains alone"
         return options["standalone"][0], message, f"write `--nnodes {count} {_WHERE}` instead"
-    if nodes == 1 and inner.name in _launchers.TORCH and not given and not _MEET & options.keys():
+    if nodes == 1 and inner.name in command_launchers.TORCH and not given and not _MEET & options.keys():
         message = (
             f"`{inner.name}` without `--nnodes` is for one node: each of the {count} instances trains alone"
         )
         return inner.word, message, f"add `--nnodes {count} {_WHERE}`"
     return _find_fixed(inner, count) or _find_absent(launch, inner, count)
+
+
+def _find_indivisible(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+    """A number of all processes that the machines cannot share equally; Accelerate drops the rest."""
+    value = inner.options.get("num_processes", (inner.word, None))[1]
+    number = launch.read_number(value.bare) if value is not None else None
+    if value is None or number is None or inner.name != "accelerate launch" or number % count == 0:
+        return None
+    total = int(number)
+    message = f"`--num_processes` is {total}, which {count} machines cannot share equally"
+    near = " or ".join(str(each) for each in (total // count * count, (total // count + 1) * count) if each)
+    return value, message, f"write {near}: it counts the processes of all machines"
 
 
 def _find_absent(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
@@ -114,7 +130,7 @@ def _find_fixed(inner: Launcher, count: int) -> tuple[Word, str, str] | None:
     if (
         inner.nodes is not None
         and not meets
-        and inner.name in _launchers.TORCH
+        and inner.name in command_launchers.TORCH
         and "node_rank" not in inner.options
     ):
         message = f"`{inner.name}` without `--node_rank` is node 0 on each of the {count} instances"

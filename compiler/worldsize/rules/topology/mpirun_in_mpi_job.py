@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml import command_launchers
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
@@ -15,7 +16,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
         return
     for inner in _launchers.find_inner_launchers(launch):
         span = launch.span(inner.word)
-        if inner.name in _launchers.MPI and span is not None:
+        if inner.name in command_launchers.MPI and span is not None:
             already = f" {launch.world} times" if launch.world is not None else " once per process"
             message = f"`{inner.name}` in an MPI job: Azure ML already starts the command{already} with MPI"
             yield Finding(span, message, f"write the command without `{inner.name}` and its options")

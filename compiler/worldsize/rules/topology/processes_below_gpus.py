@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from worldsize.azureml import binding, command_launchers
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
@@ -95,7 +96,13 @@ def _with_launcher(launch: Launch, inner: Launcher) -> Finding | None:
     """A launcher that starts fewer processes than there are GPUs."""
     outer = launch.processes.value if launch.kind in STARTS_PROCESSES else 1
     starts, size = inner.starts, launch.size
-    if size is None or starts is None or outer != 1 or starts >= size.devices or inner.name in _launchers.MPI:
+    if (
+        size is None
+        or starts is None
+        or outer != 1
+        or starts >= size.devices
+        or inner.name in command_launchers.MPI
+    ):
         return None
     text = (
         str(launch.step.component.command.value)
@@ -104,13 +111,22 @@ def _with_launcher(launch: Launch, inner: Launcher) -> Finding | None:
     )
     if "VISIBLE_DEVICES" in text or (starts == 1 and not inner.options):
         return None
+    if _is_planned(launch, inner):
+        return None  # a quantity of the plan, which planning compares
     what = f"`{inner.name}` starts {plural(starts, 'process')} on an instance"
     help_ = (
         f"write `--nproc_per_node {size.devices}`"
-        if inner.name in _launchers.TORCH
+        if inner.name in command_launchers.TORCH
         else "start one process per GPU"
     )
     return _finding(launch, launch.span(inner.starts_word), what, starts, help_)
+
+
+def _is_planned(launch: Launch, inner: Launcher) -> bool:
+    """Whether the number of processes is an input that the plan filled in."""
+    expression = binding.parse_expression(inner.starts_word.bare)
+    field = launch.step.inputs.get(expression.port or "") if expression is not None else None
+    return field is not None and field.span is None
 
 
 def _finding(launch: Launch, span: Span | None, what: str, count: int, help_: str) -> Finding | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml import command_launchers
 from worldsize.base.problem import Finding, Fix, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
@@ -52,7 +53,7 @@ def _check_launchers(launch: Launch) -> Iterator[Finding]:
         return
     for inner in _launchers.find_inner_launchers(launch):
         span = launch.span(inner.starts_word)
-        if inner.name in _launchers.MPI or inner.starts is None or span is None:
+        if inner.name in command_launchers.MPI or inner.starts is None or span is None:
             continue
         visible = find_visible_devices(launch)
         if visible is not None and visible.count < inner.starts <= size.devices:

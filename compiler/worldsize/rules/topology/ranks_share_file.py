@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml.command_line import Word
 from worldsize.base.problem import Finding
-from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 

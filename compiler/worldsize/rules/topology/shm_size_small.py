@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Iterator
 
+from worldsize.azureml.command_line import Word
 from worldsize.azureml.fields import read_member
 from worldsize.base.problem import Finding
-from worldsize.rules.command_line import Word
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
 

@@ -129,6 +129,7 @@ class Attempt:
             tracking=tracking,
             cores=context.machine.cores,
             gpus=self._lent_gpus(),
+            on_cpu=not context.machine.gpus,
         )
         try:
             call = self._stack.enter_context(context.places.place(call))

@@ -28,6 +28,7 @@ from wstrain.health.watchdog import HANG_EXIT_STATUS
 
 TAIL_LINES = 40  # of a log that are searched for a cause
 SHOWN_LINES = 15  # of it that a user sees
+_AGENT = re.compile(r"torch/distributed/elastic/\S+:\d+\] (?:failed \(exitcode|Sending process)")
 # What gloo, NCCL, the stores of torch, MPI, Horovod, gRPC and our own components write of a lost peer.
 _PEER_GONE = re.compile(
     r"connection (?:was )?(?:likely )?(?:closed|reset|refused)|closed by (?:the )?(?:peer|remote)"
@@ -86,7 +87,7 @@ def explain_failure(
     """
 
     def read_tail(process: Process) -> list[str]:
-        return last_lines(logs / f"{process.name}.log", TAIL_LINES)
+        return leave_out_agent(last_lines(logs / f"{process.name}.log", 3 * TAIL_LINES))[-TAIL_LINES:]
 
     verdict = find_cause(group.ended, read_tail, group.ranks)
     if verdict is None:
@@ -105,6 +106,12 @@ def explain_failure(
     notes += explain_full_disk(logs)
     log, shown = logs / f"{process.name}.log", tuple(tail[-SHOWN_LINES:])
     return Failure(process.name, process.rank, status, log, shown, message, tuple(notes))
+
+
+def leave_out_agent(lines: list[str]) -> list[str]:
+    """The lines before torchrun's own report of a failed rank, which does not say why it failed."""
+    start = next((number for number, line in enumerate(lines) if _AGENT.search(line)), 0)
+    return lines[:start] or lines
 
 
 def explain_timeout(group: Group, task: Task, logs: Path, unfinished: Sequence[Process]) -> Failure:

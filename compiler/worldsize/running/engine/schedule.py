@@ -166,7 +166,7 @@ class Schedule:
 
     def _count_slots(self, task: Task) -> int:
         """The slots of a step; parameter servers mostly wait and take none."""
-        return task.world_size * (task.gpus_per_process if self._context.machine.gpus else 1)
+        return task.rank_count * (task.gpus_per_process if self._context.machine.gpus else 1)
 
     def _update_progress(self, attempt: Attempt) -> None:
         if attempt.progress.update():

@@ -80,6 +80,7 @@ def make_call(
     tracking: Mapping[str, str],
     cores: int,
     gpus: tuple[str, ...] = (),
+    on_cpu: bool = False,
 ) -> Call:
     """Make the call of a task: its command, environment and processes."""
     return Call(
@@ -88,10 +89,12 @@ def make_call(
         command=binding.fill_command(task.command, values.inputs, values.outputs).strip(),
         instance_count=task.instance_count,
         process_count_per_instance=task.process_count_per_instance,
+        launched_processes=task.launched_processes,
         worker_count=task.worker_count,
         parameter_server_count=task.parameter_server_count,
         env=step_environment(task, run, values, experiment=experiment, tracking=tracking),
         gpus=gpus,
+        on_cpu=on_cpu,
         cores=cores,
         shell=find_shell(),
     )

@@ -105,6 +105,10 @@ PYTORCH_VARIABLES = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NODE
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0"}
 
 
+# Otherwise Accelerate, and so Hugging Face's Trainer, lets every process train a model of its own.
+ON_CPU = {"ACCELERATE_USE_CPU": "true"}
+
+
 class Launcher(NamedTuple):
     """One launcher."""
 
@@ -126,7 +130,12 @@ def plan_processes(call: Call, ports: Sequence[str]) -> tuple[Process, ...]:
 
 def plan_single(call: Call, _ports: Sequence[str]) -> Iterator[Process]:
     """A command without ``distribution``: one process."""
-    yield make_rank(call, 0, {})
+    yield make_rank(call, 0, _defaults_on_cpu(call) if call.launched_processes > 1 else {})
+
+
+def _defaults_on_cpu(call: Call) -> dict[str, str]:
+    """The variables for several processes without GPUs that the step itself does not set."""
+    return {name: each for name, each in ON_CPU.items() if call.on_cpu and name not in call.env}
 
 
 def plan_pytorch(call: Call, ports: Sequence[str]) -> Iterator[Process]:
@@ -147,6 +156,7 @@ def plan_pytorch(call: Call, ports: Sequence[str]) -> Iterator[Process]:
             "RANK": str(rank),
             "LOCAL_RANK": str(local_rank),
             **loopback,
+            **_defaults_on_cpu(call),
         }
         yield make_rank(call, rank, rendezvous)
 

@@ -37,6 +37,8 @@ class Call:
     parameter_server_count: int = 0
     hosts: tuple[str, ...] = ()  # the address of each instance; empty if all are this machine
     prefixes: tuple[tuple[str, ...], ...] = ()  # the command prefix that starts a program on each instance
+    on_cpu: bool = False  # because the machine has no GPUs
+    launched_processes: int = 1  # that a launcher in the command starts for each process
 
     def host(self, node: int) -> str:
         """The address of an instance for the other instances."""
@@ -121,7 +123,10 @@ def make_rank(
 def shared_variables(call: Call) -> dict[str, str]:
     """The variables that are the same in every process of a call."""
     # By default each process would start as many threads as the machine has cores.
-    return {"OMP_NUM_THREADS": str(max(1, call.cores // call.world_size)), **call.env}
+    return {
+        "OMP_NUM_THREADS": str(max(1, call.cores // (call.world_size * call.launched_processes))),
+        **call.env,
+    }
 
 
 def _visible_gpus(call: Call, node: int) -> dict[str, str]:

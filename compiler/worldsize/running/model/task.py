@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from worldsize.azureml.model import Component, Step
 from worldsize.base.span import Span
+from worldsize.running.model.launched import count_launched
 from worldsize.running.model.source import Output, Source, list_steps
 
 if TYPE_CHECKING:
@@ -62,6 +63,16 @@ class Task:
     def process_count(self) -> int:
         """Processes that are started."""
         return self.world_size + self.parameter_server_count
+
+    @property
+    def launched_processes(self) -> int:
+        """What a launcher in the command starts for each of them; 1 without one."""
+        return count_launched(self.command, self.inputs, self.instance_count) if self.component.command else 1
+
+    @property
+    def rank_count(self) -> int:
+        """Processes that train, also those that a launcher in the command starts."""
+        return self.world_size * self.launched_processes
 
     @property
     def needs(self) -> frozenset[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 
 from worldsize.azureml import binding, literals
@@ -12,11 +11,17 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.planning import Plan, StepPlan, Topology, localise
-from worldsize.planning.degrees import Degrees
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.planning.model import PlanValue
 from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task
+from worldsize.running.prepare.describe_fit import (
+    describe_change,
+    describe_fixed,
+    describe_sharing,
+    describe_unequal,
+)
+from worldsize.running.prepare.launched import FixedCounts, find_fixed_counts
 from worldsize.running.prepare.machine import Machine
 
 Templates = Mapping[str, Mapping[str, str]]
@@ -74,7 +79,7 @@ def _report_indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> 
     """Report steps whose instances cannot share the requested processes equally."""
     for name, task in tasks.items():
         count = task.instance_count
-        if task.launcher != "none" and processes % count:
+        if task.launcher != "none" and task.launched_processes == 1 and processes % count:
             message = f"`--processes {processes}` is not a multiple of the {count} instances of step `{name}`"
             nearest = max(1, processes // count) * count
             yield Problem("run-refused", at, message, f"say `--processes {nearest}`, or leave it out")
@@ -83,10 +88,10 @@ def _report_indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> 
 def _report_too_many(tasks: Mapping[str, Task], at: Span) -> Iterator[Problem]:
     """Report steps with too many processes for any machine's memory or process ids."""
     for name, task in tasks.items():
-        if task.process_count > MAX_PROCESSES:
+        count = task.rank_count + task.parameter_server_count
+        if count > MAX_PROCESSES:
             message = (
-                f"step `{name}` starts {task.process_count} processes, and one machine is given"
-                f" {MAX_PROCESSES} at most"
+                f"step `{name}` starts {count} processes, and one machine is given {MAX_PROCESSES} at most"
             )
             servers = task.parameter_server_count > MAX_PROCESSES
             help_ = "write a smaller `parameter_server_count`" if servers else "say `--processes 2`"
@@ -109,22 +114,28 @@ def _fit_planned(
         name: find_told_quantities(task, templates.get(name, {}), plan) if name in plan.steps else frozenset()
         for name, task in tasks.items()
     }
+    fixed = {name: find_fixed_counts(task, templates.get(name, {})) for name, task in tasks.items()}
+    kept = {name for name in plan.steps if keep_instances or (name in fixed and fixed[name].nodes)}
+    fitted = _keep_fixed_counts(plan, fitted, fixed, processes or machine.slots, grow=processes is not None)
     if processes is None:
-        fitted = _keep_whole_groups(plan, fitted, told_by_step, machine, keep_instances=keep_instances)
-    refilled, notices = {}, []
+        fitted = _keep_whole_groups(plan, fitted, told_by_step, machine, kept=kept)
+    refilled: dict[str, Task] = {}
+    notices: list[str] = []
     for name, task in tasks.items():
         refilled[name] = refill_plan(task, templates.get(name, {}), plan, fitted)
         step, before = fitted.steps.get(name), plan.steps.get(name)
-        if step is None or before is None or task.launcher == "none":
+        if step is None or before is None or not before.topology.is_distributed:
             continue
         refilled[name] = _shape_task(refilled[name], step.topology, machine, keep_instances=keep_instances)
-        unequal = _describe_unequal(step, processes)
-        if step.topology.world_size != before.topology.world_size or unequal:
+        unequal = describe_unequal(step, processes)
+        if fixed[name].ranks:
+            notices += describe_fixed(name, before, machine, processes)
+        elif step.topology.world_size != before.topology.world_size or unequal:
             notices.append(
-                f"{name}: {_describe_change(before, step, refilled[name], told_by_step[name])}{unequal}"
+                f"{name}: {describe_change(before, step, refilled[name], told_by_step[name])}{unequal}"
             )
         elif step.training is not None and step.topology.world_size > machine.slots:
-            notices.append(f"{name}: {_describe_sharing(step, machine)}")
+            notices.append(f"{name}: {describe_sharing(step, machine)}")
         if keep_instances and step.topology.instance_count < before.topology.instance_count:
             count = before.topology.instance_count
             notices.append(f"{name}: its {count} instances cannot share it equally, so it runs without nodes")
@@ -150,13 +161,28 @@ def _shape_task(task: Task, here: Topology, machine: Machine, *, keep_instances:
     return replace(task, instance_count=instances, worker_count=workers, gpus_per_process=replicas // workers)
 
 
+def _keep_fixed_counts(
+    plan: Plan, fitted: Plan, fixed: Mapping[str, FixedCounts], processes: int, *, grow: bool
+) -> Plan:
+    """The fitted plan, with the processes and instances that commands have whatever the plan is."""
+    steps = dict(fitted.steps)
+    for name, before in plan.steps.items():
+        counts = fixed.get(name, FixedCounts())
+        if counts.ranks:
+            steps[name] = before
+        elif counts.nodes:
+            one = Plan(plan.name, {name: before})
+            steps[name] = localise(one, processes, grow=grow, keep_instances=True).steps[name]
+    return Plan(plan.name, steps)
+
+
 def _keep_whole_groups(
     plan: Plan,
     fitted: Plan,
     told_by_step: Mapping[str, frozenset[str]],
     machine: Machine,
     *,
-    keep_instances: bool,
+    kept: Collection[str],
 ) -> Plan:
     """The fitted plan, with all planned processes for steps that cannot keep their global batch otherwise.
 
@@ -169,7 +195,7 @@ def _keep_whole_groups(
             continue
         if world <= machine.slots * (1 if machine.gpus else MAX_PER_CORE):
             one = Plan(plan.name, {name: before})
-            steps[name] = localise(one, world, keep_instances=keep_instances).steps[name]
+            steps[name] = localise(one, world, keep_instances=name in kept).steps[name]
     return Plan(plan.name, steps)
 
 
@@ -184,86 +210,6 @@ def _keeps_global_batch(before: StepPlan, here: StepPlan, followed: frozenset[st
     return planned == fitted or bool(followed & {"gradient_accumulation_steps", "global_batch_size"})
 
 
-def _describe_sharing(here: StepPlan, machine: Machine) -> str:
-    """Explain why a step runs with more processes than run at full speed."""
-    assert here.training is not None
-    processes, slots = plural(here.topology.world_size, "process"), plural(machine.slots, machine.unit)
-    return (
-        f"all {processes} share {slots}, so this will be slow: its command does not receive"
-        " `gradient_accumulation_steps`, and fewer would change its global batch"
-        f" of {here.training.global_batch_size}"
-    )
-
-
-def _describe_change(before: StepPlan, here: StepPlan, task: Task, followed: frozenset[str]) -> str:
-    planned, world = before.topology, here.topology.world_size
-    shape = f"{planned.instance_count} × {planned.process_count_per_instance}"
-    if planned.splits_model:
-        shape = _describe_mesh(planned)
-    text = f"planned for {plural(planned.world_size, 'process')} ({shape}), running {world} here"
-    if planned.splits_model:
-        text += f" ({_describe_mesh(here.topology)})"
-    if planned.worker_count is not None and task.worker_count is not None:
-        workers = _describe_workers(planned.worker_count, planned.world_size // planned.worker_count)
-        text = f"planned for {planned.world_size} replicas ({workers}), running {world} here"
-        text += f" ({_describe_workers(task.worker_count, task.gpus_per_process)})"
-    elif here.topology.instance_count > 1:
-        text += f" ({here.topology.instance_count} × {here.topology.process_count_per_instance})"
-    if here.training is None:
-        return text
-    return text + _describe_batch(before, here, followed)
-
-
-def _describe_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) -> str:
-    """Describe the global batch with another number of processes than planned."""
-    assert before.training is not None
-    assert here.training is not None
-    accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
-    changed = accumulation != before.training.gradient_accumulation_steps
-    if before.sweep is not None and len(before.sweep.trials) > 1:
-        return ", the global batch of each trial unchanged"
-    if "gradient_accumulation_steps" in followed or not changed:
-        return f" with accumulation ×{accumulation}, global batch {batch} unchanged"
-    if "global_batch_size" in followed:
-        return f"; its command receives the global batch {batch}, and has to divide it itself"
-    planned, now = before.topology.data_parallel_size, here.topology.data_parallel_size
-    taken = Fraction(batch * now, planned)
-    rate = " at the learning rate planned for all of them" if "learning_rate" in followed else ""
-    return (
-        f"; its command does not receive `gradient_accumulation_steps`, so an optimizer step takes"
-        f" {round(float(taken), 2):g} of the {batch} planned samples{rate}"
-    )
-
-
-def _describe_workers(count: int, gpus: int) -> str:
-    """Describe TensorFlow's workers and their replicas."""
-    text = f"{count} worker{'s' if count > 1 else ''}"
-    return f"{text} × {gpus} GPUs" if gpus > 1 else text
-
-
-def _describe_mesh(topology: Topology) -> str:
-    """Describe how the ranks split data, layers and depth."""
-    return Degrees(
-        topology.data_parallel_size, topology.tensor_parallel_size, topology.pipeline_parallel_size
-    ).shown()
-
-
-def _describe_unequal(here: StepPlan, processes: int | None) -> str:
-    """Explain why a training step does not get the requested processes."""
-    if processes is None or here.training is None or here.topology.world_size == processes:
-        return ""
-    share = here.training.global_batch_size // here.training.batch_size_per_device
-    replica = here.topology.world_size // here.topology.data_parallel_size
-    if processes % replica:
-        return f"; {processes} are not a multiple of the {replica} that hold a model"
-    if share % (processes // replica) == 0:
-        return (
-            f"; more would leave {here.topology.pipeline_parallel_size} stages fewer micro-batches than that"
-        )
-    sharing = f"{processes // replica} replicas" if replica > 1 else str(processes)
-    return f"; {sharing} do not share its {share} micro-batches equally"
-
-
 def _fit_native(
     tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
 ) -> FittedTasks:
@@ -271,7 +217,11 @@ def _fit_native(
     fitted = FittedTasks({}, [], [])
     for name, planned in tasks.items():
         task = planned
-        if processes is not None and planned.launcher != "none":
+        if processes is not None and planned.launched_processes > 1 and planned.rank_count != processes:
+            fitted.notices.append(
+                f"{name}: its command starts {plural(planned.rank_count, 'process')} itself, not {processes}"
+            )
+        elif processes is not None and planned.launcher != "none" and planned.launched_processes == 1:
             task = _set_processes(planned, processes, planned.instance_count if keep_instances else 1)
             if task.world_size != planned.world_size:
                 counts = f"{plural(task.world_size, 'process')} instead of {planned.world_size}"
@@ -280,9 +230,9 @@ def _fit_native(
                 )
         fitted.tasks[name] = task
         fitted.notices.extend(_describe_uneven_workers(task))
-        if task.launcher == "none" or task.world_size <= machine.slots:
+        if task.rank_count <= max(machine.slots, 1) or (task.launcher == "none" and task.rank_count == 1):
             continue
-        count, slots = task.world_size, plural(machine.slots, machine.unit)
+        count, slots = task.rank_count, plural(machine.slots, machine.unit)
         if machine.gpus:
             message = f"step `{name}` starts {count} processes, one a GPU, but this machine has {slots}"
             fitted.problems.append(Problem("run-refused", at, message, f"say `--processes {machine.slots}`"))

@@ -124,7 +124,9 @@ def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]
 
 def _gpus_of_instance(task: Task) -> int:
     """The GPUs of an instance that its processes use."""
-    return task.process_count_per_instance if task.worker_count is None else task.gpus_per_process
+    if task.worker_count is not None:
+        return task.gpus_per_process
+    return task.process_count_per_instance * task.launched_processes
 
 
 def _describe_devices(task: Task, planned: float, size: str | None) -> str:

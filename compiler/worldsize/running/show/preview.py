@@ -44,6 +44,7 @@ def _processes(
         experiment=experiment,
         tracking=mlflow_variables("{mlflow}", experiment, "{experiment id}", "{mlflow run}"),
         cores=machine.cores,
+        on_cpu=not machine.gpus,
     )
     disclosed = make_redaction(task, call, values, mask)
     plan = plan_processes(placed(call), ports(count_ports(call)))

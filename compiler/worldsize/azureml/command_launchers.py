@@ -1,0 +1,153 @@
+"""Programs in a command that start processes themselves, such as `torchrun`, and how many they start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import zip_longest
+from typing import NamedTuple
+
+from worldsize.azureml.command_line import Command, Word, parse_commands
+
+MPI = frozenset({"mpirun", "mpiexec", "horovodrun", "orterun"})
+TORCH = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
+_PROGRAMS = frozenset({*MPI, "torchrun", "deepspeed"})
+_MODULES = {
+    "torch.distributed.run": "torch.distributed.run",
+    "torch.distributed.launch": "torch.distributed.launch",
+    "accelerate.commands.launch": "accelerate launch",
+    "deepspeed.launcher.runner": "deepspeed",
+}
+_INCLUDE = re.compile(r"[\w.-]+:(\d+(?:,\d+)*)")
+PER_INSTANCE = ("nproc_per_node", "num_gpus")
+IN_ALL = ("num_processes", "np", "n")  # of accelerate and of mpirun
+NODES = ("nnodes", "num_machines", "num_nodes")
+
+Options = Mapping[str, tuple[Word, Word | None]]
+
+
+class LauncherCall(NamedTuple):
+    """One such program as a command calls it."""
+
+    name: str
+    word: Word
+    options: dict[str, tuple[Word, Word | None]]  # its own, by their names without dashes: flag and value
+    clear: bool  # no other options come from a variable
+
+    def find_value(self, names: tuple[str, ...]) -> tuple[str, Word] | None:
+        """The first of these options that has a value."""
+        for name in names:
+            value = self.options.get(name, (None, None))[1]
+            if value is not None:
+                return name, value
+        return None
+
+
+class Counts(NamedTuple):
+    """What a launcher counts, None where the number is not known; and the words that say so."""
+
+    starts: int | None  # processes on an instance
+    starts_word: Word | None
+    nodes: int | None
+    nodes_word: Word | None
+    highest: int | None = None  # the greatest number of a GPU that `--include` of DeepSpeed names
+
+
+def list_launcher_calls(text: str) -> Iterator[LauncherCall]:
+    """The launchers that a command line starts, in order."""
+    for command in parse_commands(text):
+        call = read_launcher_call(command)
+        if call is not None:
+            yield call
+
+
+def read_launcher_call(command: Command) -> LauncherCall | None:
+    """The launcher that one command is; None where it is another program."""
+    named = _find_launcher(command)
+    if named is None:
+        return None
+    options, clear = _read_options(command, named[1])
+    return LauncherCall(*named, options, clear)
+
+
+def count_processes(
+    call: LauncherCall,
+    read_number: Callable[[str], float | None],
+    *,
+    devices: int | None,
+    instances: int | None,
+) -> Counts:
+    """Count the processes that a launcher starts on an instance, and its nodes.
+
+    Args:
+        call: The launcher.
+        read_number: Reads the number of a word, which may be a binding expression.
+        devices: The GPUs of an instance; None where the VM size is unknown.
+        instances: The instances of the step, over which MPI spreads its processes.
+    """
+
+    def count(names: tuple[str, ...]) -> tuple[int | None, Word | None]:
+        found = call.find_value(names)
+        if found is None:
+            return None, None
+        text = found[1].bare
+        if text in ("gpu", "auto"):
+            return devices or None, found[1]
+        number = read_number(text)
+        return int(number) if number is not None and number >= 1 else None, found[1]
+
+    nodes, nodes_word = count(NODES)
+    starts, starts_word = count(PER_INSTANCE)
+    if starts_word is None and call.name not in TORCH:
+        starts, starts_word = count(IN_ALL)
+        share = instances if call.name in MPI else nodes or (None if nodes_word else 1)
+        starts = starts // share if starts is not None and share and starts % share == 0 else None
+    if call.name in TORCH and call.clear:  # one of each is their default
+        nodes, starts = nodes if nodes_word else 1, starts if starts_word else 1
+    included = _read_include(call)
+    if included is not None:
+        numbers, word = included
+        return Counts(len(numbers), word, nodes, nodes_word, max(numbers))
+    return Counts(starts, starts_word, nodes, nodes_word)
+
+
+def _read_include(call: LauncherCall) -> tuple[list[int], Word] | None:
+    """`--include localhost:0,1` of DeepSpeed: so many processes, on these GPUs."""
+    value = call.options.get("include", (None, None))[1]
+    match = _INCLUDE.fullmatch(value.bare) if value is not None else None
+    if call.name != "deepspeed" or match is None or value is None:
+        return None
+    return [int(number) for number in match[1].split(",")], value
+
+
+def _find_launcher(command: Command) -> tuple[str, Word] | None:
+    words = command.arguments
+    if not words:
+        return None
+    program = words[0].bare.rpartition("/")[2]
+    if program in _PROGRAMS:
+        return program, words[0]
+    second = words[1].text if len(words) > 1 else ""
+    if program == "accelerate" and second == "launch":
+        return "accelerate launch", words[0]
+    if program.startswith("python") and second == "-m" and len(words) > 2 and words[2].text in _MODULES:
+        return _MODULES[words[2].text], words[2]
+    return None
+
+
+def _read_options(command: Command, word: Word) -> tuple[dict[str, tuple[Word, Word | None]], bool]:
+    """The options before what the launcher starts, and whether those are all."""
+    words = list(command.arguments[command.arguments.index(word) + 1 :])
+    options: dict[str, tuple[Word, Word | None]] = {}
+    value: Word | None = None
+    clear = True
+    for each, after in zip_longest(words, words[1:]):
+        if each.bare.endswith(".py") or each.bare.startswith("python") or each.text in ("-m", "--module"):
+            break
+        if each.text.startswith("-"):
+            name, equals, text = each.text.partition("=")
+            value = Word(text, each.start + len(name) + 1, each.end, each.source) if equals else after
+            options.setdefault(name.lstrip("-").replace("-", "_"), (each, value))
+        elif each is not value and "$" in each.text:
+            clear = False
+    return options, clear

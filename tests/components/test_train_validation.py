@@ -145,7 +145,7 @@ assert "wstrain" not in sys.modules
 frame = pd.DataFrame({
     "new": [True, None],
     "town": ["Chur", "Paris"],
-    "sold": pd.to_datetime(["2011-01-26 01:00", "2010-01-01"]),
+    "sold": pd.to_datetime(["2011-01-26 01:00", "2010-01-01 00:00"]),
     "area": [0.5, None],
 })
 inputs = first.metadata.get_input_schema().inputs

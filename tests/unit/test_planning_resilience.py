@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import worldsize
 from worldsize.cli import plan_table
 from worldsize.planning.resilience import DEDICATED_SECONDS, LOW_PRIORITY_SECONDS
 
@@ -62,3 +64,10 @@ def test_a_duration_is_shown_with_its_unit(planner: Any) -> None:
     table = plan_table.render_plan(planner.planned(planner.write(more=WANTED))[0])
     assert re.search(r"mean time between preemptions +14400 s +given", table)
     assert re.search(r"checkpoint interval seconds +1[12]\d\S* = ", table)
+
+
+def test_early_stopping_is_said() -> None:
+    spec = Path(__file__).parents[1] / "rules" / "WS724-early-stopping-without-validation" / "good.yml"
+    found = rows(worldsize.plan(spec))["early_stopping_patience"]
+    assert (found.value, found.source) == (3, "given as train.with")
+    assert found.formula == "stops after 3 validations in a row without a better validation_loss"

@@ -12,7 +12,7 @@ from worldsize.base.wording import round_noise
 from worldsize.planning import conflicts, sweeps
 from worldsize.planning.model import Interface, Notes, Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.planning.parallelism import plan_mesh
-from worldsize.planning.resilience import plan_resilience
+from worldsize.planning.resilience import note_early_stopping, plan_resilience
 from worldsize.planning.shared_memory import plan_shared_memory
 from worldsize.planning.topology import plan_topology
 from worldsize.planning.train import plan_training
@@ -90,6 +90,7 @@ def _step(
             return None
     plan_shared_memory(step, interface, topology, notes)
     resilience = plan_resilience(step, profile, topology, notes)
+    note_early_stopping(step, interface, notes)
     return StepPlan(
         step=step.name,
         topology=topology,

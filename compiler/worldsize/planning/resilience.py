@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from worldsize.azureml import literals
 from worldsize.base.wording import plural, round_noise, show_number
-from worldsize.planning.model import Notes, PlanValue, Topology
+from worldsize.planning import options
+from worldsize.planning.model import Interface, Notes, PlanValue, Topology
 from worldsize.spec.model import ComputeProfile, Resilience, Step
 
 # Azure states how often it takes spot machines of a size back in bands per hour, 0-5 % to above 20 %.
@@ -26,6 +28,20 @@ def plan_resilience(
         inputs["max_restarts"] = wanted.max_restarts.value
         notes.derive("max_restarts", wanted.max_restarts.value, "", notes.given("resilience.max_restarts"))
     return inputs
+
+
+def note_early_stopping(step: Step, interface: Interface | None, notes: Notes) -> None:
+    """Say in the plan that a training may end before its epochs."""
+    if interface is None or "early_stopping_patience" not in interface.inputs:
+        return
+    setting = step.with_.get("early_stopping_patience")
+    patience = literals.parse_number(setting.value) if setting is not None else None
+    if patience is not None and patience >= 1:
+        metric = options.read_option(step, interface, "best_metric")
+        formula = (
+            f"stops after {plural(int(patience), 'validation')} in a row without a better validation_{metric}"
+        )
+        notes.derive("early_stopping_patience", int(patience), formula, notes.given("with"))
 
 
 def _interval(wanted: Resilience, between: float, notes: Notes) -> dict[str, PlanValue]:

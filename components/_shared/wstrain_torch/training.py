@@ -95,18 +95,7 @@ def _train(
         loader = _make_loader(settings, group, task, reader, sampler)
         recorder = _make_recorder(settings, group, steps, tracker, watched=(strategy, heartbeat, saver))
         saver.settle = recorder.settle
-        validator = Validator(
-            controller=controller,
-            reader=ShardReader(settings.shards, "validation", checksums=False),
-            task=task,
-            strategy=strategy,
-            group=group,
-            recorder=recorder,
-            saver=saver,
-            heartbeat=heartbeat,
-            rows_at_once=settings.batch_size_per_device,
-            workers=loader.workers,
-        )
+        validator = _make_validator(settings, controller, loader, reports=(recorder, saver, heartbeat))
         done, final = loop.train_steps(
             loop.StepRange(start, stop, settings.gradient_accumulation_steps, group.replica, settings.seed),
             strategy=strategy,
@@ -123,16 +112,28 @@ def _train(
         saver.finish()
         _log_end(settings, group, saver, tracker, done)
         heartbeat.mark(Phase.EXPORTING)
-        exported = saver.load_best(done) if settings.export == "best" else done
-        if launch.is_main:
-            print(_describe_export(settings, controller, exported), flush=True)
-        network = strategy.whole_model()
-        with group.together():
-            if launch.is_main:
-                card = {**run_facts.model_facts(facts), "steps_done": done, "final": final}
-                card |= {"exported_step": exported}
-                export.save_model(network.cpu(), task, settings.trained_model, card, settings.shards)
+        card = {**run_facts.model_facts(facts), "steps_done": done, "final": final}
+        _export(settings, group, task, saver, card)
     group.leave()
+
+
+def _export(
+    settings: Settings, group: Group, task: Task, saver: CheckpointSaver, card: Mapping[str, Any]
+) -> None:
+    """Export the best weights or the last ones; called on every rank."""
+    done = card["steps_done"]
+    exported = saver.load_best(done) if settings.export == "best" else done
+    network = saver.strategy.whole_model()
+    with group.together():
+        if group.is_main:
+            print(_describe_export(settings, saver.controller, exported), flush=True)
+            export.save_model(
+                network.cpu(),
+                task,
+                settings.trained_model,
+                {**card, "exported_step": exported},
+                settings.shards,
+            )
 
 
 def _make_controller(
@@ -166,13 +167,12 @@ def _log_end(
     tracker.log(done, values, always=True)
 
 
-def _describe_export(settings: Settings, controller: ValidationController, exported: int) -> str:
-    if settings.export == "best" and controller.best_step == exported:
+def _describe_export(settings: Settings, controller: ValidationController | None, exported: int) -> str:
+    if settings.export == "best" and controller is not None and controller.best_step == exported:
         return f"exporting the weights of step {exported}, the best: {controller.describe()}"
     reason = "`export` is `last`"
     if settings.export == "best":
-        validated = controller.schedule.intervals
-        reason = "no validation had a finite value" if validated else "there was no validation"
+        reason = "there was no validation" if controller is None else "no validation had a finite value"
     return f"exporting the weights of the last step, {exported}: {reason}"
 
 
@@ -261,6 +261,27 @@ def _make_loader(
         device=group.device,
         # Without a GPU the cores compute the model, so a loader thread would only take turns with it.
         workers=settings.loader_workers if group.device.type == "cuda" else 0,
+    )
+
+
+def _make_validator(
+    settings: Settings,
+    controller: ValidationController,
+    loader: BatchLoader,
+    *,
+    reports: tuple[StepRecorder, CheckpointSaver, Heartbeat],
+) -> Validator:
+    recorder, saver, heartbeat = reports
+    return Validator(
+        controller=controller,
+        reader=ShardReader(settings.shards, "validation", checksums=False),
+        loader=loader,
+        strategy=saver.strategy,
+        group=saver.group,
+        recorder=recorder,
+        saver=saver,
+        heartbeat=heartbeat,
+        rows_at_once=settings.batch_size_per_device,
     )
 
 

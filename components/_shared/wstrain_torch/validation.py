@@ -25,7 +25,7 @@ from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.tracking.step_recorder import StepRecorder
 from wstrain.validation import ValidationController, cut_blocks, share_blocks
 from wstrain_torch.checkpoint.saver import CheckpointSaver
-from wstrain_torch.data import Batch, Task
+from wstrain_torch.data import Batch, BatchLoader, Task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.strategies import Strategy
 
@@ -37,26 +37,29 @@ class Validator:
     Args:
         controller: when a validation is due, and what follows from it.
         reader: the validation rows.
-        task: how rows become inputs and targets.
+        loader: the training's, for how rows become inputs and targets.
         strategy: the model.
         group: the ranks.
         recorder: reports the metrics.
         saver: saves the best checkpoint.
         heartbeat: shows this rank's progress to the others.
         rows_at_once: rows of a block, as many as the training takes at once.
-        workers: threads that read ahead.
     """
 
     controller: ValidationController
     reader: ShardReader
-    task: Task
+    loader: BatchLoader
     strategy: Strategy
     group: Group
     recorder: StepRecorder
     saver: CheckpointSaver
     heartbeat: Heartbeat
     rows_at_once: int
-    workers: int = 0
+
+    @property
+    def task(self) -> Task:
+        """What the model learns."""
+        return self.loader.task
 
     def step(self, done: int) -> bool:
         """Validate if it is due after ``done`` steps; return whether the training stops here."""
@@ -88,7 +91,7 @@ class Validator:
         blocks = cut_blocks(len(self.reader), self.rows_at_once)
         shares = list(share_blocks(len(blocks), self.group.replica, self.group.mesh.data))
         with self.strategy.evaluating():
-            loaded = prefetch(self._load, [blocks[number] for number, _ in shares], self.workers)
+            loaded = prefetch(self._load, [blocks[number] for number, _ in shares], self.loader.workers)
             for (number, counts), (inputs, targets) in zip(shares, loaded, strict=True):
                 self.heartbeat.mark(Phase.VALIDATING, number)
                 outputs = self.strategy.predict(inputs.to(self.group.device, non_blocking=True))

@@ -61,7 +61,7 @@ def test_the_traceback_of_a_fault_is_shown_on_request(
     spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(crash.VARIABLE, "1")
-    monkeypatch.setattr(api, "plan_spec", lambda _path: {}[0])
+    monkeypatch.setattr(api, "plan_spec", lambda *_: {}[0])
     assert call(monkeypatch, "plan", spec) == 3
     shown = capsys.readouterr().err
     assert shown.startswith("Traceback")

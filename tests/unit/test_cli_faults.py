@@ -46,7 +46,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 def test_a_fault_of_ours_is_one_line_and_status_3(
     spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(_path: Path) -> None:
+    def broken(_path: Path, _document: object = None) -> None:
         raise KeyError("no\nsuch step")
 
     monkeypatch.setattr(api, "plan_spec", broken)
@@ -61,7 +61,7 @@ def test_the_traceback_of_a_fault_is_shown_on_request(
     spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(crash.VARIABLE, "1")
-    monkeypatch.setattr(api, "plan_spec", lambda _path: {}[0])
+    monkeypatch.setattr(api, "plan_spec", lambda *_: {}[0])
     assert call(monkeypatch, "plan", spec) == 3
     shown = capsys.readouterr().err
     assert shown.startswith("Traceback")
@@ -132,7 +132,7 @@ def test_an_unknown_command_names_the_nearest(word: str, near: str) -> None:
 
 
 def test_ctrl_c_has_the_status_of_a_signal(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_path: Path) -> None:
+    def interrupted(_path: Path, _document: object = None) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(api, "plan_spec", interrupted)

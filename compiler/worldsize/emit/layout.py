@@ -101,7 +101,9 @@ def _place_step(resolved: ResolvedSpec, step: Step, shelf: _Shelf, out: Path) ->
     inputs = {name: _relative(argument, folder, out) for name, argument in step.inputs.items()}
     if step.component is None:
         return replace(step, inputs=inputs)
-    trial = step.component if step.type != "sweep" else sweep_trial.make_trial(step, step.component)
+    trial = step.component
+    if step.type == "sweep":
+        trial, step = sweep_trial.make_trial(step, trial), sweep_trial.make_node(step)
     name, component = _place_component(resolved, step, trial, shelf, out)
     return replace(step, inputs=inputs, component=component, reference=Field(f"./components/{name}/{FILE}"))
 

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
+from worldsize.azureml.fields import read_field
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
@@ -34,6 +35,12 @@ def make_trial(step: Step, component: Component) -> Component:
         is_deterministic=component.is_deterministic,
         raw=_with_entries(component.raw, step, command, resources),
     )
+
+
+def make_node(step: Step) -> Step:
+    """The step without what only its trials have, and with the limits of the sweep, as it is written."""
+    limits = read_field(step.raw, "limits") if isinstance(step.raw, Mapping) else None
+    return replace(step, distribution=None, environment_variables=None, limits=limits)
 
 
 def _name_inputs(command: str) -> str:

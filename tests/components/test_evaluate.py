@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import math
+import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,23 +11,29 @@ from typing import Any
 
 import pytest
 
+from wsmetrics.names import METRICS
+from wsshards import manifest as m
 from wsshards.errors import UserError
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
 
 Run = Callable[..., Any]
+write_shards = runpy.run_path(str(Path(__file__).with_name("shard_folders.py")))["write_shards"]
 SOURCE = Path(__file__).parents[2] / "components" / "evaluate" / "src"
 
 
 @pytest.fixture(scope="module")
 def scores() -> Any:
-    spec = importlib.util.spec_from_file_location("evaluate_scores", SOURCE / "scores.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(SOURCE))
+    try:
+        return importlib.import_module("scores")
+    finally:
+        sys.path.remove(str(SOURCE))
+
+
+def _manifest(task: str, label: m.Label | None = None, **features: Any) -> m.Manifest:
+    spec = m.Features("features", "float32", (4,), **features)
+    return m.Manifest(task, "test", 0, spec, label, m.Split(9, ()), m.Split(9, ()))
 
 
 @pytest.fixture(scope="module")
@@ -153,17 +160,13 @@ def test_language_model(component: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "confusion_matrix.png").exists()
 
 
-def test_declared_metrics_are_those_that_are_made(scores: Any) -> None:
-    import numpy as np
+def test_declared_metrics_are_those_that_are_made() -> None:
     import yaml
 
     declared = yaml.safe_load((SOURCE.parent / "component.yml").read_text())["tags"]["worldsize_metrics"]
-    classifier = scores.ClassifierScores(["a", "b"])
-    classifier.add(np.array([[0.2, 0.8], [0.6, 0.4]]), np.array([1, 1]))
-    language = scores.LanguageScores()
-    language.add(np.zeros((1, 3, 256), np.float32), np.array([[1, 2, 3]]))
-    made = classifier.metrics()[0].keys() | language.metrics()[0].keys()
-    assert {name.strip() for name in declared.split(",")} == made
+    assert {name.strip() for name in declared.split(",")} == {
+        name for task in METRICS.values() for name in task
+    }
 
 
 @pytest.mark.parametrize(
@@ -237,6 +240,63 @@ def test_probability_of_the_second_class(scores: Any) -> None:
     assert summary["loss"] == pytest.approx(-np.log([0.9, 0.8, 0.4]).mean())
 
 
+def test_probabilities_of_trees_are_whole_in_some_batches(scores: Any) -> None:
+    import numpy as np
+
+    made = scores.ClassifierScores(["no", "yes"])
+    made.add(np.array([0.0, 1.0]), np.array([0, 1]))
+    assert "loss" not in made.metrics()[0]  # these could be classes
+    made.add(np.array([0.25]), np.array([1]))
+    assert made.metrics()[0]["auroc"] == 1.0
+    assert "loss" in made.metrics()[0]
+
+
+def test_several_labels(scores: Any, tmp_path: Path) -> None:
+    import numpy as np
+
+    shares = np.array([[0.9, 0.2], [0.4, 0.8], [0.6, 0.7]])
+    labels = np.array([[1, 0], [0, 1], [0, 1]], np.uint8)
+    made = scores.MultiLabelScores(["a$b", "_c"])
+    for row in range(3):
+        made.add(shares[row : row + 1], labels[row : row + 1])
+    summary, details = made.metrics()
+    assert set(summary) == set(METRICS[m.MULTI_LABEL])
+    assert summary["accuracy"] == pytest.approx(2 / 3)
+    assert details["precision_a_b"] == pytest.approx(0.5)
+    assert [path.name for path in made.draw(tmp_path)] == ["roc_curve.png"]
+    decided = scores.MultiLabelScores(["a", "b"])
+    decided.add((shares >= 0.5).astype(float), labels)
+    assert "loss" not in decided.metrics()[0]
+    assert decided.draw(tmp_path) == []
+    with pytest.raises(UserError, match="answers 3 values a row for 2 classes"):
+        made.add(np.zeros((1, 3)), labels[:1])
+
+
+def test_numbers(scores: Any, tmp_path: Path) -> None:
+    import numpy as np
+
+    made = scores.RegressionScores(["price", "area"], (2.0, 1.0), 3)
+    made.add(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.0], [3.0, 6.0]]))
+    made.add(np.array([[1, 2]]), np.array([[5.0, 2.0]]))
+    summary, details = made.metrics()
+    assert summary["mae"] == pytest.approx((4 / 3 + 2 / 3) / 2)
+    assert details["rmse_price"] == pytest.approx((16 / 3) ** 0.5)
+    assert details["r2_area"] == pytest.approx(1 - 4 / (32 / 3))
+    (picture,) = made.draw(tmp_path)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    single = scores.RegressionScores(["price"], (1.0,), 2)
+    single.add(np.array([1.0, 2.0]), np.array([[1.0], [2.0]]))
+    assert single.metrics()[0]["r2"] == 1.0
+    assert single.metrics()[1] == {}
+    for answers, message in (
+        (np.zeros((1, 3)), "the model answers 3 values a row for 1 target"),
+        (np.array(["dear"]), "the model answers with `dear` for 1 target"),
+        (np.array([np.inf]), "not finite"),
+    ):
+        with pytest.raises(UserError, match=message):
+            single.add(answers, np.zeros((1, 1)))
+
+
 def test_certain_and_wrong_is_a_number(scores: Any) -> None:
     import numpy as np
 
@@ -251,8 +311,106 @@ def test_numbers_that_are_not_finite_are_refused(scores: Any) -> None:
     with pytest.raises(UserError, match="not finite"):
         scores.ClassifierScores(["a", "b"]).add(np.array([[np.nan, 0.0]]), np.array([1]))
     with pytest.raises(UserError, match="not finite"):
-        scores.LanguageScores().add(np.full((1, 1, 256), np.nan, np.float32), np.array([[1]]))
+        scores.make_scores(_manifest(m.LANGUAGE_MODEL), 1).add(
+            np.full((1, 1, 256), np.nan, np.float32), np.array([[1]])
+        )
     with pytest.raises(UserError, match="answers `eleven`, which is not one of the 2 classes"):
         scores.ClassifierScores(["a", "b"]).add(np.array(["eleven"]), np.array([1]))
     with pytest.raises(UserError, match=r"with shape \[1, 5\] for next bytes \[1, 2\]"):
-        scores.LanguageScores().add(np.zeros((1, 5), np.float32), np.array([[1, 2]]))
+        scores.make_scores(_manifest(m.LANGUAGE_MODEL), 1).add(
+            np.zeros((1, 5), np.float32), np.array([[1, 2]])
+        )
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """Shards of a table with one column of each kind, and its rows as they were before they were coded."""
+    import numpy as np
+    import pandas as pd
+
+    random = np.random.default_rng(0)
+    rows = 120
+    coded = np.stack(
+        [
+            random.normal(size=rows),
+            random.integers(0, 2, rows),
+            random.integers(0, 3, rows),
+            random.integers(18_000, 19_000, rows),
+            random.integers(0, 86_400, rows),
+        ],
+        axis=1,
+    ).astype(np.float32)
+    coded[:80, 2] %= 3
+    coded[100, 0] = coded[101, 2] = np.nan
+    coded[102, 2] = -1
+    columns = (
+        m.Column("size", mean=(0.0,), optional=True),
+        m.Column("new", "boolean"),
+        m.Column("town", "category", ("Bergen", "Oslo", "Voss"), optional=True),
+        m.Column("sold", "date", mean=(0.0, 0.0)),
+    )
+    target = (np.nan_to_num(coded[:, :1]) + 2 * coded[:, 1:2]).astype(np.float64)
+    splits = {
+        "train": (coded[:80], target[:80]),
+        "validation": (coded[80:95], target[80:95]),
+        "test": (coded[95:], target[95:]),
+    }
+    features = m.Features("features", "float32", (5,), columns=columns)
+    folder = tmp_path_factory.mktemp("table")
+    write_shards(folder, m.REGRESSION, splits, label=m.Label(("price",)), features=features)
+    names = np.array([*columns[2].categories, "(unseen)"], object)
+    towns = [None if np.isnan(code) else names[int(code)] for code in coded[:, 2]]
+    dates = (coded[:, 3].astype(np.int64) * 86_400 + coded[:, 4].astype(np.int64)).astype("datetime64[s]")
+    raw = pd.DataFrame(
+        {"size": coded[:, 0].astype(float), "new": coded[:, 1] == 1, "town": towns, "sold": dates}
+    )
+    return folder, raw.assign(price=target[:, 0])
+
+
+def test_regression_on_raw_columns(component: Run, table: tuple[Path, Any], tmp_path: Path) -> None:
+    """A scikit-learn pipeline that knows nothing of us gets the columns by name, in its own order."""
+    import mlflow
+    from mlflow.models import infer_signature
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LinearRegression
+    from sklearn.metrics import r2_score, root_mean_squared_error
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    folder, raw = table
+    encode = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["town"]), (SimpleImputer(), ["size", "new"])
+    )
+    names = ["town", "new", "size", "sold"]
+    model = make_pipeline(encode, LinearRegression()).fit(raw[names][:80], raw["price"][:80])
+    signature = infer_signature(raw[names], model.predict(raw[names]))
+    options = {"signature": signature, "pip_requirements": ["scikit-learn"], "serialization_format": "pickle"}
+    mlflow.sklearn.save_model(model, str(tmp_path / "m"), **options)
+    done = component("evaluate", model=tmp_path / "m", shards=folder, metrics=tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "evaluate on 25 rows of the test split" in done.stdout
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    predicted, wanted = model.predict(raw[names][95:]), raw["price"][95:]
+    assert metrics["rmse"] == pytest.approx(root_mean_squared_error(wanted, predicted), rel=1e-9)
+    assert metrics["r2"] == pytest.approx(r2_score(wanted, predicted), rel=1e-9)
+    assert (tmp_path / "out" / "predictions.png").is_file()
+
+    gate = "rmse < 5; r2 >= 0.5"
+    ports = {"model": tmp_path / "m", "metrics": tmp_path / "out", "shards": folder, "gate": gate}
+    done = component("register", model_name="prices", registration=tmp_path / "r", **ports)
+    assert done.returncode == 0, done.stderr
+    assert "it predicts 15 rows" in done.stdout
+
+
+def test_model_of_other_columns(component: Run, table: tuple[Path, Any], tmp_path: Path) -> None:
+    from mlflow.models import infer_signature
+
+    folder, raw = table
+    signature = infer_signature(raw[["size", "new"]].rename(columns={"new": "old"}))
+    model = _save(tmp_path, "m", lambda rows: rows["size"], signature=signature)
+    done = component("evaluate", model=model, shards=folder, metrics=tmp_path / "out")
+    assert done.returncode == 2
+    assert "error: the model takes a column `old`, which is not one of the shards'" in done.stderr
+    done = component("evaluate", model=model, shards=folder, metrics=tmp_path / "out", split="train")
+    assert "column `old`" in done.stderr

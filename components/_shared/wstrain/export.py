@@ -6,6 +6,7 @@ needed to load it.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -16,10 +17,16 @@ from typing import Any
 import mlflow
 import numpy as np
 from mlflow.models import ModelSignature
-from mlflow.types import Schema, TensorSpec
+from mlflow.types import ColSpec, Schema, TensorSpec
 
 from wsshards.errors import UserError, describe_error
+from wsshards.manifest import BOOLEAN, CATEGORY, DATE, LANGUAGE_MODEL, NUMBER
 from wstrain.data.sample_spec import SampleSpec
+
+MAX_COLUMNS = 1_000  # of a signature by name; wider tables are taken as arrays of coded rows
+ROW_CODE = Path(__file__).with_name("table_rows.py")
+_TYPES = {NUMBER: "double", BOOLEAN: "boolean", CATEGORY: "string", DATE: "datetime"}
+_EXAMPLES = {NUMBER: 0.0, BOOLEAN: False, CATEGORY: "", DATE: np.datetime64("2000-01-01", "ns")}
 
 
 def save_mlflow_model(
@@ -31,8 +38,12 @@ def save_mlflow_model(
     artefact: str,
     requirements: Sequence[str],
     facts: Mapping[str, Any],
+    shards: Path | None = None,
 ) -> None:
     """Write the MLflow model into ``folder``.
+
+    The model of a table takes a DataFrame with the table's columns; the code that turns it into numbers, and
+    the columns, travel with the model. So does the tokenizer of texts.
 
     Args:
         write: writes the framework's own form of the model to a path.
@@ -42,6 +53,7 @@ def save_mlflow_model(
         artefact: file name of the framework's own form; its stem names it in the loading code.
         requirements: packages that loading needs, as pip has them; MLflow and NumPy are added.
         facts: plan and final metrics, kept as ``metadata: {worldsize: …}``.
+        shards: the folder that has the tokenizer.
 
     Raises:
         UserError: the folder cannot be written.
@@ -51,14 +63,15 @@ def save_mlflow_model(
         program, model = Path(scratch) / artefact, Path(scratch) / "model"
         try:
             write(program)
+            beside = _write_beside(samples, Path(scratch), shards)
             mlflow.pyfunc.save_model(
                 path=str(model),
                 python_model=str(loading_code),
-                artifacts={program.stem: str(program)},
+                artifacts={program.stem: str(program)} | {name: str(path) for name, path in beside.items()},
                 signature=_signature(samples),
-                input_example=samples.example_rows(),
+                input_example=_example(samples),
                 pip_requirements=[f"mlflow=={mlflow.__version__}", *requirements, f"numpy=={np.__version__}"],
-                metadata={"worldsize": dict(facts)},
+                metadata={"worldsize": {**facts, **_describe_tokenizer(beside)}},
             )
             _copy_into(model, folder)
         except (OSError, RuntimeError) as error:  # PyTorch's writer reports a full disk as a RuntimeError
@@ -67,11 +80,62 @@ def save_mlflow_model(
             ) from error
 
 
+def takes_columns(samples: SampleSpec) -> bool:
+    """Whether the model takes a DataFrame with the columns of a table."""
+    return 0 < len(samples.columns) <= MAX_COLUMNS
+
+
+def _write_beside(samples: SampleSpec, scratch: Path, shards: Path | None) -> dict[str, Path]:
+    """Write what travels with the program, and return it by the name that the loading code has for it."""
+    files: dict[str, Path] = {}
+    if takes_columns(samples):
+        columns = [
+            {
+                "name": column.name,
+                "kind": column.kind,
+                "categories": list(column.categories),
+                "optional": column.optional,
+            }
+            for column in samples.columns
+        ]
+        files |= {"columns": scratch / "columns.json", "table_rows": scratch / ROW_CODE.name}
+        files["columns"].write_text(json.dumps(columns, ensure_ascii=False, indent=1), encoding="utf-8")
+        shutil.copyfile(ROW_CODE, files["table_rows"])
+    if shards is not None and samples.tokenizer is not None and samples.tokenizer.path:
+        files["tokenizer"] = scratch / "tokenizer.json"
+        shutil.copyfile(shards / samples.tokenizer.path, files["tokenizer"])
+    return files
+
+
+def _describe_tokenizer(beside: Mapping[str, Path]) -> dict[str, str]:
+    return {"tokenizer": f"artifacts/{beside['tokenizer'].name}"} if "tokenizer" in beside else {}
+
+
+def _example(samples: SampleSpec) -> Any:
+    if not takes_columns(samples):
+        return samples.example_rows()
+    import pandas as pd  # only tables need it
+
+    values = {
+        column.name: [column.categories[0] if column.categories else _EXAMPLES[column.kind]] * 2
+        for column in samples.columns
+    }
+    return pd.DataFrame(values)
+
+
 def _signature(samples: SampleSpec) -> ModelSignature:
-    inputs: tuple[int, ...] = (-1, *samples.input_shape)
+    inputs: tuple[int, ...] = (-1, *samples.row_shape)
     outputs: tuple[int, ...] = (-1, samples.outputs)
-    if samples.name == "language_model":
+    if samples.name == LANGUAGE_MODEL:
         inputs, outputs = (-1, -1), (-1, -1, samples.outputs)
+    if takes_columns(samples):
+        columns = [
+            ColSpec(_TYPES[column.kind], column.name, required=not column.optional)
+            for column in samples.columns
+        ]
+        return ModelSignature(
+            inputs=Schema(columns), outputs=Schema([TensorSpec(np.dtype(np.float32), outputs)])
+        )
     return ModelSignature(
         inputs=Schema([TensorSpec(np.dtype(samples.input_dtype), inputs)]),
         outputs=Schema([TensorSpec(np.dtype(np.float32), outputs)]),

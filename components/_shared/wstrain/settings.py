@@ -62,6 +62,12 @@ class Settings:
     checkpoint_async: bool
     keep_checkpoints: int
     keep_best: bool
+    validate_every_epochs: float
+    validate_every_steps: int
+    best_metric: str
+    early_stopping_patience: int
+    early_stopping_min_delta: float
+    export: str
     resume_from: Path | None
     stop_after_steps: int | None
     world_size: int
@@ -104,6 +110,7 @@ def parse_settings(
     _add_model(parser, strategies)
     _add_optimizer(parser)
     _add_checkpoints(parser)
+    _add_validation(parser)
     _add_plan(parser)
     parser.set_defaults(tensor_parallel_size=1, pipeline_parallel_size=1, activation_checkpointing="none")
     for add in options:
@@ -215,6 +222,16 @@ def _add_checkpoints(parser: argparse.ArgumentParser) -> None:
     add("--stop_after_steps", type=integer(1))
     add("--checkpoints", type=Path, required=True)
     add("--trained_model", type=Path, required=True)
+
+
+def _add_validation(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--validate_every_epochs", type=number(0), default=1.0)
+    add("--validate_every_steps", type=integer(0), default=0)
+    add("--best_metric", default="loss")
+    add("--early_stopping_patience", type=integer(0), default=0)
+    add("--early_stopping_min_delta", type=number(0), default=0.0)
+    add("--export", choices=("best", "last"), default="best")
 
 
 def _add_plan(parser: argparse.ArgumentParser) -> None:

@@ -70,15 +70,20 @@ def unknown_model_error(name: str, known: Iterable[str]) -> UserError:
 
 
 def call_for_model(function: Callable[..., Any], spec: SampleSpec, reference: str) -> Any:
-    """Call the user's function with those of ``input_shape``, ``classes`` and ``task`` that it declares.
+    """Call the user's function with those of ``input_shape``, ``classes``, ``targets`` and ``task`` it declares.
 
-    ``input_shape`` is a tuple without the batch dimension, ``classes`` a number (256 for bytes), ``task`` a
-    text.
+    ``input_shape`` is a tuple without the batch dimension: of a table the numbers after its columns are
+    encoded. ``classes`` and ``targets`` are both the number of outputs (256 for bytes), ``task`` is a text.
 
     Raises:
         UserError: it needs another argument, or it raises.
     """
-    offered = {"input_shape": spec.input_shape, "classes": spec.outputs, "task": spec.name}
+    offered = {
+        "input_shape": spec.input_shape,
+        "classes": spec.outputs,
+        "targets": spec.outputs,
+        "task": spec.name,
+    }
     try:
         return function(**_accepted(function, offered, reference))
     except UserError:
@@ -88,7 +93,7 @@ def call_for_model(function: Callable[..., Any], spec: SampleSpec, reference: st
 
 
 def expect_outputs(predict: Callable[[], Any], spec: SampleSpec, reference: str) -> None:
-    """Check that a model maps samples to ``[n, classes]``, or ``[n, tokens, 256]`` for a language model.
+    """Check that a model maps samples to ``[n, outputs]``, or ``[n, tokens, vocabulary]`` for a language model.
 
     Args:
         predict: calls the model with two samples.

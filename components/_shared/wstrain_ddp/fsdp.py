@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +134,15 @@ class ShardedData(TorchStrategy):
                 "the model uses the weights of a block outside its forward pass, where they are not gathered",
                 "call each block as a module, or leave it out of `blocks`",
             ) from error
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Evaluate, then free what the forward passes have gathered for a backward pass that does not come."""
+        with super().evaluating():
+            yield
+        for part in self.model.modules():
+            if isinstance(part, FSDPModule):
+                part.reshard()
 
     def state(self) -> dict[str, Tensor]:
         """This rank's slices, by name."""

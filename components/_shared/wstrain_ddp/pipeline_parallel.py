@@ -52,6 +52,8 @@ class PipelineParallel(ModelPart):
         self._stage = SeededStage(stage, self._index, self._stages, group.device, group=self._line)
         self._schedule_type = SCHEDULES[updates.options["pipeline_schedule"]]
         self._schedule: PipelineScheduleSingle | None = None
+        self._sent: tuple[torch.Size, torch.dtype] | None = None
+        self._received: tuple[torch.Size, torch.dtype] | None = None
 
     def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
         """Run all micro-batches through the stages; every stage returns the loss of the last one."""
@@ -63,6 +65,30 @@ class PipelineParallel(ModelPart):
         self._average_gradients()
         dist.broadcast(loss, group=self._line, group_src=self._stages - 1)
         return loss
+
+    def predict(self, inputs: Tensor) -> Tensor | None:
+        """Pass a block from stage to stage; only the last one has outputs, the others take the next block."""
+        if self._index:
+            inputs = self._receive_activation(inputs.device)
+        outputs: Tensor = self.model(inputs)
+        if self._index == self._stages - 1:
+            return outputs.float()
+        if self._sent is None:  # all blocks have one shape
+            self._sent = (outputs.shape, outputs.dtype)
+            dist.send_object_list([self._sent], group=self._line, group_dst=self._index + 1)
+        dist.send(outputs.contiguous(), group=self._line, group_dst=self._index + 1)
+        return None
+
+    def _receive_activation(self, device: torch.device) -> Tensor:
+        if self._received is None:
+            shapes: list[tuple[torch.Size, torch.dtype] | None] = [None]
+            dist.recv_object_list(shapes, group=self._line, group_src=self._index - 1)
+            self._received = shapes[0]
+        assert self._received is not None
+        shape, dtype = self._received
+        activation = torch.empty(shape, dtype=dtype, device=device)
+        dist.recv(activation, group=self._line, group_src=self._index - 1)
+        return activation
 
     def _run_schedule(self, schedule: PipelineScheduleSingle, batches: list[Batch]) -> Tensor:
         """Run a step; the first stage needs inputs, the last one targets, and only that one has the loss."""

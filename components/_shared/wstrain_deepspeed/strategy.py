@@ -34,6 +34,7 @@ from wstrain_torch.strategies import (
     UpdateSettings,
     accumulate_gradients,
     copy_without_weights,
+    evaluation_mode,
     return_freed_memory,
 )
 
@@ -84,6 +85,16 @@ class ZeroParallel:
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         self.model.step()
+
+    def predict(self, inputs: Tensor) -> Tensor | None:
+        """Run the engine forward, which gathers weights at stage 3."""
+        return self._forward(inputs).float()
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Put the engine into evaluation mode, without gradients."""
+        with evaluation_mode(self.model):
+            yield
 
     def state(self) -> dict[str, Any]:
         """Weights and optimizer state, gathered on rank 0, as strategies without sharding save them."""

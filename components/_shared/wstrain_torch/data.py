@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -13,29 +13,94 @@ from torch import Tensor
 from torch.nn import functional
 
 from wsshards.errors import UserError
-from wsshards.manifest import LANGUAGE_MODEL, Manifest
+from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION, Manifest
 from wstrain.data.prefetch import prefetch
 from wstrain.data.sample_spec import SampleSpec, make_sample_spec, read_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler, Indices
+from wstrain_torch.column_encoder import ColumnEncoder
+
+
+Features = npt.NDArray[np.generic]
+Labels = npt.NDArray[np.generic] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(SampleSpec):
-    """A task of a PyTorch training.
+    """A task of a PyTorch training: what a model reads, what it learns, and what its outputs mean.
 
     Attributes:
-        prepare: ``(features [n, …], labels [n] | None) -> (inputs, targets)``, CPU tensors.
+        encoder: the layer that encodes the rows of a table; None if they are read as they are stored.
     """
 
-    prepare: Callable[[npt.NDArray[np.generic], npt.NDArray[np.int64] | None], tuple[Tensor, Tensor]]
+    encoder: ColumnEncoder | None = None
 
-    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy in nats, over samples (and tokens); logits are ``[n, …, outputs]``."""
-        return functional.cross_entropy(logits.float().flatten(0, -2), targets.flatten())
+    def inputs(self, features: Features) -> Tensor:
+        """Return what the model is called with for rows as stored, ``[n, …]``, on the CPU.
+
+        Of a language model's rows the last token must be left out.
+        """
+        if self.reads_tokens:
+            return torch.from_numpy(features).long()
+        rows = torch.from_numpy(features).float()
+        return rows if self.encoder is None else self.encoder(rows)
+
+    def prepare(self, features: Features, labels: Labels) -> tuple[Tensor, Tensor]:
+        """Return inputs, and targets as :meth:`loss` takes them, for rows as stored; CPU tensors.
+
+        Targets are int64 classes ``[n]`` or next tokens ``[n, tokens]``, float32 labels ``[n, classes]``, or
+        float32 targets of a regression in standard deviations from the mean, ``[n, targets]``.
+
+        Raises:
+            UserError: the rows have no labels.
+        """
+        if self.name == LANGUAGE_MODEL:
+            tokens = torch.from_numpy(features).long()
+            return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+        if labels is None:
+            raise UserError(f"the shards have no labels, but their manifest says {self.name}")
+        targets = torch.from_numpy(labels)
+        if self.name == REGRESSION:
+            mean, deviation = targets.new_tensor(self.target_mean), targets.new_tensor(self.target_deviation)
+            return self.inputs(features), ((targets - mean) / deviation).float()
+        return self.inputs(features), targets.float() if self.name == MULTI_LABEL else targets
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean loss over samples (and tokens, targets or labels); outputs are ``[n, …, outputs]``.
+
+        Cross-entropy in nats, binary cross-entropy for labels of which several apply, and for a regression
+        the mean squared error of targets in standard deviations.
+        """
+        if self.name == REGRESSION:
+            return functional.mse_loss(outputs.float(), targets)
+        if self.name == MULTI_LABEL:
+            return functional.binary_cross_entropy_with_logits(outputs.float(), targets)
+        scores, wanted = outputs.float().flatten(0, -2), targets.flatten()
+        padding = self.tokenizer.padding if self.tokenizer and self.name == LANGUAGE_MODEL else None
+        if padding is None:
+            return functional.cross_entropy(scores, wanted)
+        # Divided by all tokens, so that every micro-batch weighs the same, however full its rows are.
+        total = functional.cross_entropy(scores, wanted, ignore_index=padding, reduction="sum")
+        return total / wanted.numel()
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """Return what the exported model answers, float32.
+
+        Class probabilities ``[n, classes]``, probabilities of each label ``[n, classes]``, targets in their
+        own unit ``[n, targets]``, or scores of the next token ``[n, tokens, vocabulary]``.
+        """
+        outputs = outputs.float()
+        if self.name == CLASSIFICATION:
+            return outputs.softmax(-1)
+        if self.name == MULTI_LABEL:
+            return outputs.sigmoid()
+        if self.name == REGRESSION:
+            mean, deviation = outputs.new_tensor(self.target_mean), outputs.new_tensor(self.target_deviation)
+            return outputs * deviation + mean
+        return outputs
 
     def example(self, rows: int) -> Tensor:
         """Return zeros of the shape and dtype that the model is called with, ``[rows, …]``."""
-        dtype = torch.int64 if self.name == "language_model" else torch.float32
+        dtype = torch.int64 if self.reads_tokens else torch.float32
         return torch.zeros(rows, *self.input_shape, dtype=dtype)
 
 
@@ -51,20 +116,7 @@ def read_task(manifest: Manifest) -> Task:
 
 def _task_of(spec: SampleSpec) -> Task:
     values = {field.name: getattr(spec, field.name) for field in fields(spec)}
-    return Task(**values, prepare=_next_token if spec.name == LANGUAGE_MODEL else _classification)
-
-
-def _classification(
-    features: npt.NDArray[np.generic], labels: npt.NDArray[np.int64] | None
-) -> tuple[Tensor, Tensor]:
-    if labels is None:
-        raise UserError("the shards have no labels, but their manifest says classification")
-    return torch.from_numpy(features).float(), torch.from_numpy(labels)
-
-
-def _next_token(features: npt.NDArray[np.generic], _: npt.NDArray[np.int64] | None) -> tuple[Tensor, Tensor]:
-    tokens = torch.from_numpy(features).long()
-    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    return Task(**values, encoder=ColumnEncoder(spec.encoding) if spec.encoding else None)
 
 
 Batch = tuple[Tensor, Tensor]
@@ -73,8 +125,8 @@ Batch = tuple[Tensor, Tensor]
 class Reader(Protocol):
     """Gives rows by number, such as :class:`wsshards.reader.ShardReader`."""
 
-    def gather(self, indices: Indices) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64] | None]:
-        """Return features ``[n, …]`` and labels ``[n]``."""
+    def gather(self, indices: Indices) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+        """Return features ``[n, …]`` and labels ``[n, …]``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,26 +16,25 @@ import torch
 from torch import Tensor, nn
 
 from wsshards.errors import UserError, describe_error
+from wsshards.manifest import LANGUAGE_MODEL
 from wstrain_torch.data import Task
 
 LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")
 
 
 class _Answers(nn.Module):
-    """The network, from the stored type to probabilities or scores."""
+    """The network, from rows as stored to :meth:`Task.predictions`."""
 
     def __init__(self, network: nn.Module, task: Task) -> None:
         super().__init__()
-        self.network = network
-        self.classifies = task.name == "classification"
+        self.network, self.encoder, self.task = network, task.encoder, task
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class probabilities ``[n, classes]``, or scores of the next byte ``[n, tokens, 256]``."""
-        if self.classifies:
-            probabilities: Tensor = self.network(x.float()).float().softmax(-1)
-            return probabilities
-        scores: Tensor = self.network(x.long()).float()
-        return scores
+        """Rows ``[n, …]`` as stored to predictions ``[n, …, outputs]``."""
+        x = x.long() if self.task.reads_tokens else x.float()
+        if self.encoder is not None:
+            x = self.encoder(x)
+        return self.task.predictions(self.network(x))
 
 
 def export_program(network: nn.Module, task: Task) -> torch.export.ExportedProgram:
@@ -45,7 +44,7 @@ def export_program(network: nn.Module, task: Task) -> torch.export.ExportedProgr
         UserError: PyTorch cannot trace it.
     """
     dynamic: dict[int, Any] = {0: torch.export.Dim("rows", min=1)}
-    if task.name == "language_model":
+    if task.name == LANGUAGE_MODEL:
         dynamic[1] = torch.export.Dim("tokens", min=1, max=task.input_shape[0])
     example = torch.from_numpy(task.example_rows())
     try:
@@ -59,7 +58,9 @@ def export_program(network: nn.Module, task: Task) -> torch.export.ExportedProgr
         ) from error
 
 
-def save_model(network: nn.Module, task: Task, folder: Path, facts: Mapping[str, Any]) -> None:
+def save_model(
+    network: nn.Module, task: Task, folder: Path, facts: Mapping[str, Any], shards: Path | None = None
+) -> None:
     """Write the MLflow model into ``folder``.
 
     Args:
@@ -67,6 +68,7 @@ def save_model(network: nn.Module, task: Task, folder: Path, facts: Mapping[str,
         task: what it was trained for.
         folder: the ``model`` output; files of an earlier attempt in it are replaced.
         facts: plan and final metrics, kept as ``metadata: {worldsize: …}``.
+        shards: the folder that has the tokenizer of texts.
 
     Raises:
         UserError: the network cannot be exported or the folder not be written.
@@ -81,4 +83,5 @@ def save_model(network: nn.Module, task: Task, folder: Path, facts: Mapping[str,
         artefact="program.pt2",
         requirements=[f"torch=={torch.__version__.split('+')[0]}"],  # 2.8.0+cpu is on no index
         facts=facts,
+        shards=shards,
     )

@@ -27,6 +27,13 @@ class Recorder(Protocol):
         """Report what is pending, and return the last values."""
 
 
+class Validator(Protocol):
+    """What validates the model."""
+
+    def step(self, done: int) -> bool:
+        """Validate if it is due after ``done`` steps; return whether the training stops here."""
+
+
 class Saver(Protocol):
     """What saves checkpoints."""
 
@@ -62,10 +69,11 @@ def train_steps(
     batches: Iterator[Batch],
     schedule: LearningRateSchedule,
     recorder: Recorder,
+    validator: Validator,
     saver: Saver,
     heartbeat: Heartbeat,
-) -> dict[str, float]:
-    """Take the optimizer steps ``run.start … run.stop-1`` and return the last reported values.
+) -> tuple[int, dict[str, float]]:
+    """Take the optimizer steps ``run.start … run.stop-1``, unless the validator stops earlier.
 
     Args:
         run: which steps.
@@ -74,22 +82,32 @@ def train_steps(
         batches: ``accumulation`` micro-batches for each step, in order.
         schedule: learning rate of each step.
         recorder: records each step.
+        validator: validates after some steps, before their checkpoint is saved.
         saver: saves checkpoints.
         heartbeat: shows this rank's progress to the others.
+
+    Returns:
+        The finished steps, and the last reported values.
     """
     strategy.model.train()
     heartbeat.note_start(run.start, run.accumulation)
-    for step in range(run.start, run.stop):
+    # A run that was interrupted may have saved this step before it was validated.
+    stops, done = validator.step(run.start), run.start
+    for step in range(run.start, run.start if stops else run.stop):
         loss = strategy.gradients(_micro_batches(run, step, batches, heartbeat), objective)
         learning_rate = schedule.rate(step)
         heartbeat.mark(Phase.UPDATING)
         strategy.update(learning_rate)
         heartbeat.mark(Phase.REPORTING)
         recorder.step(step, loss, learning_rate)
+        done = step + 1
+        stops = validator.step(done)
         heartbeat.mark(Phase.SAVING)
-        saver.step(step + 1)
-        heartbeat.note_step(step + 1)
-    return recorder.finish()
+        saver.step(done)
+        heartbeat.note_step(done)
+        if stops:
+            break
+    return done, recorder.finish()
 
 
 def _micro_batches(run: StepRange, step: int, batches: Iterator[Batch], heartbeat: Heartbeat) -> MicroBatches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from typing import Any
 
@@ -14,7 +15,7 @@ ROWS_AT_ONCE = 256  # bounds the memory of a prediction over a whole data set
 
 
 class ExportedProgram(PythonModel):
-    """A ``torch.export`` program behind MLflow's interface: arrays in, arrays out."""
+    """A ``torch.export`` program behind MLflow's interface: arrays, or a table's columns, in; arrays out."""
 
     def load_context(self, context: Any) -> None:
         """Load the program from the model's own folder."""
@@ -22,16 +23,30 @@ class ExportedProgram(PythonModel):
             # torch 2.10 reads weights over bytes that it does not write to.
             warnings.filterwarnings("ignore", message="The given buffer is not writable")
             self._program = torch.export.load(context.artifacts["program"]).module()
+        self._code_rows = _load_row_coder(context.artifacts)
 
     # MLflow reads this hint: it warns of a missing one, and takes any other for a schema beside the
     # signature.
     def predict(self, context: Any, model_input: np.ndarray, params: Any = None) -> Any:
         """Predict ``[n, …]`` in pieces; returns one array ``[n, …]`` of float32."""
         del context, params
-        rows = torch.from_numpy(np.array(model_input))  # a copy, as the given array may be read-only
+        given = self._code_rows(model_input) if self._code_rows else model_input
+        rows = torch.from_numpy(np.array(given))  # a copy, as the given array may be read-only
         with torch.no_grad():
             pieces = [self._program(piece) for piece in torch.split(rows, ROWS_AT_ONCE)]
         return torch.cat(pieces).numpy()
+
+
+def _load_row_coder(artifacts: dict[str, str]) -> Any:
+    """Return what codes the columns of this model's table, from its own folder; None for arrays."""
+    if "table_rows" not in artifacts:
+        return None
+    spec = importlib.util.spec_from_file_location("table_rows", artifacts["table_rows"])
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)  # in no list of modules: another model has its own
+    spec.loader.exec_module(module)
+    return module.RowCoder(artifacts["columns"])
 
 
 mlflow.models.set_model(ExportedProgram())

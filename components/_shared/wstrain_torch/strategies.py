@@ -10,7 +10,7 @@ import copy
 import ctypes
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -102,6 +102,19 @@ class Strategy(Protocol):
     def update(self, learning_rate: float) -> None:
         """Take one optimizer step with these gradients, and clear them."""
 
+    def predict(self, inputs: Tensor) -> Tensor | None:
+        """Run the model forward only, within :meth:`evaluating`; every rank calls it equally often.
+
+        Args:
+            inputs: always of one shape; the same on ranks that hold parts of one replica.
+
+        Returns:
+            The outputs, float32; None on a rank that does not have them.
+        """
+
+    def evaluating(self) -> AbstractContextManager[object]:
+        """Return the context of a validation: evaluation mode, without gradients."""
+
     def state(self) -> dict[str, Any]:
         """Return all that a checkpoint needs, in types that ``torch.load(weights_only=True)`` reads.
 
@@ -140,6 +153,7 @@ class TorchStrategy:
         self._optimizer: Any = optimizers.build_optimizer(module, updates.optimizer, learning_rate=0.0)
         self._scaler = updates.precision.scaler
         self._max_norm = updates.max_gradient_norm
+        self._precision = updates.precision
 
     def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
         """Accumulate the gradients of the micro-batches."""
@@ -158,6 +172,18 @@ class TorchStrategy:
             self._scaler.step(self._optimizer)
         self._scaler.update()
         self._optimizer.zero_grad()
+
+    def predict(self, inputs: Tensor) -> Tensor | None:
+        """Call the module itself, so that nothing is exchanged that it does not exchange."""
+        with self._precision.autocast():
+            outputs: Tensor = self._module(inputs)
+        return outputs.float()
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Put the model into evaluation mode, without gradients."""
+        with evaluation_mode(self.model):
+            yield
 
     def state(self) -> dict[str, Any]:
         """Return weights, optimizer and scaler; rank 0's are saved."""
@@ -191,6 +217,17 @@ class TorchStrategy:
 
     def _clip(self) -> None:
         nn.utils.clip_grad_norm_(self._module.parameters(), self._max_norm)
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode, without gradients, and back as the training has it."""
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train()
 
 
 def accumulate_gradients(

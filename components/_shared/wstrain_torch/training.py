@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from wsmetrics.names import goal, metrics_with_goal
 from wsshards.errors import Interrupted, UserError
-from wsshards.manifest import read_manifest, verify_shards
+from wsshards.manifest import Manifest, read_manifest, verify_shards
 from wsshards.reader import ShardReader
 from wstrain import run_facts, user_code
 from wstrain.checkpoint.checkpoint_folder import Retention
@@ -29,6 +30,7 @@ from wstrain.launch.gpus import planned_gpus
 from wstrain.launch.mesh import Mesh
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
+from wstrain.validation import ValidationController, expect_known_metric, make_validation_schedule
 from wstrain_torch import compute_clock, export, loop, models, optimizers, strategies
 from wstrain_torch.checkpoint.saver import CheckpointSaver
 from wstrain_torch.data import BatchLoader, Task, read_task
@@ -36,11 +38,12 @@ from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models.layers import ModelOptions, recompute_blocks
 from wstrain_torch.precision import Precision
 from wstrain_torch.strategies import Objective, Strategy, UpdateSettings
+from wstrain_torch.validation import Validator
 
 if TYPE_CHECKING:
     from wstrain.tracking.mlflow_tracker import Tracker
 
-SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scale
+SAMPLE_ROWS = 2048  # training rows from which a model of numbers takes its input scale
 
 
 def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str, strategy: str) -> None:
@@ -65,12 +68,14 @@ def _train(
     task = read_task(manifest)
     steps = run_facts.count_steps(settings, manifest)
     facts = run_facts.collect_facts(settings, manifest, steps)
+    controller = _make_controller(settings, manifest, steps)
 
     group = Group(launch, communication, mesh, planned_gpus(settings))
     group.status.stop_on_sigterm()
     _expect_consistency(group, settings, facts)
     with group.together():
-        verify_shards(settings.shards, manifest, splits=("train",), part=(group.local_rank, group.local_size))
+        part = (group.local_rank, group.local_size)
+        verify_shards(settings.shards, manifest, splits=_splits(controller), part=part)
         reader = ShardReader(settings.shards, "train", checksums=False)
         sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
         model = _build_model(settings, task, reader, sampler)
@@ -78,6 +83,7 @@ def _train(
     order = optimizers.parameter_order(model)
     strategy = strategies.build_strategy(strategy_module, model, _update_settings(settings, precision), group)
     saver = _make_saver(settings, steps, facts, group, strategy, order=order)
+    saver.controller = controller if controller.schedule.intervals else None
     start = saver.resume(settings.resume_from)
     stop = min(steps["total_steps"], settings.stop_after_steps or steps["total_steps"])
     if not strategy.sharded:
@@ -89,30 +95,85 @@ def _train(
         loader = _make_loader(settings, group, task, reader, sampler)
         recorder = _make_recorder(settings, group, steps, tracker, watched=(strategy, heartbeat, saver))
         saver.settle = recorder.settle
-        final = loop.train_steps(
+        validator = Validator(
+            controller=controller,
+            reader=ShardReader(settings.shards, "validation", checksums=False),
+            task=task,
+            strategy=strategy,
+            group=group,
+            recorder=recorder,
+            saver=saver,
+            heartbeat=heartbeat,
+            rows_at_once=settings.batch_size_per_device,
+            workers=loader.workers,
+        )
+        done, final = loop.train_steps(
             loop.StepRange(start, stop, settings.gradient_accumulation_steps, group.replica, settings.seed),
             strategy=strategy,
             objective=Objective(task, precision),
             batches=loader.stream(start, stop),
             schedule=run_facts.make_schedule(settings, steps),
             recorder=recorder,
+            validator=validator,
             saver=saver,
             heartbeat=heartbeat,
         )
         heartbeat.mark(Phase.SAVING)
-        saver.save(max(start, stop))
+        saver.save(done)
         saver.finish()
-        peak = memory.memory_metrics(group.device.type, settings.predicted_memory_bytes, group.gather)
-        if tracker:
-            waited = {"checkpoints_written": float(saver.count), "checkpoint_seconds_waited": saver.blocked}
-            tracker.log(max(start, stop), {**peak, **waited}, always=True)
+        _log_end(settings, group, saver, tracker, done)
         heartbeat.mark(Phase.EXPORTING)
+        exported = saver.load_best(done) if settings.export == "best" else done
+        if launch.is_main:
+            print(_describe_export(settings, controller, exported), flush=True)
         network = strategy.whole_model()
         with group.together():
             if launch.is_main:
-                card = {**run_facts.model_facts(facts), "steps_done": max(start, stop), "final": final}
-                export.save_model(network.cpu(), task, settings.trained_model, card)
+                card = {**run_facts.model_facts(facts), "steps_done": done, "final": final}
+                card |= {"exported_step": exported}
+                export.save_model(network.cpu(), task, settings.trained_model, card, settings.shards)
     group.leave()
+
+
+def _make_controller(
+    settings: Settings, manifest: Manifest, steps: Mapping[str, int]
+) -> ValidationController:
+    expect_known_metric(settings.best_metric, metrics_with_goal(manifest.task), manifest.task)
+    return ValidationController(
+        make_validation_schedule(settings, steps, manifest.validation.rows),
+        settings.best_metric,
+        goal(settings.best_metric),
+        settings.early_stopping_patience,
+        settings.early_stopping_min_delta,
+    )
+
+
+def _splits(controller: ValidationController) -> tuple[str, ...]:
+    return ("train", "validation") if controller.schedule.intervals else ("train",)
+
+
+def _log_end(
+    settings: Settings, group: Group, saver: CheckpointSaver, tracker: Tracker | None, done: int
+) -> None:
+    """Log what is known at the end; called on every rank."""
+    values = memory.memory_metrics(group.device.type, settings.predicted_memory_bytes, group.gather)
+    if tracker is None:
+        return
+    values |= {"checkpoints_written": float(saver.count), "checkpoint_seconds_waited": saver.blocked}
+    best = saver.controller
+    if best is not None and best.best_value is not None and best.best_step is not None:
+        values |= {"best_step": float(best.best_step), f"best_validation_{best.metric}": best.best_value}
+    tracker.log(done, values, always=True)
+
+
+def _describe_export(settings: Settings, controller: ValidationController, exported: int) -> str:
+    if settings.export == "best" and controller.best_step == exported:
+        return f"exporting the weights of step {exported}, the best: {controller.describe()}"
+    reason = "`export` is `last`"
+    if settings.export == "best":
+        validated = controller.schedule.intervals
+        reason = "no validation had a finite value" if validated else "there was no validation"
+    return f"exporting the weights of the last step, {exported}: {reason}"
 
 
 @contextmanager
@@ -139,9 +200,9 @@ def _build_model(
 ) -> nn.Module:
     torch.manual_seed(settings.seed)  # the same initial weights on every rank, at any world size
     sample: Tensor | None = None
-    if task.name == "classification":
+    if not task.reads_tokens:
         features, _ = reader.gather(sampler.some_rows(SAMPLE_ROWS))
-        sample = torch.from_numpy(np.asarray(features)).float()
+        sample = task.inputs(np.asarray(features))
     options = ModelOptions(settings.gpt_layers, settings.gpt_heads, settings.gpt_width)
     model = models.build_model(
         settings.model, task, options, sample=sample, sync_batch_norm=settings.sync_batch_norm
@@ -180,7 +241,7 @@ def _make_saver(
         strategy=strategy,
         identity=run_facts.training_identity(settings, facts),
         save_policy=run_facts.make_save_policy(settings, steps),
-        keep=Retention(settings.keep_checkpoints, best=settings.keep_best),
+        keep=Retention(settings.keep_checkpoints, best=settings.keep_best or settings.export == "best"),
         background=BackgroundWriter(threaded=settings.checkpoint_async),
         order=order,
         about={"strategy": settings.strategy, "mesh": asdict(group.mesh)},

@@ -139,6 +139,7 @@ class Progress:
     samples_per_second: float | None = None
     slow_rank: float | None = None  # a rank that the others wait for
     slow_ratio: float | None = None  # how many times as long it computes
+    validation_loss: float | None = None
 
     @property
     def fraction(self) -> float | None:

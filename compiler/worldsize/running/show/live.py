@@ -123,6 +123,11 @@ def _cells(status: Status, now: float) -> tuple[Text, ...]:
     )
 
 
+def _losses(progress: Progress) -> str:
+    loss = "" if progress.loss is None else f"{progress.loss:.4f}"
+    return loss if progress.validation_loss is None else f"{loss} (validation {progress.validation_loss:.4f})"
+
+
 def _progress(status: Status, width: int) -> tuple[ProgressBar | Text, Text, Text, Text]:
     progress = status.progress
     if progress is None:
@@ -135,6 +140,6 @@ def _progress(status: Status, width: int) -> tuple[ProgressBar | Text, Text, Tex
     return (
         bar,
         Text(f"{progress.step}/{progress.total_steps}" if progress.step and progress.total_steps else ""),
-        Text("" if progress.loss is None else f"{progress.loss:.4f}"),
+        Text(_losses(progress)),
         Text("" if rate is None else f"{rate:,.0f}"),
     )

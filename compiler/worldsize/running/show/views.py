@@ -116,6 +116,8 @@ def format_progress(progress: Progress) -> str:
         parts.append(f"step {progress.step}{total}")
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.4f}")
+    if progress.validation_loss is not None:
+        parts.append(f"validation loss {progress.validation_loss:.4f}")
     if progress.samples_per_second is not None:
         parts.append(f"{progress.samples_per_second:,.0f} samples/s")
     return ", ".join(parts) or "running"

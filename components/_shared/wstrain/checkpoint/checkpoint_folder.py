@@ -36,7 +36,7 @@ class Retention:
 
     Attributes:
         newest: number of the newest ones, at least 1.
-        best: also keep the one with the lowest ``loss`` on its card.
+        best: also keep the one that the card of a kept one names as the best so far.
     """
 
     newest: int
@@ -52,12 +52,14 @@ class Checkpoint:
         step: finished optimizer steps.
         identity: what the training was, see :func:`expect_identity`.
         files: size and SHA-256 of each of its files, by name.
+        validation: state of :class:`wstrain.validation.ValidationController`; empty without validation.
     """
 
     path: Path
     step: int
     identity: Mapping[str, Any]
     files: Files = field(default_factory=dict)
+    validation: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_sharded(self) -> bool:
@@ -136,6 +138,25 @@ def finish_checkpoint(temporary: Path, files: Files, card: Mapping[str, Any], *,
     return final
 
 
+def copy_checkpoint(checkpoint: Checkpoint, folder: Path) -> None:
+    """Copy a complete checkpoint into another folder of checkpoints, the card last.
+
+    Raises:
+        UserError: the folder cannot be written or the disk is full.
+    """
+    temporary = begin_checkpoint(folder, checkpoint.step)
+    with report_write_errors(temporary):
+        for name in (*checkpoint.files, CARD):
+            with (checkpoint.path / name).open("rb") as source, (temporary / name).open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+                flush_to_disk(target)
+        _flush_folder(temporary)
+        final = folder / checkpoint_name(checkpoint.step)
+        shutil.rmtree(final, ignore_errors=True)  # a damaged one
+        temporary.rename(final)
+        _flush_folder(folder)
+
+
 def discard_checkpoint(temporary: Path) -> None:
     """Remove a checkpoint that was not finished."""
     shutil.rmtree(temporary, ignore_errors=True)
@@ -177,7 +198,10 @@ def read_card(path: Path) -> Checkpoint:
     try:
         card = json.loads((path / CARD).read_text(encoding="utf-8"))
         whole = has_valid_checksum(card)
-        checkpoint = Checkpoint(path, int(card["step"]), dict(card["identity"]), dict(card["files"]))
+        validation = dict(card.get("validation") or {})
+        checkpoint = Checkpoint(
+            path, int(card["step"]), dict(card["identity"]), dict(card["files"]), validation
+        )
         files = {
             name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in checkpoint.files.items()
         }
@@ -255,19 +279,19 @@ def _prune(folder: Path, keep: Retention) -> None:
     paths = list_checkpoints(folder)
     stay = set(paths[: keep.newest])
     if keep.best:
-        losses = {path: loss for path in paths if (loss := _loss(path)) is not None}
-        stay |= {min(losses, key=lambda path: losses[path])} if losses else set()
+        # Whichever of those is resumed from, the best one that it knows of is there.
+        stay |= {folder / name for path in paths[: keep.newest] if (name := _best_name(path))}
     for path in paths:
         if path not in stay:  # renamed first, so that a half-removed one is not taken for a checkpoint
             discard_checkpoint(path.rename(folder / f"{_TEMPORARY}{path.name}"))
 
 
-def _loss(path: Path) -> float | None:
+def _best_name(path: Path) -> str | None:
     try:
-        loss = json.loads((path / CARD).read_text(encoding="utf-8"))["loss"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None  # a damaged checkpoint cannot be the best
-    return float(loss) if isinstance(loss, (int, float)) and abs(loss) < 1e308 else None
+        step = read_card(path).validation.get("best_step")
+    except (OSError, ValueError):
+        return None  # a damaged checkpoint is not resumed from
+    return checkpoint_name(step) if isinstance(step, int) else None
 
 
 def _step(path: Path) -> int:

@@ -69,6 +69,24 @@ def find_latest_checkpoint(folders: Sequence[Path], share: ReadShare | None = No
     return None
 
 
+def find_checkpoint_of_step(
+    folders: Sequence[Path], step: int, share: ReadShare | None = None
+) -> Checkpoint | None:
+    """Find the checkpoint of a step that is complete for every rank; None if there is none.
+
+    Args:
+        folders: where to look, the first one first.
+        step: finished optimizer steps.
+        share: the ranks; by default this process alone.
+    """
+    share = share or ReadShare()
+    for folder in folders:
+        path = folder / checkpoint_folder.checkpoint_name(step)
+        if not any(share.gather(_find_fault(path, share))):
+            return checkpoint_folder.read_card(path)
+    return None
+
+
 def find_checkpoint_to_resume(
     folder: Path, resume_from: Path | None, identity: Mapping[str, Any], share: ReadShare
 ) -> Checkpoint | None:

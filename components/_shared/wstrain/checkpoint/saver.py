@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -17,11 +18,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from wsshards.errors import Interrupted
-from wstrain.checkpoint.checkpoint_folder import Checkpoint, Retention, checkpoint_name
-from wstrain.checkpoint.latest_checkpoint import ReadShare, find_checkpoint_to_resume
+from wsshards.errors import Interrupted, UserError
+from wstrain.checkpoint.checkpoint_folder import Checkpoint, Retention, checkpoint_name, copy_checkpoint
+from wstrain.checkpoint.latest_checkpoint import (
+    ReadShare,
+    find_checkpoint_of_step,
+    find_checkpoint_to_resume,
+)
 from wstrain.checkpoint.save_policy import SavePolicy
 from wstrain.health.rank_status import RankStatus
+from wstrain.validation import ValidationController
 
 NICENESS = 10  # of a core that both want, the training gets about ten times as much
 
@@ -112,6 +118,7 @@ class CheckpointSaver(ABC):
         about: further entries of the card.
         settle: exchanges the losses of all steps so far, so that no checkpoint follows a loss that is not
             finite.
+        controller: follows the validations; its state is on the card of every checkpoint.
     """
 
     folder: Path
@@ -122,6 +129,7 @@ class CheckpointSaver(ABC):
     background: BackgroundWriter
     about: Mapping[str, Any] = field(default_factory=dict)
     settle: Callable[[], None] = lambda: None
+    controller: ValidationController | None = None
     count: int = field(default=0, init=False)
     blocked: float = field(default=0.0, init=False)  # total seconds that training waited
     _saved: int = field(default=-1, init=False)
@@ -160,6 +168,8 @@ class CheckpointSaver(ABC):
             "loss": self.group.status.take_mean_loss(),
             "identity": dict(self.identity),
         }
+        if self.controller is not None:
+            card["validation"] = self.controller.state()
         self._save_state(done, card)
         self._saved = done
         self.save_policy.mark_saved(done)
@@ -192,10 +202,52 @@ class CheckpointSaver(ABC):
             return 0
         self._load_state(latest)
         self._saved = latest.step if latest.path.parent == self.folder else -1
+        if self.controller is not None and self.controller.restore(latest.validation):
+            self._fetch_best(self.controller, resume_from)
         self.save_policy.mark_saved(latest.step)
         if self.group.is_main:
             print(f"resuming from checkpoint {latest.path.name}: {latest.step} steps done", flush=True)
         return latest.step
+
+    def load_best(self, done: int) -> int:
+        """Load the best checkpoint by validation, if it is another one than ``done``; return its step.
+
+        Everything must be written, see :meth:`finish`. Without a validation nothing changes.
+
+        Raises:
+            UserError: the best checkpoint is missing or damaged.
+        """
+        best = self.controller.best_step if self.controller is not None else None
+        if best is None or best == done:
+            return done
+        checkpoint = find_checkpoint_of_step([self.folder], best, self._read_share())
+        if checkpoint is None:
+            raise UserError(
+                f"the best checkpoint `{checkpoint_name(best)}` is missing or damaged, so it cannot be exported",
+                "run again with `export: last` to export the weights of the last step",
+            )
+        self._load_state(checkpoint)
+        return best
+
+    def _fetch_best(self, controller: ValidationController, resume_from: Path | None) -> None:
+        """Copy the best checkpoint of another job, which this job's checkpoints now refer to."""
+        best, share = controller.best_step, self._read_share()
+        if best is None or not self.keep.best:
+            return
+        if find_checkpoint_of_step([self.folder], best, share) is not None:
+            return
+        found = find_checkpoint_of_step([resume_from], best, share) if resume_from else None
+        if found is None:
+            controller.forget_best()
+            if self.group.is_main:
+                text = (
+                    f"warning: the best checkpoint so far, `{checkpoint_name(best)}`, is missing or damaged"
+                )
+                print(f"{text}: the best is sought anew", file=sys.stderr, flush=True)
+            return
+        with self.group.together():
+            if self.group.is_main:
+                copy_checkpoint(found, self.folder)
 
     @property
     def _writes(self) -> bool:

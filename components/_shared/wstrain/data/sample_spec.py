@@ -19,6 +19,7 @@ from wsshards.manifest import (
     Manifest,
     Tokenizer,
 )
+from wstrain.data.table_encoding import TableEncoding, make_table_encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class SampleSpec:
         outputs: classes, targets, or the vocabulary.
         tokenizer: of text; None for numbers.
         columns: of a table.
+        encoding: what turns a stored row of a table into what the model gets; None if they are the same.
         target_mean: of each target of a regression over the training rows.
         target_deviation: standard deviation of each target of a regression over the training rows.
     """
@@ -42,8 +44,14 @@ class SampleSpec:
     outputs: int
     tokenizer: Tokenizer | None = None
     columns: tuple[Column, ...] = ()
+    encoding: TableEncoding | None = None
     target_mean: tuple[float, ...] = ()
     target_deviation: tuple[float, ...] = ()
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one sample as stored, and as the exported program takes it."""
+        return (self.encoding.width,) if self.encoding else self.input_shape
 
     @property
     def reads_tokens(self) -> bool:
@@ -52,7 +60,7 @@ class SampleSpec:
 
     def example_rows(self) -> np.ndarray[Any, Any]:
         """Return two rows of zeros, as stored."""
-        return np.zeros((2, *self.input_shape), self.input_dtype)
+        return np.zeros((2, *self.row_shape), self.input_dtype)
 
 
 def make_sample_spec(
@@ -99,7 +107,18 @@ def make_sample_spec(
     if name == REGRESSION:
         target_mean = target_mean or (0.0,) * outputs
         target_deviation = target_deviation or (1.0,) * outputs
-    return SampleSpec(name, shape, dtype, outputs, tokenizer, columns, target_mean, target_deviation)
+    encoding = make_table_encoding(columns)
+    return SampleSpec(
+        name,
+        (encoding.encoded,) if encoding else shape,
+        dtype,
+        outputs,
+        tokenizer,
+        columns,
+        encoding,
+        target_mean,
+        target_deviation,
+    )
 
 
 def read_sample_spec(manifest: Manifest) -> SampleSpec:

@@ -41,10 +41,11 @@ class Phase(IntEnum):
     EXCHANGING = 2
     UPDATING = 3
     REPORTING = 4
-    SAVING = 5
-    EXPORTING = 6
-    SERVING = 7
-    OVER = 8
+    VALIDATING = 5
+    SAVING = 6
+    EXPORTING = 7
+    SERVING = 8
+    OVER = 9
 
 
 STEADY_PHASES = frozenset({Phase.COMPUTING, Phase.EXCHANGING, Phase.UPDATING, Phase.REPORTING})
@@ -54,6 +55,7 @@ _DESCRIPTIONS = {
     Phase.EXCHANGING: "waiting in the gradient exchange of step {step}",
     Phase.UPDATING: "updating the weights in step {step}",
     Phase.REPORTING: "averaging the losses after step {step}",
+    Phase.VALIDATING: "validating block {micro} after step {step}",
     Phase.SAVING: "saving a checkpoint after step {step}",
     Phase.EXPORTING: "saving the trained model",
     Phase.SERVING: "serving the others",
@@ -158,6 +160,10 @@ class Heartbeat:
         self.recent.append(self.progressed_at - begun)
         if self.on_step_begin is not None:
             self.on_step_begin()
+
+    def exclude(self, seconds: float) -> None:
+        """Leave time out of the step that is under way, as no later step will take it."""
+        self._begun += seconds
 
     def take_compute_seconds(self) -> float:
         """Return the mean seconds that a step computed since the last call; 0 where that is not measured."""

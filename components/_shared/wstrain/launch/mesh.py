@@ -37,6 +37,10 @@ class Mesh:
         """Return which replica ``rank`` belongs to, ``0 … data-1``."""
         return rank // self.tensor % self.data
 
+    def tensor_index(self, rank: int) -> int:
+        """Return the rank's place among those that share its layers, from 0."""
+        return rank % self.tensor
+
     def stage(self, rank: int) -> int:
         """Return the rank's pipeline stage, from 0."""
         return rank // (self.tensor * self.data)

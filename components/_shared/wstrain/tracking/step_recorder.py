@@ -90,6 +90,7 @@ class StepRecorder:
     _printed: float = 0.0
     _done: int = 0
     _last: dict[str, float] = field(default_factory=dict)
+    _validation: dict[str, float] = field(default_factory=dict)
 
     def step(self, step: int, loss: Any, learning_rate: float) -> None:
         """Note one step."""
@@ -104,16 +105,38 @@ class StepRecorder:
         Raises:
             UserError: a loss or a weight is not finite.
         """
+        self.report_held()
+        self.inspect(self._done)
+
+    def note_validation(self, done: int, metrics: Mapping[str, float], seconds: float) -> None:
+        """Report a validation, whose time no step took.
+
+        Args:
+            done: finished steps.
+            metrics: by name, with ``validation_``.
+            seconds: that it took.
+        """
+        self._validation = dict(metrics)
+        self._since = time.perf_counter()
+        if self.heartbeat:
+            self.heartbeat.exclude(seconds)
+        if self.tracker:
+            self.tracker.log(done, {**metrics, "validation_seconds": seconds}, always=True)
+        if self.group.is_main:
+            values = "  ".join(f"{name} {value:.6g}" for name, value in metrics.items())
+            print(f"step {done}/{self.total_steps}  {values}", flush=True)
+            self._show(final=True)
+
+    def report_held(self) -> None:
+        """Report the steps so far, before time passes that is not theirs; called on every rank."""
         if self._held:
             self._report()
-        self.inspect(self._done)
 
     def finish(self) -> dict[str, float]:
         """Report the rest; return the values of the last step."""
-        if self._held:
-            self._report()
+        self.report_held()
         self._show(final=True)
-        return dict(self._last)
+        return {**self._last, **self._validation}
 
     def _report(self) -> None:
         seconds = (time.perf_counter() - self._since) / len(self._held)
@@ -163,7 +186,7 @@ class StepRecorder:
     def _show(self, *, final: bool) -> None:
         if not self._last or not self.group.is_main:
             return
-        record = {"step": self._done, "total_steps": self.total_steps, **self._last}
+        record = {"step": self._done, "total_steps": self.total_steps, **self._last, **self._validation}
         if self._slow is not None:
             record |= {"slow_rank": self._slow.rank, "slow_ratio": round(self._slow.ratio, 3)}
         self.progress.report(record, final=final)

@@ -29,7 +29,7 @@ def build_model(
         name: a built-in model, or ``path/to/file.py:function``.
         task: the model's inputs and outputs.
         options: sizes of the built-in models.
-        sample: training rows from which classifiers take their input scale; None for a language model.
+        sample: training rows as the model gets them, for its input scale; None for tokens.
         sync_batch_norm: take batch-normalisation statistics over all ranks.
 
     Raises:
@@ -40,7 +40,7 @@ def build_model(
     elif name in BUILT_IN:
         model = BUILT_IN[name](task, options)
         if sample is not None:
-            model = Standardised(model, sample)
+            model = Standardised(model, sample, task.encoding.scaled if task.encoding else ())
     else:
         raise user_code.unknown_model_error(name, BUILT_IN)
     if batch_norm.has_batch_norm(model):

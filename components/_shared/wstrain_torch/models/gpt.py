@@ -1,14 +1,16 @@
-"""A byte-level, pre-norm decoder transformer (Radford et al. 2019) with rotary positions, without dropout."""
+"""A pre-norm decoder transformer (Radford et al. 2019) with rotary positions, without dropout."""
 
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from wsshards.errors import UserError
+from wsshards.manifest import LANGUAGE_MODEL
 from wstrain_torch.data import Task
 from wstrain_torch.models.layers import ModelOptions
 
@@ -16,25 +18,37 @@ LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π
 
 
 def build_model(task: Task, options: ModelOptions) -> nn.Module:
-    """Return the network ``[n, tokens] -> [n, tokens, 256]``.
+    """Return the network ``[n, tokens] -> [n, tokens, vocabulary]``; of texts with labels to ``[n, outputs]``.
 
     Raises:
         UserError: the shards are not of tokens, or the width does not divide into heads.
     """
-    if task.name != "language_model":
+    if task.tokenizer is None:
         raise UserError(
-            "model `gpt` needs shards of text, these are for classification", "use `cnn` or `mlp`"
+            f"model `gpt` needs shards of text, these are of numbers, for {task.name}", "use `cnn` or `mlp`"
         )
     if options.gpt_width % (2 * options.gpt_heads):
         raise UserError(
             f"`gpt_width` is {options.gpt_width}, not a multiple of twice `gpt_heads` {options.gpt_heads}",
             "each head takes an even share of the width",
         )
-    return Transformer(task.outputs, options)
+    vocabulary = task.tokenizer.vocabulary
+    if task.name == LANGUAGE_MODEL:
+        return Transformer(vocabulary, options)
+    return TextClassifier(vocabulary, task.outputs, task.tokenizer.padding, options)
 
 
 class Transformer(nn.Module):
-    """Bytes in, scores of the next byte out."""
+    """Tokens in, scores of the next token out."""
+
+    PLAN: ClassVar[dict[str, str]] = {
+        "tokens": "rowwise",
+        "blocks.*.attention.split": "colwise",
+        "blocks.*.attention.merge": "rowwise",
+        "blocks.*.grow": "colwise",
+        "blocks.*.shrink": "rowwise",
+        "head": "colwise_gathered",
+    }
 
     def __init__(self, vocabulary: int, options: ModelOptions) -> None:
         super().__init__()
@@ -45,21 +59,14 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
         nn.init.normal_(self.tokens.weight, std=width**-0.5)
-        nn.init.normal_(self.head.weight, std=0.02)  # all bytes alike at the start
+        nn.init.normal_(self.head.weight, std=0.02)  # all tokens alike at the start
         for block in blocks:  # so that the sum of all blocks keeps its size at any depth
             for last in (block.attention.merge, block.shrink):
                 nn.init.normal_(last.weight, std=0.02 / math.sqrt(2 * len(blocks)))
 
     def tensor_parallel_plan(self) -> dict[str, str]:
         """How ranks share each layer: heads and hidden features are divided (Shoeybi et al. 2019)."""
-        return {
-            "tokens": "rowwise",
-            "blocks.*.attention.split": "colwise",
-            "blocks.*.attention.merge": "rowwise",
-            "blocks.*.grow": "colwise",
-            "blocks.*.shrink": "rowwise",
-            "head": "colwise_gathered",
-        }
+        return dict(self.PLAN)
 
     def pipeline_blocks(self) -> list[str]:
         """What the forward pass calls, one after the other."""
@@ -71,6 +78,36 @@ class Transformer(nn.Module):
         for block in self.blocks:
             x = block(x)
         result: Tensor = self.head(self.norm(x))
+        return result
+
+
+class TextClassifier(nn.Module):
+    """The transformer below a linear layer on the mean over a text's tokens."""
+
+    def __init__(self, vocabulary: int, outputs: int, padding: int | None, options: ModelOptions) -> None:
+        super().__init__()
+        body = Transformer(vocabulary, options)
+        self.tokens, self.blocks, self.norm = body.tokens, body.blocks, body.norm
+        self.head = nn.Linear(options.gpt_width, outputs)
+        nn.init.zeros_(self.head.bias)
+        self._padding = padding
+
+    def tensor_parallel_plan(self) -> dict[str, str]:
+        """How ranks share each layer; the small head is on all of them."""
+        return {name: style for name, style in Transformer.PLAN.items() if name != "head"}
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """``[n, t] -> [n, outputs]``."""
+        x = self.tokens(tokens)
+        for block in self.blocks:
+            x = block(x)
+        x = self.norm(x)
+        if self._padding is None:
+            pooled = x.mean(1)
+        else:  # padding comes last, where no token before it sees it
+            counted = (tokens != self._padding).unsqueeze(-1).to(x.dtype)
+            pooled = (x * counted).sum(1) / counted.sum(1).clamp_min(1)
+        result: Tensor = self.head(pooled)
         return result
 
 

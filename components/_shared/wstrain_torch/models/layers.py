@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,23 +21,27 @@ class Standardised(nn.Module):
     and are saved with the weights.
 
     Args:
-        body: the model, ``[n, *shape] -> [n, classes]``.
+        body: the model, ``[n, *shape] -> [n, outputs]``.
         sample: training rows ``[m, *shape]``; pictures ``[m, c, h, w]`` share constants over their area.
+        scaled: for each number of a row whether it is scaled; empty for all.
     """
 
-    def __init__(self, body: nn.Module, sample: Tensor) -> None:
+    def __init__(self, body: nn.Module, sample: Tensor, scaled: Sequence[bool] = ()) -> None:
         super().__init__()
         self.body = body
         axes = (0, 2, 3) if sample.ndim == 4 else (0,)
         deviation, mean = torch.std_mean(sample.double(), dim=axes, correction=0, keepdim=True)
         # A constant column carries nothing: leave its scale alone instead of dividing by zero.
         deviation = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+        if scaled:  # what is 0 or 1 stays so: the value of a rare category would become huge
+            kept = ~torch.tensor(scaled)
+            deviation, mean = deviation.masked_fill(kept, 1.0), mean.masked_fill(kept, 0.0)
         # Parameters that are not trained, as DDP would send buffers around before every forward pass.
         self.mean = nn.Parameter(mean[0].float(), requires_grad=False)
         self.deviation = nn.Parameter(deviation[0].float(), requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[n, *shape] -> [n, classes]``."""
+        """``[n, *shape] -> [n, outputs]``."""
         result: Tensor = self.body((x - self.mean) / self.deviation)
         return result
 

@@ -1,0 +1,198 @@
+"""When a training is validated, which checkpoint is the best, and when it stops early; for every framework.
+
+The state travels in the card of every checkpoint, so a training that is killed and resumed finds the same
+best checkpoint and stops at the same step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wsshards.errors import UserError
+from wstrain.settings import Settings
+
+MAXIMIZE, MINIMIZE = "maximize", "minimize"
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationSchedule:
+    """When a validation is due: at multiples of the intervals, and after the last step.
+
+    Attributes:
+        intervals: in optimizer steps; none switches validation off.
+        total_steps: of the whole training.
+    """
+
+    intervals: tuple[int, ...] = ()
+    total_steps: int = 0
+
+    def is_due(self, done: int) -> bool:
+        """Whether to validate after ``done`` steps."""
+        if not self.intervals or done < 1:
+            return False
+        return done == self.total_steps or any(done % interval == 0 for interval in self.intervals)
+
+
+def make_validation_schedule(settings: Settings, steps: Mapping[str, int], rows: int) -> ValidationSchedule:
+    """Return when the training is validated.
+
+    Args:
+        settings: the component's inputs.
+        steps: from :func:`wstrain.run_facts.count_steps`.
+        rows: of the validation split; without any there is nothing to validate on.
+
+    Raises:
+        UserError: the training is to stop early, but it is never validated.
+    """
+    intervals = []
+    if settings.validate_every_epochs > 0:
+        intervals.append(max(1, round(settings.validate_every_epochs * steps["steps_per_epoch"])))
+    if settings.validate_every_steps > 0:
+        intervals.append(settings.validate_every_steps)
+    if settings.early_stopping_patience > 0 and not (intervals and rows):
+        patience = settings.early_stopping_patience
+        if not intervals:
+            raise UserError(
+                f"`early_stopping_patience` is {patience}, but validation is off:"
+                " `validate_every_epochs` and `validate_every_steps` are 0",
+                "set `validate_every_epochs` to 1, or `early_stopping_patience` to 0",
+            )
+        raise UserError(
+            f"`early_stopping_patience` is {patience}, but the shards have no validation rows",
+            "shard the data with a `validation_fraction` above 0, or set `early_stopping_patience` to 0",
+        )
+    return ValidationSchedule(tuple(intervals) if rows else (), steps["total_steps"])
+
+
+@dataclass
+class ValidationController:
+    """Follows one validation metric: which step was best, and whether to go on.
+
+    Every rank has one and gives it the same values, so all decide alike. The best step is the one with the
+    best value, however small the difference. Patience counts validations in a row that are not better than
+    the last counted improvement by more than ``min_delta``.
+
+    Args:
+        schedule: when a validation is due.
+        metric: its name without ``validation_``.
+        goal: ``minimize`` or ``maximize``.
+        patience: validations without improvement after which training stops; 0 for never.
+        min_delta: what a smaller difference is not an improvement for.
+    """
+
+    schedule: ValidationSchedule
+    metric: str = "loss"
+    goal: str = MINIMIZE
+    patience: int = 0
+    min_delta: float = 0.0
+    best_value: float | None = field(default=None, init=False)
+    best_step: int | None = field(default=None, init=False)
+    last_step: int = field(default=0, init=False)  # of the last validation
+    without_improvement: int = field(default=0, init=False)
+    _reference: float | None = field(default=None, init=False)
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether patience has run out."""
+        return self.patience > 0 and self.without_improvement >= self.patience
+
+    def is_due(self, done: int) -> bool:
+        """Whether to validate after ``done`` steps; not twice after the same ones."""
+        return self.schedule.is_due(done) and self.last_step < done
+
+    def note(self, done: int, metrics: Mapping[str, float]) -> bool:
+        """Take in a validation.
+
+        Args:
+            done: finished optimizer steps.
+            metrics: what it measured; the same on every rank.
+
+        Returns:
+            Whether this is the best step so far. A value that is not a number never is.
+
+        Raises:
+            UserError: the metric could not be computed from these rows.
+        """
+        if self.metric not in metrics:
+            known = ", ".join(f"`{name}`" for name in metrics)
+            raise UserError(
+                f"`best_metric` `{self.metric}` cannot be computed from these validation rows",
+                f"use one of {known}, or shard more validation rows",
+            )
+        value = float(metrics[self.metric])
+        self.last_step = done
+        best = self._is_better(value, self.best_value, 0.0)
+        if best:
+            self.best_value, self.best_step = value, done
+        if self._is_better(value, self._reference, self.min_delta):
+            self._reference, self.without_improvement = value, 0
+        else:
+            self.without_improvement += 1
+        return best
+
+    def state(self) -> dict[str, Any]:
+        """Return what the card of a checkpoint keeps; JSON."""
+        return {
+            "metric": self.metric,
+            "best_value": self.best_value,
+            "best_step": self.best_step,
+            "last_step": self.last_step,
+            "without_improvement": self.without_improvement,
+            "reference": self._reference,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> bool:
+        """Continue from the state on a checkpoint's card; False if it follows another metric, or none."""
+        if state.get("metric") != self.metric:
+            return False
+        self.best_value, self.best_step = state["best_value"], state["best_step"]
+        self.last_step, self.without_improvement = state["last_step"], state["without_improvement"]
+        self._reference = state["reference"]
+        return True
+
+    def forget_best(self) -> None:
+        """Seek the best step anew, as its checkpoint is gone; patience goes on."""
+        self.best_value = self.best_step = None
+
+    def describe(self) -> str:
+        """Return the best step and its value, such as ``validation_loss 0.1234 at step 60``."""
+        return f"validation_{self.metric} {self.best_value:.6g} at step {self.best_step}"
+
+    def _is_better(self, value: float, than: float | None, margin: float) -> bool:
+        if not math.isfinite(value):
+            return False
+        if than is None:
+            return True
+        return than - value > margin if self.goal == MINIMIZE else value - than > margin
+
+
+def cut_blocks(rows: int, size: int) -> list[range]:
+    """Cut row numbers into blocks of ``size``, the last one shorter; the same at any world size."""
+    return [range(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def share_blocks(blocks: int, replica: int, replicas: int) -> Iterator[tuple[int, bool]]:
+    """Yield a replica's blocks, and whether each counts.
+
+    Every replica gets the same number of them, as a forward pass may need all ranks: one that runs out
+    repeats the first block, which does not count.
+    """
+    for start in range(0, blocks, replicas):
+        number = start + replica
+        yield (number, True) if number < blocks else (0, False)
+
+
+def expect_known_metric(metric: str, known: Sequence[str], task: str) -> None:
+    """Check the name of the metric that chooses the best checkpoint.
+
+    Raises:
+        UserError: the task has no such metric.
+    """
+    if metric not in known:
+        raise UserError(
+            f"`best_metric` `{metric}` is not a metric of the task {task}",
+            f"use one of {', '.join(f'`{name}`' for name in known)}",
+        )

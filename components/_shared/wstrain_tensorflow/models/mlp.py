@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from wsshards.errors import UserError
 from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
 
@@ -14,8 +15,14 @@ WIDTH = 256
 
 
 def build_model(samples: SampleSpec, x: Any, sizes: Any) -> Any:
-    """Two hidden layers with layer normalisation: ``[n, …] -> [n, classes]``."""
+    """Two hidden layers with layer normalisation: ``[n, …] -> [n, outputs]``.
+
+    Raises:
+        UserError: the samples are tokens.
+    """
     del sizes
+    if samples.reads_tokens:
+        raise UserError("model `mlp` needs rows of numbers, the shards hold tokens", "use `gpt`")
     x = keras.layers.Flatten()(x)
     inputs = math.prod(samples.input_shape)
     for _ in range(2):

@@ -61,12 +61,31 @@ def flip(path: Path, place: int) -> None:
     path.write_bytes(data)
 
 
-def test_the_best_stays_however_old(tmp_path: Path) -> None:
-    for step, loss in ((1, 0.9), (2, 0.3), (3, 0.5), (4, 0.4), (5, None)):
-        save(tmp_path, step, keep=Retention(2, best=True), loss=loss)
+def test_the_best_that_a_kept_one_names_stays_however_old(tmp_path: Path) -> None:
+    keep = Retention(2, best=True)
+    for step, best in ((1, 1), (2, 2), (3, 2), (4, 2), (5, 2)):
+        save(tmp_path, step, keep=keep, validation={"best_step": best})
     assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["2", "4", "5"]
-    save(tmp_path, 6, keep=Retention(2, best=True), loss=0.2)
-    assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["5", "6"]
+    save(tmp_path, 6, keep=keep, validation={"best_step": 6})
+    # Should 6 be damaged, 5 is resumed from, which knows of 2.
+    assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["2", "5", "6"]
+    save(tmp_path, 7, keep=keep, validation={"best_step": 6})
+    assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["6", "7"]
+    save(tmp_path, 8, keep=Retention(2), validation={"best_step": 6})
+    assert sorted(path.name[-1] for path in tmp_path.iterdir()) == ["7", "8"]
+
+
+def test_a_checkpoint_is_copied_whole(tmp_path: Path) -> None:
+    save(tmp_path / "first", 3, validation={"best_step": 3})
+    found = latest_checkpoint.find_checkpoint_of_step([tmp_path / "second", tmp_path / "first"], 3)
+    assert found is not None
+    checkpoint_folder.copy_checkpoint(found, tmp_path / "second")
+    copy = latest_checkpoint.find_checkpoint_of_step([tmp_path / "second"], 3)
+    assert copy is not None
+    assert copy.validation == {"best_step": 3}
+    assert [path.name for path in (tmp_path / "second").iterdir()] == ["step-00000003"]
+    flip(copy.path / "state.pt", 200)
+    assert latest_checkpoint.find_checkpoint_of_step([tmp_path / "second"], 3) is None
 
 
 def test_every_rank_vouches_for_its_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

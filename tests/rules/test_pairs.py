@@ -59,6 +59,10 @@ PIPELINE_CANNOT = {
     "label-not-categorical": "a pipeline has no built-in components",
     "picture-invalid": "a pipeline has no built-in components",
     "data-too-few-rows": "a pipeline has no built-in components",
+    "early-stopping-without-validation": "a pipeline has no built-in components",
+    "best-metric-unknown": "a pipeline has no built-in components",
+    "best-without-validation": "a pipeline has no built-in components",
+    "validation-after-training": "a pipeline has no built-in components",
 }
 
 EXTRA = ["WS225"]  # whether Azure still adds a VM size: a spec describes its clusters itself

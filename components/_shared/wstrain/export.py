@@ -129,7 +129,7 @@ def _signature(samples: SampleSpec) -> ModelSignature:
     if samples.name == LANGUAGE_MODEL:
         inputs, outputs = (-1, -1), (-1, -1, samples.outputs)
     if takes_columns(samples):
-        columns = [
+        columns: list[ColSpec | TensorSpec] = [
             ColSpec(_TYPES[column.kind], column.name, required=not column.optional)
             for column in samples.columns
         ]

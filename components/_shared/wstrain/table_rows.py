@@ -67,7 +67,9 @@ def _code_numbers(
     values: pd.Series, absent: npt.NDArray[np.bool_], _: Sequence[str]
 ) -> npt.NDArray[np.float64]:
     del absent
-    return pd.to_numeric(values).to_numpy(np.float64, na_value=np.nan).reshape(-1, 1).copy()
+    coded = np.empty((len(values), 1))
+    coded[:, 0] = pd.to_numeric(values).to_numpy(np.float64, na_value=np.nan)
+    return coded
 
 
 def _code_booleans(

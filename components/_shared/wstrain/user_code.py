@@ -70,7 +70,7 @@ def unknown_model_error(name: str, known: Iterable[str]) -> UserError:
 
 
 def call_for_model(function: Callable[..., Any], spec: SampleSpec, reference: str) -> Any:
-    """Call the user's function with those of ``input_shape``, ``classes``, ``targets`` and ``task`` it declares.
+    """Call the user's function with those of the offered parameters that it declares.
 
     ``input_shape`` is a tuple without the batch dimension: of a table the numbers after its columns are
     encoded. ``classes`` and ``targets`` are both the number of outputs (256 for bytes), ``task`` is a text.
@@ -93,7 +93,7 @@ def call_for_model(function: Callable[..., Any], spec: SampleSpec, reference: st
 
 
 def expect_outputs(predict: Callable[[], Any], spec: SampleSpec, reference: str) -> None:
-    """Check that a model maps samples to ``[n, outputs]``, or ``[n, tokens, vocabulary]`` for a language model.
+    """Check that a model maps samples to ``[n, outputs]``, of texts ``[n, tokens, vocabulary]``.
 
     Args:
         predict: calls the model with two samples.

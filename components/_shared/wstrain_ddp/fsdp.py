@@ -137,7 +137,7 @@ class ShardedData(TorchStrategy):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Evaluate, then free what the forward passes have gathered for a backward pass that does not come."""
+        """Evaluate, then free what forward passes have gathered for a backward pass that does not come."""
         with super().evaluating():
             yield
         for part in self.model.modules():

@@ -19,7 +19,6 @@ from wstrain.data.sample_spec import SampleSpec, make_sample_spec, read_sample_s
 from wstrain.data.sampler import GlobalBatchSampler, Indices
 from wstrain_torch.column_encoder import ColumnEncoder
 
-
 Features = npt.NDArray[np.generic]
 Labels = npt.NDArray[np.generic] | None
 

@@ -1,9 +1,9 @@
 """Validation while a model trains: all ranks measure it on the validation rows, exactly at any world size.
 
-The rows are cut into blocks of a micro-batch, which are the same at any world size, and each replica takes every
-so many of them. Sums of :mod:`wsmetrics` are exact, so it does not matter which rank added what. Nothing of the
-training changes: there are no gradients, evaluation mode leaves running statistics alone, and random numbers
-are set anew for each micro-batch of the training.
+The rows are cut into blocks of a micro-batch, the same at any world size, and replicas share the blocks. Sums
+of :mod:`wsmetrics` are exact, so it does not matter which rank added what. Nothing of the training changes:
+there are no gradients, evaluation mode leaves running statistics alone, and random numbers are set anew for
+each micro-batch of the training.
 """
 
 from __future__ import annotations

@@ -1,8 +1,12 @@
-"""WS7: time limits, checkpoints and low-priority instances."""
+"""WS7: time limits, checkpoints, validation and low-priority instances."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from worldsize.rules.rule import Rule
+
+_validation_rule = partial(Rule, on=("Job",), checked_in="_validation", since="0.2.0")
 
 # One row a rule.
 # fmt: off
@@ -16,4 +20,12 @@ RULES = (
          confidence="likely"),
     Rule("WS723", "resilience-without-checkpoints", "warning",
          "`resilience:` on a step without an output `checkpoints`"),
+    _validation_rule("WS724", "early-stopping-without-validation", "error",
+                     "early stopping of a training that is never validated"),
+    _validation_rule("WS725", "best-metric-unknown", "error",
+                     "a `best_metric` that the task does not have"),
+    _validation_rule("WS726", "best-without-validation", "warning",
+                     "`export: best` of a training that is never validated"),
+    _validation_rule("WS727", "validation-after-training", "warning",
+                     "validations further apart than the training is long"),
 )

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from worldsize.diagnostics.snippet import mark_controls
-from worldsize.running.model.results import DONE, Status, StepState
+from worldsize.running.model.results import DONE, Progress, Status, StepState
 from worldsize.running.show.views import format_duration
 
 if TYPE_CHECKING:

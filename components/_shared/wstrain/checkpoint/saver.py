@@ -223,7 +223,7 @@ class CheckpointSaver(ABC):
         checkpoint = find_checkpoint_of_step([self.folder], best, self._read_share())
         if checkpoint is None:
             raise UserError(
-                f"the best checkpoint `{checkpoint_name(best)}` is missing or damaged, so it cannot be exported",
+                f"the best checkpoint `{checkpoint_name(best)}` is missing or damaged: nothing is exported",
                 "run again with `export: last` to export the weights of the last step",
             )
         self._load_state(checkpoint)

@@ -1,14 +1,14 @@
 """How a row of a table becomes the numbers that a model reads; every framework makes a layer of it.
 
 Shards keep one number for a column: a category is an index, a date two numbers, a missing cell NaN
-(:class:`wsshards.manifest.Column`). The encoding is fixed by the manifest and travels with the exported model.
-In the order of the columns, a model reads:
+(:class:`wsshards.manifest.Column`). The encoding is fixed by the manifest and travels with the exported
+model. In the order of the columns, a model reads:
 
 - of a number or a Boolean its value, of a missing one the mean of the training rows;
-- of a category one column for each value of the training rows, 1 for the row's own, and only zeros for a value
-  that no training row has;
-- of a date the years since the mean of the training rows, and sine and cosine of its place in the year, in the
-  week (from Monday) and in the day;
+- of a category one column for each value of the training rows, 1 for the row's own, and only zeros for a
+  value that no training row has;
+- of a date the years since the mean of the training rows, and sine and cosine of its place in the year, in
+  the week (from Monday) and in the day;
 - after any column whose values may be missing, 1 where one is.
 """
 

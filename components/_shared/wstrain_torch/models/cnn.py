@@ -6,15 +6,11 @@ is then the same however the batch is cut, which batch normalisation cannot prom
 
 from __future__ import annotations
 
-import math
-
-import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from wsshards.errors import UserError
 from wstrain_torch.data import Task
-from wstrain_torch.models.layers import ModelOptions, Stack
+from wstrain_torch.models.layers import Head, ModelOptions, Stack
 
 WIDTH = 32
 GROUPS = 8
@@ -70,21 +66,3 @@ class Residual(nn.Module):
         """``[n, inputs, h, w] -> [n, outputs, h/stride, w/stride]``."""
         result: Tensor = self.straight(x) + self.body(x)
         return result
-
-
-class Head(nn.Module):
-    """A linear layer that divides by the root of its inputs in the forward pass instead of at the start.
-
-    The function at the start is that of a usual layer, but steps are smaller by the number of inputs (Jacot
-    et al. 2018, section 3). The other layers are followed by normalisation, which bounds what a step can do;
-    so a learning rate that grew with the batch stays stable.
-    """
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(0.5 * torch.randn(outputs, inputs))
-        self.bias = nn.Parameter(torch.zeros(outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``[n, inputs] -> [n, outputs]``."""
-        return functional.linear(x / math.sqrt(x.shape[1]), self.weight, self.bias)

@@ -12,13 +12,13 @@ from torch.nn import functional
 from wsshards.errors import UserError
 from wsshards.manifest import LANGUAGE_MODEL
 from wstrain_torch.data import Task
-from wstrain_torch.models.layers import ModelOptions
+from wstrain_torch.models.layers import Head, ModelOptions
 
 LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π
 
 
 def build_model(task: Task, options: ModelOptions) -> nn.Module:
-    """Return the network ``[n, tokens] -> [n, tokens, vocabulary]``; of texts with labels to ``[n, outputs]``.
+    """Return the network ``[n, tokens] -> [n, tokens, vocabulary]``; ``[n, outputs]`` for labels.
 
     Raises:
         UserError: the shards are not of tokens, or the width does not divide into heads.
@@ -88,8 +88,7 @@ class TextClassifier(nn.Module):
         super().__init__()
         body = Transformer(vocabulary, options)
         self.tokens, self.blocks, self.norm = body.tokens, body.blocks, body.norm
-        self.head = nn.Linear(options.gpt_width, outputs)
-        nn.init.zeros_(self.head.bias)
+        self.head = Head(options.gpt_width, outputs)
         self._padding = padding
 
     def tensor_parallel_plan(self) -> dict[str, str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from wsshards.errors import UserError
@@ -53,6 +55,24 @@ class ModelOptions:
     gpt_layers: int = 4
     gpt_heads: int = 4
     gpt_width: int = 128
+
+
+class Head(nn.Module):
+    """A linear layer that divides by the root of its inputs in the forward pass instead of at the start.
+
+    The function at the start is that of a usual layer, but steps are smaller by the number of inputs (Jacot
+    et al. 2018, section 3). The other layers are followed by normalisation, which bounds what a step can do;
+    so a learning rate that grew with the batch stays stable.
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(0.5 * torch.randn(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[n, inputs] -> [n, outputs]``."""
+        return functional.linear(x / math.sqrt(x.shape[1]), self.weight, self.bias)
 
 
 HELP = "name the layers that repeat: `model.blocks = list(model.layers)` in the function that makes the model"

@@ -7,8 +7,9 @@ import math
 from torch import nn
 
 from wsshards.errors import UserError
+from wsshards.manifest import REGRESSION
 from wstrain_torch.data import Task
-from wstrain_torch.models.layers import ModelOptions, Stack
+from wstrain_torch.models.layers import Head, ModelOptions, Stack
 
 WIDTH = 256
 
@@ -30,6 +31,7 @@ def build_model(task: Task, options: ModelOptions) -> nn.Module:
         nn.Linear(WIDTH, WIDTH),
         nn.LayerNorm(WIDTH),
         nn.GELU(),
-        nn.Linear(WIDTH, task.outputs),
+        # The squared error has no bound on its slope: behind a usual layer the step of a classifier diverges.
+        Head(WIDTH, task.outputs) if task.name == REGRESSION else nn.Linear(WIDTH, task.outputs),
         kind=nn.Linear,
     )

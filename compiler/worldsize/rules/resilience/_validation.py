@@ -1,0 +1,96 @@
+"""Validation while training: whether anything is validated, and by a metric that the task has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from worldsize.azureml.literals import parse_number
+from worldsize.azureml.model import Binding, Job, Literal, Step
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
+from worldsize.base.wording import show_number
+from worldsize.planning.memory.workload import is_sharding, literal_inputs
+from worldsize.rules.context import Context
+from wssources import planned_rows
+
+_INTERVALS = ("validate_every_epochs", "validate_every_steps")
+_INPUTS = (*_INTERVALS, "early_stopping_patience", "best_metric", "export", "epochs")
+
+
+def check_job(_context: Context, job: Job) -> Iterator[Problem]:
+    for step in job.steps.values():
+        if step.component is not None and step.component.inputs.keys() >= {*_INPUTS}:
+            yield from _check_step(job, step, literal_inputs(step, _INPUTS))
+
+
+def _check_step(job: Job, step: Step, values: Mapping[str, Any]) -> Iterator[Problem]:
+    shards = _find_shards(job, step)
+    off = _why_off(values, shards)
+    patience = parse_number(values["early_stopping_patience"])
+    at = _written(step, "early_stopping_patience")
+    if off and patience and at:
+        message = f"`early_stopping_patience` is {show_number(patience)}, but {off[0]}"
+        yield Problem("early-stopping-without-validation", at, message, off[1])
+    at = _written(step, "export")
+    if off and values["export"] == "best" and at:
+        message = f"`export: best` exports the weights of the last step, because {off[0]}"
+        yield Problem("best-without-validation", at, message, off[1])
+    yield from _check_metric(step, values["best_metric"], shards)
+    every, epochs = parse_number(values[_INTERVALS[0]]), parse_number(values["epochs"])
+    at = _written(step, _INTERVALS[0])
+    if at and every and epochs and every > epochs and parse_number(values[_INTERVALS[1]]) == 0:
+        numbers = f"`validate_every_epochs` is {show_number(every)} and `epochs` {show_number(epochs)}"
+        message = f"{numbers}: the training is validated only after its last step"
+        yield Problem("validation-after-training", at, message, "write a number of at most `epochs`, or 0")
+
+
+def _why_off(values: Mapping[str, Any], shards: Step | None) -> tuple[str, str] | None:
+    """Why nothing is validated, and what helps; None where something is, or it cannot be known."""
+    if all(parse_number(values[name]) == 0 for name in _INTERVALS):
+        return "`validate_every_epochs` and `validate_every_steps` are 0", "write `validate_every_epochs: 1`"
+    if shards is None or any("split" in name for name in shards.inputs):
+        return None
+    fraction = literal_inputs(shards, ("validation_fraction",))["validation_fraction"]
+    if fraction is None or parse_number(fraction) != 0:
+        return None
+    help_ = f"write a `validation_fraction` above 0 for step `{shards.name}`"
+    return f"step `{shards.name}` has `validation_fraction: 0`", help_
+
+
+def _check_metric(step: Step, metric: object, shards: Step | None) -> Iterator[Problem]:
+    at = _written(step, "best_metric")
+    if at is None or not isinstance(metric, str) or "${{" in metric:
+        return
+    from wsmetrics.names import METRICS, metrics_with_goal  # few steps name one
+
+    task = _find_task(shards) if shards is not None else None
+    tasks = [task] if task in METRICS else list(METRICS)
+    known = list(dict.fromkeys(name for each in tasks for name in metrics_with_goal(each)))
+    if metric not in known:
+        whose = f"the task {task}" if task in METRICS else "any task"
+        message = f"`best_metric` is `{metric}`, which is not a metric of {whose}"
+        yield Problem("best-metric-unknown", at, message, did_you_mean(metric, known))
+
+
+def _find_shards(job: Job, step: Step) -> Step | None:
+    argument = step.inputs.get("shards")
+    if argument is None or not isinstance(argument.value, Binding):
+        return None
+    source = job.steps.get(argument.value.expression.step or "")
+    return source if source is not None and is_sharding(source.component) else None
+
+
+def _find_task(shards: Step) -> str | None:
+    values = literal_inputs(shards, ("task", "source"))
+    if isinstance(values["task"], str) and values["task"] not in ("", "auto"):
+        return values["task"]
+    return {planned_rows.DIGITS: "classification", planned_rows.PYTHON_SOURCE: "language_model"}.get(
+        str(values["source"])
+    )
+
+
+def _written(step: Step, name: str) -> Span | None:
+    argument = step.inputs.get(name)
+    return argument.span if argument is not None and isinstance(argument.value, Literal) else None

@@ -151,6 +151,7 @@ if __name__ == "__main__":
     keras.utils.set_random_seed(0)
     found = {
         "mlp": model("mlp", (7,), "classification"),
+        "mlp of numbers": model("mlp", (7,), "regression"),
         "cnn of digits": model("cnn", (1, 8, 8), "classification"),
         "cnn of uneven pictures": model("cnn", (3, 13, 21), "classification"),
         "gpt": model("gpt", (12,), "language_model"),

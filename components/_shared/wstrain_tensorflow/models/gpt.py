@@ -44,10 +44,8 @@ def build_model(samples: SampleSpec, tokens: Any, sizes: Any) -> Any:
         x = x + _linear(width, last)(grown)
     x = layers.layer_norm()(x)
     if samples.name != LANGUAGE_MODEL:
-        bound = width**-0.5  # as PyTorch's linear layer starts
-        start = keras.initializers.RandomUniform(-bound, bound)
         pooled = layers.MeanOverTokens(samples.tokenizer.padding)(x, tokens)
-        return keras.layers.Dense(samples.outputs, kernel_initializer=start)(pooled)
+        return layers.Head(width, samples.outputs)(pooled)
     return keras.layers.Dense(samples.outputs, use_bias=False, kernel_initializer=_normal(0.02))(x)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from wsshards.errors import UserError
+from wsshards.manifest import REGRESSION
 from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
 
@@ -28,4 +29,6 @@ def build_model(samples: SampleSpec, x: Any, sizes: Any) -> Any:
     for _ in range(2):
         x = layers.gelu()(layers.layer_norm()(layers.dense(inputs, WIDTH)(x)))
         inputs = WIDTH
-    return layers.dense(WIDTH, samples.outputs)(x)
+    # The squared error has no bound on its slope: behind a usual layer the step of a classifier diverges.
+    head = layers.Head if samples.name == REGRESSION else layers.dense
+    return head(WIDTH, samples.outputs)(x)

@@ -6,10 +6,6 @@ worker, and nothing of the training changes.
 
 from __future__ import annotations
 
-import base64
-import io
-import pickle
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +23,8 @@ from wstrain.tracking.step_recorder import StepRecorder
 from wstrain.validation import ValidationController, cut_blocks, share_blocks
 from wstrain_tensorflow.checkpoint import CheckpointSaver
 from wstrain_tensorflow.data import prepare_rows
-from wstrain_tensorflow.launch.rendezvous import MAX_MESSAGE_BYTES, Rendezvous
+from wstrain_tensorflow.launch.rendezvous import Rendezvous
+from wstrain_tensorflow.metric_states import gather_states
 from wstrain_tensorflow.models.network import Network
 from wstrain_tensorflow.task import encode_inputs, make_predictions, token_losses
 
@@ -140,32 +137,3 @@ def assign_weights(model: Any, values: Sequence[Any]) -> None:
     """Give a model outside the strategy the weights of the network in it."""
     for target, value in zip((*model.trainable_variables, *model.non_trainable_weights), values, strict=True):
         target.assign(value)
-
-
-def gather_states(rendezvous: Rendezvous, state: Any) -> list[Any]:
-    """Return the states of metrics of all workers; called by all."""
-    text = base64.b64encode(pickle.dumps(state)).decode()
-    lengths = rendezvous.gather(len(text))
-    size = MAX_MESSAGE_BYTES // 2 // len(lengths)
-    texts = [""] * len(lengths)
-    for start in range(0, max(lengths), size):
-        parts = rendezvous.gather(text[start : start + size])
-        texts = [so_far + part for so_far, part in zip(texts, parts, strict=True)]
-    return [_StateReader(io.BytesIO(base64.b64decode(text))).load() for text in texts]
-
-
-class _StateReader(pickle.Unpickler):
-    """Reads states of metrics and nothing else, as they come over the network."""
-
-    _ARRAYS = frozenset({"_reconstruct", "_frombuffer", "ndarray", "dtype", "scalar"})
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Return a class or function of ``wsmetrics``, or what makes an array."""
-        top = module.partition(".")[0]
-        if top == "wsmetrics" and "." not in name:
-            found = getattr(sys.modules.get(module), name, None)
-            if getattr(found, "__module__", None) == module:
-                return found
-        if top == "numpy" and name in self._ARRAYS:
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"`{module}.{name}` is not part of the state of metrics")

@@ -100,7 +100,7 @@ def test_regression_is_the_same_with_one_and_two_workers(
         values = logged(alone, f"validation_{name}")
         assert sorted(values) == [4, 8, 12, 16]
         assert logged(group, f"validation_{name}") == pytest.approx(values, rel=1e-5)
-    assert logged(alone, "validation_loss")[16] < 0.2 * logged(alone, "validation_loss")[4]
+    assert logged(alone, "validation_loss")[16] < 0.5 * logged(alone, "validation_loss")[4]
     best = min(logged(group, "validation_loss").items(), key=lambda item: item[1])
     assert f"exporting the weights of step {best[0]}, the best: validation_loss" in group.said["worker-0"]
 

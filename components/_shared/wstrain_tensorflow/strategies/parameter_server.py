@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -98,18 +99,10 @@ def _coordinate(
     with job.recorder() as recorder:
         pending = PendingUpdates(coordinator, recorder, limit=_WAITING * cluster.worker_count)
 
-        def wait() -> None:
-            pending.wait()
-            coordinator.join()
-
-        def settle() -> None:
-            wait()
-            recorder.settle()
-
-        saver.settle = settle
+        saver.settle = partial(_settle, pending, recorder)
         # The coordinator validates on its own: the workers have nothing to do meanwhile.
         validator = job.validator(network, recorder, saver, heartbeat)
-        validator.settle = wait
+        validator.settle = pending.join
         batches = job.loader([0], 1).stream(start, job.stop)
         recorder.inspect = job.inspector(network)
         heartbeat.note_start(start)
@@ -131,6 +124,11 @@ def _coordinate(
         saver.save(done)
         saver.finish()
         job.export(network, saver, final, done)
+
+
+def _settle(pending: PendingUpdates, recorder: StepRecorder) -> None:
+    pending.join()
+    recorder.settle()
 
 
 class PendingUpdates:
@@ -157,6 +155,11 @@ class PendingUpdates:
         """Wait for all pending updates."""
         while self._waiting:
             self._wait_for_oldest()
+
+    def join(self) -> None:
+        """Wait until the weights have all updates."""
+        self.wait()
+        self._coordinator.join()
 
     def _wait_for_oldest(self) -> None:
         step, loss, rate = self._waiting.popleft()

@@ -110,6 +110,7 @@ def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]
     trainer = multi_worker_mirrored.Mirrored(
         strategy,
         network,
+        setting.samples,
         Optimizer(OptimizerOptions(setting.optimizer), network.trained, strategy),
         LossScale(False, strategy),
         accumulation=1,

@@ -14,8 +14,11 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 import torch  # noqa: E402
 
+from wsshards import manifest as m  # noqa: E402
 from wstrain.data.sample_spec import SampleSpec  # noqa: E402
 from wstrain.settings import OptimizerOptions  # noqa: E402
+from wstrain_tensorflow import task  # noqa: E402
+from wstrain_tensorflow.data import prepare_rows  # noqa: E402
 from wstrain_tensorflow.models import Models  # noqa: E402
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients  # noqa: E402
 from wstrain_torch import models as torch_models  # noqa: E402
@@ -38,18 +41,18 @@ def copied(theirs: torch.nn.Module, ours: Any) -> None:
         left = [each for each in left if each is not variable]
 
 
-def model(name: str, shape: tuple[int, ...], task: str) -> float:
+def model(name: str, shape: tuple[int, ...], kind: str) -> float:
     """The largest difference of scores."""
     torch.manual_seed(1)
     generator = np.random.default_rng(0)
-    text = task == "language_model"
+    text = kind == "language_model"
     rows = generator.integers(0, 256, (4, *shape)) if text else generator.normal(size=(4, *shape))
-    its = make_task(task, (shape[0] + 1,) if text else shape, "uint8" if text else "float32", 10)
+    its = make_task(kind, (shape[0] + 1,) if text else shape, "uint8" if text else "float32", 10)
     options = torch_models.ModelOptions(**SIZES)
     sample = None if text else generator.normal(2, 3, (50, *shape)).astype(np.float32)
     theirs = torch_models.build_model(name, its, options, sample=None if text else torch.from_numpy(sample))
     settings: Any = SimpleNamespace(model=name, seed=0, sync_batch_norm=False, **SIZES)
-    samples = SampleSpec(its.name, its.input_shape, its.input_dtype, its.outputs)
+    samples = SampleSpec(its.name, its.input_shape, its.input_dtype, its.outputs, its.tokenizer)
     ours = Models(settings, samples, sample).make()
     copied(theirs, ours)
     given = rows.astype(np.int64 if text else np.float32)
@@ -84,13 +87,77 @@ def optimizer(name: str, decay: float) -> float:
     return max(float(np.abs(one.detach().numpy() - other.numpy()).max()) for one, other in pairs)
 
 
+COLUMNS = (
+    m.Column("size", mean=(2.0,), optional=True),
+    m.Column("new", "boolean"),
+    m.Column("town", "category", ("Bergen", "Oslo", "Voss"), optional=True),
+    m.Column("sold", "date", mean=(18_500.0, 40_000.0), optional=True),
+)
+ROWS = [
+    [0.5, 1, 2, 18_262, 0],
+    [np.nan, 0, -1, 18_999, 86_399],
+    [3e4, 1, np.nan, np.nan, np.nan],
+    [-1.5, 0, 0, 0, 43_200],
+]
+
+
+def table() -> float:
+    """The largest difference of encoded rows."""
+    its = make_task(m.REGRESSION, (5,), "float32", 1, columns=COLUMNS)
+    rows = np.array(ROWS, np.float32)
+    ours = task.encode_inputs(its, rows).numpy()
+    assert ours.shape == (4, *its.input_shape)
+    return float(np.abs(ours - its.inputs(rows).numpy()).max())
+
+
+def losses(name: str) -> float:
+    """The largest difference of the loss and of predictions, as a share of their size."""
+    generator = np.random.default_rng(0)
+    more: dict[str, Any] = {"target_mean": (5.0, 1e3, 0.0), "target_deviation": (2.0, 1e2, 1.0)}
+    shape, labels = (4,), generator.normal(size=(6, 3)) * 50
+    features = generator.normal(size=(6, 4)).astype(np.float32)
+    if name == m.LANGUAGE_MODEL:
+        more = {"tokenizer": m.Tokenizer("bpe", 3, padding=0)}
+        features = generator.integers(0, 3, (6, 4)).astype(np.int32)
+    elif name != m.REGRESSION:
+        more = {}
+        labels = generator.integers(0, 2, (6, 3), dtype=np.uint8)
+    its = make_task(name, shape, str(features.dtype), 3, **more)
+    scores = generator.normal(size=(6, 3, 3) if name == m.LANGUAGE_MODEL else (6, 3)).astype(np.float32)
+    _, wanted = its.prepare(features, labels)
+    _, targets = prepare_rows(its, features, labels)
+    theirs = [its.loss(torch.from_numpy(scores), wanted), its.predictions(torch.from_numpy(scores))]
+    ours = [task.compute_loss(its, scores, targets), task.make_predictions(its, scores)]
+    return max(
+        float(np.abs(one.numpy() / other.numpy() - 1).max()) for one, other in zip(theirs, ours, strict=True)
+    )
+
+
+def text_classifier() -> float:
+    """The largest difference of scores of texts of different lengths."""
+    torch.manual_seed(1)
+    tokens = np.random.default_rng(0).integers(1, 9, (3, 8)).astype(np.int32)
+    tokens[0, 5:] = tokens[1, 2:] = 0
+    its = make_task(m.CLASSIFICATION, (8,), "int32", 4, tokenizer=m.Tokenizer("bpe", 9, padding=0))
+    theirs = torch_models.build_model("gpt", its, torch_models.ModelOptions(**SIZES), sample=None)
+    ours = Models(SimpleNamespace(model="gpt", seed=0, sync_batch_norm=False, **SIZES), its, None).make()
+    copied(theirs, ours)
+    with torch.no_grad():
+        expected = theirs.eval()(its.inputs(tokens)).numpy()
+    return float(np.abs(ours(task.encode_inputs(its, tokens), training=False).numpy() - expected).max())
+
+
 if __name__ == "__main__":
     keras.utils.set_random_seed(0)
     found = {
         "mlp": model("mlp", (7,), "classification"),
+        "mlp of numbers": model("mlp", (7,), "regression"),
         "cnn of digits": model("cnn", (1, 8, 8), "classification"),
         "cnn of uneven pictures": model("cnn", (3, 13, 21), "classification"),
         "gpt": model("gpt", (12,), "language_model"),
+        "text classifier": text_classifier(),
+        "columns of a table": table(),
+        **{f"loss of {name}": losses(name) for name in (m.REGRESSION, m.MULTI_LABEL, m.LANGUAGE_MODEL)},
         **{
             f"{name} {decay}": optimizer(name, decay)
             for name in ("sgd", "adam", "adamw")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import math
 import sys
@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from wsmetrics.names import METRICS
+from wsshards import manifest as m
 from wsshards.errors import UserError
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
@@ -20,13 +22,16 @@ SOURCE = Path(__file__).parents[2] / "components" / "evaluate" / "src"
 
 @pytest.fixture(scope="module")
 def scores() -> Any:
-    spec = importlib.util.spec_from_file_location("evaluate_scores", SOURCE / "scores.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(SOURCE))
+    try:
+        return importlib.import_module("scores")
+    finally:
+        sys.path.remove(str(SOURCE))
+
+
+def _manifest(task: str, label: m.Label | None = None, **features: Any) -> m.Manifest:
+    spec = m.Features("features", "float32", (4,), **features)
+    return m.Manifest(task, "test", 0, spec, label, m.Split(9, ()), m.Split(9, ()))
 
 
 @pytest.fixture(scope="module")
@@ -153,17 +158,13 @@ def test_language_model(component: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "confusion_matrix.png").exists()
 
 
-def test_declared_metrics_are_those_that_are_made(scores: Any) -> None:
-    import numpy as np
+def test_declared_metrics_are_those_that_are_made() -> None:
     import yaml
 
     declared = yaml.safe_load((SOURCE.parent / "component.yml").read_text())["tags"]["worldsize_metrics"]
-    classifier = scores.ClassifierScores(["a", "b"])
-    classifier.add(np.array([[0.2, 0.8], [0.6, 0.4]]), np.array([1, 1]))
-    language = scores.LanguageScores()
-    language.add(np.zeros((1, 3, 256), np.float32), np.array([[1, 2, 3]]))
-    made = classifier.metrics()[0].keys() | language.metrics()[0].keys()
-    assert {name.strip() for name in declared.split(",")} == made
+    assert {name.strip() for name in declared.split(",")} == {
+        name for task in METRICS.values() for name in task
+    }
 
 
 @pytest.mark.parametrize(
@@ -237,6 +238,63 @@ def test_probability_of_the_second_class(scores: Any) -> None:
     assert summary["loss"] == pytest.approx(-np.log([0.9, 0.8, 0.4]).mean())
 
 
+def test_probabilities_of_trees_are_whole_in_some_batches(scores: Any) -> None:
+    import numpy as np
+
+    made = scores.ClassifierScores(["no", "yes"])
+    made.add(np.array([0.0, 1.0]), np.array([0, 1]))
+    assert "loss" not in made.metrics()[0]  # these could be classes
+    made.add(np.array([0.25]), np.array([1]))
+    assert made.metrics()[0]["auroc"] == 1.0
+    assert "loss" in made.metrics()[0]
+
+
+def test_several_labels(scores: Any, tmp_path: Path) -> None:
+    import numpy as np
+
+    shares = np.array([[0.9, 0.2], [0.4, 0.8], [0.6, 0.7]])
+    labels = np.array([[1, 0], [0, 1], [0, 1]], np.uint8)
+    made = scores.MultiLabelScores(["a$b", "_c"])
+    for row in range(3):
+        made.add(shares[row : row + 1], labels[row : row + 1])
+    summary, details = made.metrics()
+    assert set(summary) == set(METRICS[m.MULTI_LABEL])
+    assert summary["accuracy"] == pytest.approx(2 / 3)
+    assert details["precision_a_b"] == pytest.approx(0.5)
+    assert [path.name for path in made.draw(tmp_path)] == ["roc_curve.png"]
+    decided = scores.MultiLabelScores(["a", "b"])
+    decided.add((shares >= 0.5).astype(float), labels)
+    assert "loss" not in decided.metrics()[0]
+    assert decided.draw(tmp_path) == []
+    with pytest.raises(UserError, match="answers 3 values a row for 2 classes"):
+        made.add(np.zeros((1, 3)), labels[:1])
+
+
+def test_numbers(scores: Any, tmp_path: Path) -> None:
+    import numpy as np
+
+    made = scores.RegressionScores(["price", "area"], (2.0, 1.0), 3)
+    made.add(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.0], [3.0, 6.0]]))
+    made.add(np.array([[1, 2]]), np.array([[5.0, 2.0]]))
+    summary, details = made.metrics()
+    assert summary["mae"] == pytest.approx((4 / 3 + 2 / 3) / 2)
+    assert details["rmse_price"] == pytest.approx((16 / 3) ** 0.5)
+    assert details["r2_area"] == pytest.approx(1 - 4 / (32 / 3))
+    (picture,) = made.draw(tmp_path)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    single = scores.RegressionScores(["price"], (1.0,), 2)
+    single.add(np.array([1.0, 2.0]), np.array([[1.0], [2.0]]))
+    assert single.metrics()[0]["r2"] == 1.0
+    assert single.metrics()[1] == {}
+    for answers, message in (
+        (np.zeros((1, 3)), "the model answers 3 values a row for 1 target"),
+        (np.array(["dear"]), "the model answers with `dear` for 1 target"),
+        (np.array([np.inf]), "not finite"),
+    ):
+        with pytest.raises(UserError, match=message):
+            single.add(answers, np.zeros((1, 1)))
+
+
 def test_certain_and_wrong_is_a_number(scores: Any) -> None:
     import numpy as np
 
@@ -251,8 +309,12 @@ def test_numbers_that_are_not_finite_are_refused(scores: Any) -> None:
     with pytest.raises(UserError, match="not finite"):
         scores.ClassifierScores(["a", "b"]).add(np.array([[np.nan, 0.0]]), np.array([1]))
     with pytest.raises(UserError, match="not finite"):
-        scores.LanguageScores().add(np.full((1, 1, 256), np.nan, np.float32), np.array([[1]]))
+        scores.make_scores(_manifest(m.LANGUAGE_MODEL), 1).add(
+            np.full((1, 1, 256), np.nan, np.float32), np.array([[1]])
+        )
     with pytest.raises(UserError, match="answers `eleven`, which is not one of the 2 classes"):
         scores.ClassifierScores(["a", "b"]).add(np.array(["eleven"]), np.array([1]))
     with pytest.raises(UserError, match=r"with shape \[1, 5\] for next bytes \[1, 2\]"):
-        scores.LanguageScores().add(np.zeros((1, 5), np.float32), np.array([[1, 2]]))
+        scores.make_scores(_manifest(m.LANGUAGE_MODEL), 1).add(
+            np.zeros((1, 5), np.float32), np.array([[1, 2]])
+        )

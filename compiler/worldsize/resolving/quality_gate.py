@@ -6,9 +6,14 @@ from worldsize.azureml.component import read_tag
 from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
+from worldsize.planning.memory.workload import is_sharding
 from worldsize.resolving.state import ResolveState
+from wsmetrics.names import METRICS
+from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL
+from wssources.planned_rows import DIGITS, PYTHON_SOURCE
 
 METRICS_TAG = "worldsize_metrics"  # a component's metrics, separated by commas
+_OF_EACH = ("precision", "recall", "f1", "mse", "rmse", "mae", "r2")  # also of each class or target
 _INPUTS = {"when": "gate", "on_fail": "on_fail"}  # by the spec's key the input that carries it
 
 
@@ -35,10 +40,53 @@ def check_metrics(state: ResolveState, step: str) -> None:
     known = produced(state, source)
     if known is None:
         return
+    task = _find_task(state, source)
+    measured = _of_task(known, task)
     for metric, condition in state.spec.steps[step].when.items():
-        if metric not in known:
-            message = f"step `{source}` does not measure `{metric}`"
-            state.report("gate-metric-unknown", condition.key_span, message, did_you_mean(metric, known))
+        if metric in measured or _is_of_one_class(metric, known, measured):
+            continue
+        what = f" for the task {task}" if metric in known else ""
+        message = f"step `{source}` does not measure `{metric}`{what}"
+        state.report("gate-metric-unknown", condition.key_span, message, did_you_mean(metric, measured))
+
+
+def _of_task(known: list[str], task: str | None) -> list[str]:
+    """The metrics that a component for all tasks has for one of them; all where the task is unknown."""
+    if task not in METRICS or not _is_for_all_tasks(known):
+        return known
+    return [name for name in known if name in METRICS[task]]
+
+
+def _is_for_all_tasks(known: list[str]) -> bool:
+    return all({*known}.issuperset(names) for names in METRICS.values())
+
+
+def _is_of_one_class(metric: str, known: list[str], measured: list[str]) -> bool:
+    """Whether ``evaluate`` may measure it of one class or target, whose names only the data has."""
+    base = metric.partition("_")[0]
+    return _is_for_all_tasks(known) and metric not in known and base in _OF_EACH and base in measured
+
+
+def _find_task(state: ResolveState, step: str) -> str | None:
+    """The task of the shards that a step reads, where it is known."""
+    source = _shards_of(state, step)
+    if source is None:
+        return None
+    for training, (task, _) in state.tasks.items():
+        if _shards_of(state, training) == source:
+            return task
+    component, given = state.components[source], state.spec.steps[source].with_
+    if component is None or not is_sharding(component):
+        return None
+    written, data = (given[name].value if name in given else None for name in ("task", "source"))
+    if isinstance(written, str) and written in METRICS:
+        return written
+    return {DIGITS: CLASSIFICATION, PYTHON_SOURCE: LANGUAGE_MODEL}.get(str(data))
+
+
+def _shards_of(state: ResolveState, step: str) -> str | None:
+    argument = state.arguments[step].get("shards") if step in state.arguments else None
+    return argument.value.expression.step if argument and isinstance(argument.value, Binding) else None
 
 
 def produced(state: ResolveState, step: str) -> list[str] | None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from wsmetrics.class_counts import ClassCounts
 from wsmetrics.cross_entropy import are_distributions, blocks, log_probabilities, log_softmax
 from wsmetrics.exact_sum import ExactSum
-from wsmetrics.rank_scores import MAX_COLUMNS, RankScores, sigmoid, unchanged
+from wsmetrics.rank_scores import MAX_COLUMNS, RankScores, exponential, sigmoid, unchanged
 
 Array = npt.NDArray[Any]
 
@@ -96,7 +96,7 @@ class _Scores:
         if classes == 2:
             self.ranks = RankScores(1, sigmoid if logits else unchanged)
         elif classes <= MAX_COLUMNS:
-            self.ranks = RankScores(classes, np.exp if logits else unchanged)
+            self.ranks = RankScores(classes, exponential if logits else unchanged)
 
     def add(self, outputs: Array, targets: Array) -> None:
         logs = log_softmax(outputs) if self._logits else log_probabilities(outputs)

@@ -22,6 +22,12 @@ def unchanged(scores: Array) -> Array:
     return scores
 
 
+def exponential(logs: Array) -> Array:
+    """Return the probabilities of log-probabilities."""
+    result: Array = np.exp(logs)
+    return result
+
+
 def sigmoid(logits: Array) -> Array:
     """Return `1 / (1 + exp(-x))` without overflow."""
     small = np.exp(-np.abs(logits))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from wsshards.manifest import LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
 from wsshards.reader import ShardReader
 from wstrain.data.prefetch import prefetch
 from wstrain.data.sample_spec import SampleSpec
@@ -74,9 +75,16 @@ class BatchLoader:
 
 
 def prepare_rows(samples: SampleSpec, features: Array, labels: Array | None) -> tuple[Array, Array]:
-    """Return rows as a model takes them: ``(inputs, targets)``."""
-    if samples.name == "language_model":
+    """Return rows as stored, but in the type that is computed in, and targets.
+
+    Targets are int32 classes ``[n]`` or next tokens ``[n, tokens]``, float32 labels ``[n, classes]``, or
+    float32 targets of a regression in standard deviations from the mean, ``[n, targets]``.
+    """
+    if samples.name == LANGUAGE_MODEL:
         tokens = features.astype(np.int32)
         return tokens[:, :-1], tokens[:, 1:]
     assert labels is not None  # a manifest without labels is of another task
-    return features.astype(np.float32, copy=False), labels.astype(np.int32)
+    inputs = features.astype(np.int32 if samples.reads_tokens else np.float32, copy=False)
+    if samples.name == REGRESSION:
+        return inputs, ((labels - samples.target_mean) / samples.target_deviation).astype(np.float32)
+    return inputs, labels.astype(np.float32 if samples.name == MULTI_LABEL else np.int32)

@@ -13,7 +13,9 @@ from typing import Any
 import tensorflow as tf
 
 from wsshards.errors import UserError, describe_error
+from wsshards.manifest import LANGUAGE_MODEL
 from wstrain.data.sample_spec import SampleSpec
+from wstrain_tensorflow.task import encode_inputs, make_predictions
 
 LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")
 
@@ -27,13 +29,11 @@ class Program(tf.Module):  # type: ignore[misc]
 
     def __init__(self, model: Any, samples: SampleSpec) -> None:
         super().__init__()
-        classifies = samples.name == "classification"
-        shape = [None, *samples.input_shape] if classifies else [None, None]
+        shape = [None, None] if samples.name == LANGUAGE_MODEL else [None, *samples.row_shape]
 
         def answer(x: Any) -> dict[str, Any]:
-            scores = model(tf.cast(x, tf.float32 if classifies else tf.int32), training=False)
-            scores = tf.cast(scores, tf.float32)
-            return {"answers": tf.nn.softmax(scores) if classifies else scores}
+            scores = model(encode_inputs(samples, x), training=False)
+            return {"answers": make_predictions(samples, scores)}
 
         spec = tf.TensorSpec(shape, samples.input_dtype, name="rows")
         self.answer = tf.function(answer, input_signature=[spec])
@@ -47,7 +47,13 @@ class Program(tf.Module):  # type: ignore[misc]
             ) from error
 
 
-def save_model(program: Program, samples: SampleSpec, folder: Path, facts: Mapping[str, Any]) -> None:
+def save_model(
+    program: Program,
+    samples: SampleSpec,
+    folder: Path,
+    facts: Mapping[str, Any],
+    shards: Path | None = None,
+) -> None:
     """Write the MLflow model into ``folder``.
 
     Args:
@@ -55,6 +61,7 @@ def save_model(program: Program, samples: SampleSpec, folder: Path, facts: Mappi
         samples: what it was trained on.
         folder: the ``model`` output; files of an earlier attempt in it are replaced.
         facts: plan and final metrics, kept as ``metadata: {worldsize: …}``.
+        shards: the folder that has the tokenizer of texts.
 
     Raises:
         UserError: the folder cannot be written.
@@ -76,4 +83,5 @@ def save_model(program: Program, samples: SampleSpec, folder: Path, facts: Mappi
         artefact="program",
         requirements=[f"tensorflow=={tf.__version__}"],
         facts=facts,
+        shards=shards,
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from wsmetrics.names import goal, metrics_with_goal
 from wsshards.errors import UserError
 from wsshards.manifest import Manifest, verify_shards
 from wsshards.reader import ShardReader
@@ -20,8 +21,10 @@ from wstrain.checkpoint.saver import BackgroundWriter
 from wstrain.data.sample_spec import read_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import non_finite
+from wstrain.health.heartbeat import Heartbeat
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
+from wstrain.validation import ValidationController, expect_known_metric, make_validation_schedule
 from wstrain_tensorflow import export
 from wstrain_tensorflow.checkpoint import CheckpointSaver, Named
 from wstrain_tensorflow.data import BatchLoader
@@ -31,11 +34,13 @@ from wstrain_tensorflow.models import Models
 from wstrain_tensorflow.models.network import FunctionalNetwork, LegacyNetwork, Network, is_legacy
 from wstrain_tensorflow.optimizers import Optimizer
 from wstrain_tensorflow.precision import LossScale, dtype_policy
+from wstrain_tensorflow.task import encode_inputs
+from wstrain_tensorflow.validation import Validator, assign_weights, read_weights
 
 if TYPE_CHECKING:
     from wstrain.tracking.mlflow_tracker import Tracker
 
-SAMPLE_ROWS = 2048  # training rows from which a classifier takes its input scale
+SAMPLE_ROWS = 2048  # training rows from which a model of numbers takes its input scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +93,22 @@ class Job:
         self, settings: Settings, cluster: Cluster, rendezvous: Rendezvous, manifest: Manifest
     ) -> None:
         self.settings, self.cluster, self.rendezvous = settings, cluster, rendezvous
-        self.samples = read_sample_spec(manifest)
+        self.manifest, self.samples = manifest, read_sample_spec(manifest)
         self.steps = run_facts.count_steps(settings, manifest)
         self.facts = run_facts.collect_facts(settings, manifest, self.steps)
         self.stop = min(self.steps["total_steps"], settings.stop_after_steps or self.steps["total_steps"])
+        expect_known_metric(settings.best_metric, metrics_with_goal(manifest.task), manifest.task)
+        self.controller = ValidationController(
+            make_validation_schedule(settings, self.steps, manifest.validation.rows),
+            settings.best_metric,
+            goal(settings.best_metric),
+            settings.early_stopping_patience,
+            settings.early_stopping_min_delta,
+        )
         with rendezvous.together():
             part = (cluster.index, cluster.worker_count)
-            verify_shards(settings.shards, manifest, splits=("train",), part=part)
+            splits = ("train", "validation") if self.controller.schedule.intervals else ("train",)
+            verify_shards(settings.shards, manifest, splits=splits, part=part)
             self.reader = ShardReader(settings.shards, "train", checksums=False)
             self.sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
             self.models = Models(settings, self.samples, self._sample())
@@ -125,8 +139,32 @@ class Job:
             variables=variables,
             identity={**run_facts.training_identity(self.settings, self.facts), "framework": "tensorflow"},
             save_policy=run_facts.make_save_policy(self.settings, self.steps),
-            keep=Retention(self.settings.keep_checkpoints, best=self.settings.keep_best),
+            keep=Retention(
+                self.settings.keep_checkpoints,
+                best=self.settings.keep_best or self.settings.export == "best",
+            ),
             background=BackgroundWriter(threaded=self.settings.checkpoint_async),
+            controller=self.controller if self.controller.schedule.intervals else None,
+        )
+
+    def validator(
+        self, network: Network, recorder: StepRecorder, saver: CheckpointSaver, heartbeat: Heartbeat
+    ) -> Validator:
+        """Return what validates the model on the workers of the rendezvous."""
+        members = len(self.rendezvous.names)
+        return Validator(
+            controller=self.controller,
+            reader=ShardReader(self.settings.shards, "validation", checksums=False),
+            samples=self.samples,
+            network=network,
+            model=self._model,
+            rendezvous=self.rendezvous,
+            worker=self.cluster.index if members > 1 else 0,
+            workers=members,
+            recorder=recorder,
+            saver=saver,
+            heartbeat=heartbeat,
+            rows_at_once=self.settings.batch_size_per_device,
         )
 
     def loader(self, replicas: Sequence[int], replica_count: int) -> BatchLoader:
@@ -174,28 +212,41 @@ class Job:
 
         return inspect
 
-    def export(self, network: Network, final: Mapping[str, float], done: int) -> None:
-        """Write the model, on the leader; the others wait for it."""
-        variables = [*network.trained, *network.kept]
-        values = [variable.numpy() for variable in variables]
+    def export(self, network: Network, saver: CheckpointSaver, final: Mapping[str, float], done: int) -> None:
+        """Write the model of the best or the last step, on the leader; the others wait for it."""
+        exported = saver.load_best(done) if self.settings.export == "best" else done
+        values = read_weights(network)
         with self.rendezvous.together():
             if self.cluster.is_main:
+                print(describe_export(self.settings, self.controller, exported), flush=True)
                 model = self.models.make()
-                targets = [*model.trainable_variables, *model.non_trainable_weights]
-                for target, value in zip(targets, values, strict=True):
-                    target.assign(value)
+                assign_weights(model, values)
                 card = {**run_facts.model_facts(self.facts), "steps_done": done, "final": dict(final)}
+                card |= {"exported_step": exported}
                 program = export.Program(model, self.samples)
-                export.save_model(program, self.samples, self.settings.trained_model, card)
+                folder, shards = self.settings.trained_model, self.settings.shards
+                export.save_model(program, self.samples, folder, card, shards)
 
     def _last_checkpoint(self) -> str | None:
         return non_finite.last_checkpoint_name(self.settings.checkpoints)
 
     def _sample(self) -> np.ndarray[Any, Any] | None:
-        if self.samples.name != "classification":
+        if self.samples.reads_tokens:
             return None
         features, _ = self.reader.gather(self.sampler.some_rows(SAMPLE_ROWS))
-        return np.asarray(features, np.float32)
+        sample: np.ndarray[Any, Any] = encode_inputs(self.samples, np.asarray(features)).numpy()
+        return sample
+
+
+def describe_export(settings: Settings, controller: ValidationController, exported: int) -> str:
+    """Say which weights are exported, and why."""
+    if settings.export == "best" and controller.best_step == exported:
+        return f"exporting the weights of step {exported}, the best: {controller.describe()}"
+    reason = "`export` is `last`"
+    if settings.export == "best":
+        validated = controller.schedule.intervals
+        reason = "no validation had a finite value" if validated else "there was no validation"
+    return f"exporting the weights of the last step, {exported}: {reason}"
 
 
 def _is_finite(variable: Any) -> bool:

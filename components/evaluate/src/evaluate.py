@@ -6,37 +6,51 @@ import argparse
 import json
 from pathlib import Path
 
-from scores import ClassifierScores, LanguageScores, draw_confusion
+from scores import make_scores
 
 from wsshards.errors import UserError, describe_error, run_main
-from wsshards.manifest import LANGUAGE_MODEL
+from wsshards.manifest import SPLITS, Manifest, read_manifest
 from wsshards.reader import ShardReader
 
 
 def main() -> None:
     """Evaluate the model that the command line names."""
     options = parse()
-    reader = ShardReader(options.shards, options.split)
+    manifest = read_manifest(options.shards)
+    split = choose_split(manifest, options.split)
+    reader = ShardReader(options.shards, split)
+    scores = make_scores(manifest, len(reader))
     from predict import Predictor  # imports MLflow, which takes seconds: not before the shards are right
 
-    predictor = Predictor(options.model, reader.manifest)
-    if reader.manifest.task == LANGUAGE_MODEL:
-        scores: ClassifierScores | LanguageScores = LanguageScores()
-    else:
-        scores = ClassifierScores(reader.manifest.label.classes if reader.manifest.label else ())
+    print(f"evaluate on {len(reader):,} rows of the {split} split")
+    predictor = Predictor(options.model, manifest)
     for inputs, targets in predictor.batches(reader, options.batch_size):
         scores.add(predictor.predict(inputs), targets)
     summary, details = scores.metrics()
     folder = Path(options.metrics)
     folder.mkdir(parents=True, exist_ok=True)
-    picture = None
-    if isinstance(scores, ClassifierScores):
-        picture = folder / "confusion_matrix.png"
-        draw_confusion(scores.confusion(), scores.classes, picture)
+    pictures = scores.draw(folder)
     publish(folder / "metrics.json", summary | details)
-    log(summary, details, picture)
+    log(summary, details, pictures)
     for name, value in summary.items():
         print(f"{name}: {value:.6g}")
+
+
+def choose_split(manifest: Manifest, name: str) -> str:
+    """Return the split to evaluate on: `auto` is the test split if it has rows, else the validation split.
+
+    Raises:
+        UserError: the split has no rows.
+    """
+    split = name if name != "auto" else "test" if manifest.test.rows else "validation"
+    if not manifest.split(split).rows:
+        rows = ", ".join(f"{manifest.split(each).rows:,} in `{each}`" for each in SPLITS)
+        fraction = "test_fraction" if split == "test" else "validation_fraction"
+        raise UserError(
+            f"the `{split}` split of the shards has no rows: there are {rows}",
+            f"shard the data with a `{fraction}` above 0, or evaluate on another `split`",
+        )
+    return split
 
 
 def parse() -> argparse.Namespace:
@@ -44,7 +58,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--shards", required=True)
-    parser.add_argument("--split", choices=("validation", "train"), default="validation")
+    parser.add_argument("--split", choices=("auto", *SPLITS), default="auto")
     parser.add_argument("--batch_size", type=int, default=256)
     parser.add_argument("--metrics", required=True)
     options = parser.parse_args()
@@ -63,10 +77,11 @@ def publish(path: Path, metrics: dict[str, float]) -> None:
         raise UserError(f"cannot write `{path}`: {describe_error(error)}") from None
 
 
-def log(summary: dict[str, float], details: dict[str, float], picture: Path | None) -> None:
+def log(summary: dict[str, float], details: dict[str, float], pictures: list[Path]) -> None:
     """Log the metrics to the run that the platform prepared, except those that an earlier attempt logged.
 
-    `metrics.json` has the metrics of every class. MLflow gets them too if they are within its limit.
+    `metrics.json` has the metrics of every class and target. MLflow gets them too if they are within its
+    limit.
 
     Raises:
         UserError: the tracking server does not accept them.
@@ -84,7 +99,7 @@ def log(summary: dict[str, float], details: dict[str, float], picture: Path | No
     metrics = both if len(both) <= MAX_METRIC_NAMES else summary
     with report_mlflow_errors("MLflow does not take the metrics"), mlflow.start_run() as run:
         log_metrics_once(run, metrics)
-        if picture is not None:
+        for picture in pictures:
             log_artifact_once(run, picture)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from wsmodels.mlmodel import read_mlmodel
 from wsmodels.model_input import FIT, make_model_input
 from wsshards.errors import UserError, describe_error
-from wsshards.manifest import LANGUAGE_MODEL, Manifest
+from wsshards.manifest import Manifest
 from wsshards.reader import ShardReader
 
 Array = npt.NDArray[Any]
@@ -37,13 +37,12 @@ class Predictor:
             ) from error
 
     def batches(self, reader: ShardReader, size: int) -> Iterator[tuple[Array, Array]]:
-        """Yield the rows in order: inputs `[n, *shape]`, targets `[n]` or (language model) `[n, tokens]`."""
+        """Yield the rows in order: inputs `[n, *shape]`, and labels, or the next tokens `[n, tokens]`."""
         for start in range(0, max(len(reader), 1), size):
             features, labels = reader.gather(np.arange(start, min(start + size, len(reader))))
-            if self._manifest.task == LANGUAGE_MODEL:
+            if labels is None:
                 yield features[:, :-1], features[:, 1:].astype(np.int64)
             else:
-                assert labels is not None
                 yield features, labels
 
     def predict(self, rows: Array) -> Array:
@@ -52,7 +51,7 @@ class Predictor:
         Raises:
             UserError: the model fails, or returns a different number of rows.
         """
-        model_input = make_model_input(self._model, rows)
+        model_input = make_model_input(self._model, rows, self._manifest.features.columns)
         try:
             answer = _plain(self._model.predict(model_input))
         except Exception as error:
@@ -69,12 +68,18 @@ class Predictor:
 
 
 def _plain(answer: Any) -> Array:
-    """Convert the model's output (an array, a table, or a mapping with one entry) to a NumPy array."""
+    """Convert the model's output (an array, a table, or a mapping with one entry) to a NumPy array.
+
+    A list of `[n, 2]`, as scikit-learn's classifiers of several labels give it, becomes the probabilities
+    `[n, labels]` of having each label.
+    """
     if isinstance(answer, dict) and len(answer) == 1:
         answer = next(iter(answer.values()))
     if hasattr(answer, "detach"):
         answer = answer.detach().cpu()
     if hasattr(answer, "to_numpy"):
         answer = answer.to_numpy()
+    if isinstance(answer, list) and answer and all(np.shape(part)[1:] == (2,) for part in answer):
+        answer = np.stack([np.asarray(part)[:, 1] for part in answer], axis=1)
     array = np.asarray(answer)
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array

@@ -1,54 +1,54 @@
-"""Scores of predictions, accumulated batch by batch, and the picture of the confusion matrix."""
+"""Scores of a model's answers, batch by batch, and the pictures of each task."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import plots
 
+from wsmetrics.classification import ClassificationMetrics
+from wsmetrics.metrics import make_shard_metrics
+from wsmetrics.multi_label import MultiLabelMetrics
+from wsmetrics.regression import RegressionMetrics
 from wsshards.errors import UserError
+from wsshards.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Manifest
 
 Array = npt.NDArray[Any]
-Metrics = dict[str, float]
-MAX_SHOWN_CLASSES = 30  # with more classes the cells do not show their counts
-_TINY = float(np.finfo(np.float32).tiny)  # keeps the logarithm of a probability of 0 finite
+MetricValues = dict[str, float]
+MAX_CONFUSION_CLASSES = 1000  # 8 MB of counts, and a picture with one pixel for each
 _FIT = "evaluate on the shards that the model was trained on"
 _DIVERGED = "train it again with a lower learning rate"
 
 
-class CrossEntropy:
-    """Mean negative log-likelihood in nats of `[n, k]` answers that are probabilities or logits.
-
-    Which of the two they are is known only after all rows: they are probabilities if none is negative and
-    every row sums to 1. So both interpretations are accumulated.
-    """
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._as_probabilities = self._as_logits = 0.0
-        self._probabilities = True
+class Scores(Protocol):
+    """The scores of one task."""
 
     def add(self, answers: Array, targets: Array) -> None:
-        """Add `[n, k]` answers and the correct columns `[n]`."""
-        answers = answers.astype(np.float64)
-        chosen = answers[np.arange(len(targets)), targets]
-        self._rows += len(targets)
-        if self._probabilities:
-            sums_to_one = np.abs(answers.sum(axis=1) - 1) < 1e-3
-            self._probabilities = bool((answers >= 0).all() and sums_to_one.all())
-            self._as_probabilities -= float(np.log(np.maximum(chosen, _TINY)).sum())
-        top = answers.max(axis=1)
-        spread = np.log(np.exp(answers - top[:, None]).sum(axis=1)) + top
-        self._as_logits += float((spread - chosen).sum())
+        """Add a model's answers for some rows; raises UserError if they do not fit the task."""
 
-    def mean(self) -> float:
-        """Return the mean in nats per row."""
-        return (self._as_probabilities if self._probabilities else self._as_logits) / self._rows
+    def metrics(self) -> tuple[MetricValues, MetricValues]:
+        """Return the overall metrics, and those of each class or target."""
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draw pictures into a folder; returns their paths."""
+
+
+def make_scores(manifest: Manifest, rows: int) -> Scores:
+    """Return the scores of a manifest's task over a number of rows."""
+    label = manifest.label
+    if label is None:
+        return LanguageScores(manifest)
+    if manifest.task == CLASSIFICATION:
+        return ClassifierScores(label.classes)
+    if manifest.task == MULTI_LABEL:
+        return MultiLabelScores(label.classes)
+    assert manifest.task == REGRESSION
+    return RegressionScores(label.names, label.deviation, rows)
 
 
 class ClassifierScores:
@@ -57,9 +57,11 @@ class ClassifierScores:
     def __init__(self, classes: Sequence[str]) -> None:
         self.classes = tuple(classes)
         self._numbers = {name: number for number, name in enumerate(self.classes)}
-        self._entropy: CrossEntropy | None = CrossEntropy()
-        self._targets: list[Array] = []
-        self._predicted: list[Array] = []
+        self._metrics = ClassificationMetrics(len(self.classes))
+        # Of two classes one number may be a probability or a class; it is a class if all are 0 or 1.
+        self._single = self._between = False
+        size = len(self.classes)
+        self._confusion = np.zeros((size, size), np.int64) if size <= MAX_CONFUSION_CLASSES else None
 
     def add(self, answers: Array, targets: Array) -> None:
         """Add answers `[n]` or `[n, classes]` for rows of the classes `targets` `[n]`.
@@ -69,45 +71,42 @@ class ClassifierScores:
         """
         if answers.ndim == 2:
             self._check_columns(answers)
-            if self._entropy:
-                self._entropy.add(answers, targets)
+            self._metrics.add(answers, targets)
             predicted = answers.argmax(axis=1)
         elif answers.ndim == 1:
-            predicted = self._decided(answers, targets)
+            predicted = self._add_single(answers, targets)
         else:
             raise UserError(
                 f"the model answers with shape {list(answers.shape)} for {len(self.classes)} classes",
                 "give a class, or a probability or logit for each class, per row",
             )
-        self._targets.append(targets)
-        self._predicted.append(predicted.astype(np.int64))
+        if self._confusion is not None:
+            size = len(self.classes)
+            cells = targets * size + predicted
+            self._confusion += np.bincount(cells, minlength=size * size).reshape(size, size)
 
-    def confusion(self) -> npt.NDArray[np.int64]:
-        """Count rows by true class (rows) and predicted class (columns), `[classes, classes]`."""
-        size = len(self.classes)
-        cells = np.concatenate(self._targets) * size + np.concatenate(self._predicted)
-        return np.bincount(cells, minlength=size * size).reshape(size, size)
+    def confusion(self) -> npt.NDArray[np.int64] | None:
+        """Return the rows by true class and predicted class, `[classes, classes]`; None for very many."""
+        return self._confusion
 
-    def metrics(self) -> tuple[Metrics, Metrics]:
-        """Return the overall metrics and those of each class; averages give each class the same weight."""
-        counts = self.confusion()
-        right, rows, answers = counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0)
-        summary: Metrics = {"accuracy": float(right.sum() / rows.sum()), "rows": float(rows.sum())}
-        if self._entropy:
-            summary["loss"] = self._entropy.mean()
-        # As scikit-learn's `precision_recall_fscore_support`, whose import takes two seconds.
-        scores = {
-            "precision": right / np.maximum(answers, 1),
-            "recall": right / np.maximum(rows, 1),
-            "f1": 2 * right / np.maximum(answers + rows, 1),
-        }
-        details: Metrics = {}
-        for name, values in scores.items():
-            summary[name] = float(values[rows > 0].mean())  # a class without rows has no score to average
-            details |= {
-                f"{name}_{_safe(label)}": float(v) for label, v in zip(self.classes, values, strict=True)
-            }
-        return summary, details
+    def metrics(self) -> tuple[MetricValues, MetricValues]:
+        """Return the overall metrics and those of each class."""
+        summary = self._metrics.compute()
+        if self._single and not self._between:
+            summary = _without_scores(summary)
+        return summary, _of_each(self._metrics.counts.of_each_class(), self.classes)
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draw the confusion matrix and, of two classes, the ROC curve."""
+        paths = []
+        if self._confusion is not None:
+            paths.append(folder / "confusion_matrix.png")
+            plots.draw_confusion(self._confusion, self.classes, paths[0])
+        scores = self._metrics.scores
+        if len(self.classes) == 2 and "auroc" in self.metrics()[0] and scores and scores.ranks:
+            paths.append(folder / "roc_curve.png")
+            plots.draw_roc({self.classes[1]: scores.ranks.curve()}, paths[-1])
+        return paths
 
     def _check_columns(self, answers: Array) -> None:
         if answers.dtype.kind not in "fiub" or answers.shape[1] != len(self.classes):
@@ -118,28 +117,26 @@ class ClassifierScores:
         if not np.isfinite(answers).all():
             raise UserError("the model answers with a number that is not finite", _DIVERGED)
 
-    def _decided(self, answers: Array, targets: Array) -> Array:
-        """Convert one value per row to class numbers: number, name, or probability of the second of two."""
-        if answers.dtype.kind == "f" and len(self.classes) == 2 and not _whole(answers):
-            if answers.min() < 0 or answers.max() > 1:
-                raise UserError(
-                    f"the model answers with one value from {answers.min():.3g} to {answers.max():.3g} a row",
-                    "give the probability of the second class, or one value per class",
-                )
-            if self._entropy:
-                self._entropy.add(np.stack([1 - answers, answers], axis=1), targets)
-            return answers >= 0.5
-        self._entropy = None  # a class alone has no probability, so there is no loss
-        return self._named(answers)
+    def _add_single(self, answers: Array, targets: Array) -> Array:
+        """Add one value per row, a class or the probability of the second of two; returns classes."""
+        if answers.dtype.kind != "f" or len(self.classes) != 2:
+            predicted = self._named(answers)
+            self._metrics.add_decisions(predicted, targets)  # a class alone has no probability
+            return predicted
+        if not ((answers >= 0) & (answers <= 1)).all():  # also where one is NaN
+            raise UserError(
+                f"the model answers with one value from {answers.min():.3g} to {answers.max():.3g} a row",
+                "give the probability of the second class, or one value per class",
+            )
+        self._single = True
+        self._between |= not _are_whole(answers)
+        self._metrics.add(np.stack([1 - answers, answers], axis=1), targets)
+        return (answers >= 0.5).astype(np.int64)
 
     def _named(self, answers: Array) -> Array:
-        if (
-            answers.dtype.kind in "fiub"
-            and np.isfinite(answers).all()
-            and (answers == np.floor(answers)).all()
-        ):
+        if answers.dtype.kind in "fiub" and _are_whole(answers):
             numbers = answers.astype(np.int64)
-            if not len(numbers) or (numbers.min() >= 0 and numbers.max() < len(self.classes)):
+            if _are_class_numbers(answers, len(self.classes)):
                 return numbers
             answers = numbers
         unknown = next((value for value in answers.tolist() if str(value) not in self._numbers), None)
@@ -152,86 +149,145 @@ class ClassifierScores:
         return np.array([self._numbers[str(value)] for value in answers.tolist()], np.int64)
 
 
-class LanguageScores:
-    """Scores of a byte-level language model whose answers are `[n, tokens, vocabulary]`."""
+class MultiLabelScores:
+    """Scores of answers with one value for each class: a probability, a logit, or the label 0 or 1."""
 
-    def __init__(self) -> None:
-        self._entropy = CrossEntropy()
-        self._tokens = self._right = self._rows = 0
+    def __init__(self, classes: Sequence[str]) -> None:
+        self.classes = tuple(classes)
+        self._metrics = MultiLabelMetrics(len(self.classes))
+        self._only_whole = True  # all answers have been 0 or 1 so far: labels, not probabilities
 
     def add(self, answers: Array, targets: Array) -> None:
-        """Add answers for rows whose next bytes are `targets` `[n, tokens]`.
+        """Add answers and labels, both `[n, classes]`; raises UserError if they do not fit."""
+        answers = _expect_columns(answers, len(self.classes), "class")
+        self._only_whole &= bool(((answers == 0) | (answers == 1)).all())
+        self._metrics.add(answers, targets)
+
+    def metrics(self) -> tuple[MetricValues, MetricValues]:
+        """Return the overall metrics and those of each class."""
+        summary = self._metrics.compute()
+        if self._only_whole:
+            summary = _without_scores(summary)
+        return summary, _of_each(self._metrics.sums.counts.of_each_class(), self.classes)
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draw the ROC curves of the largest classes."""
+        sums = self._metrics.sums
+        if self._only_whole or sums.ranks is None:
+            return []
+        largest = np.argsort(-sums.counts.rows, kind="stable")[: plots.MAX_CURVES]
+        shown = [number for number in sorted(largest.tolist()) if 0 < sums.counts.rows[number] < sums.rows]
+        if not shown:
+            return []
+        path = folder / "roc_curve.png"
+        plots.draw_roc({self.classes[number]: sums.ranks.curve(number) for number in shown}, path)
+        return [path]
+
+
+class RegressionScores:
+    """Scores of predicted numbers, in the unit of the targets."""
+
+    def __init__(self, targets: Sequence[str], deviation: Sequence[float], rows: int) -> None:
+        self.targets = tuple(targets)
+        self._metrics = RegressionMetrics(len(self.targets), deviation=deviation)
+        self._every = -(-rows // plots.MAX_POINTS) or 1  # the pictures show one row of so many
+        self._seen = 0
+        self._shown: list[tuple[Array, Array]] = []
+
+    def add(self, answers: Array, targets: Array) -> None:
+        """Add answers and targets, both `[n, targets]`; raises UserError if they do not fit."""
+        answers = _expect_columns(answers, len(self.targets), "target")
+        self._metrics.add(answers, targets)
+        rows = slice(-self._seen % self._every, None, self._every)
+        self._shown.append((answers[rows], targets[rows]))
+        self._seen += len(targets)
+
+    def metrics(self) -> tuple[MetricValues, MetricValues]:
+        """Return the overall metrics and, of several targets, those of each."""
+        each = self._metrics.of_each_target() if len(self.targets) > 1 else {}
+        return self._metrics.compute(), _of_each({k: v for k, v in each.items() if v}, self.targets)
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draw predictions against targets, and residuals."""
+        predicted, true = (np.concatenate(parts) for parts in zip(*self._shown, strict=True))
+        path = folder / "predictions.png"
+        plots.draw_predictions(predicted, true, self.targets, path)
+        return [path]
+
+
+class LanguageScores:
+    """Scores of a language model whose answers are `[n, tokens, vocabulary]`."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._metrics = make_shard_metrics(manifest)
+        tokenizer = manifest.features.tokenizer
+        self._noun = "bytes" if tokenizer is None or tokenizer.kind == "bytes" else "tokens"
+        self._vocabulary = tokenizer.vocabulary if tokenizer else 256
+
+    def add(self, answers: Array, targets: Array) -> None:
+        """Add answers for rows whose next tokens are `targets` `[n, tokens]`.
 
         Raises:
             UserError: the answers have a different shape.
         """
-        flat = answers.reshape(-1, answers.shape[-1]) if answers.ndim > 1 else answers.reshape(1, -1)
-        wanted, right = targets.size, targets.reshape(-1)
-        if answers.dtype.kind != "f" or len(flat) != wanted or right.max() >= flat.shape[1]:
+        columns = answers.shape[-1] if answers.ndim > 1 else 0
+        if answers.dtype.kind != "f" or answers.size != targets.size * columns or targets.max() >= columns:
             raise UserError(
-                f"the model answers with shape {list(answers.shape)} for next bytes {list(targets.shape)}",
-                "give a probability or logit for each of 256 bytes at each place of a row",
+                f"the model answers with shape {list(answers.shape)} for next {self._noun} "
+                f"{list(targets.shape)}",
+                f"give a probability or logit for each of {self._vocabulary} {self._noun} at each place of "
+                "a row",
             )
-        if not np.isfinite(flat).all():
+        if not np.isfinite(answers).all():
             raise UserError("the model answers with a number that is not finite", _DIVERGED)
-        self._entropy.add(flat, right)
-        self._tokens += wanted
-        self._rows += len(targets)
-        self._right += int((flat.argmax(axis=1) == right).sum())
+        self._metrics.add(answers, targets)
 
-    def metrics(self) -> tuple[Metrics, Metrics]:
-        """Return the loss in nats per byte, the same in bits, the perplexity and the accuracy."""
-        loss = self._entropy.mean()
-        summary = {
-            "loss": loss,
-            "bits_per_byte": loss / math.log(2),
-            "perplexity": math.exp(min(loss, 700)),
-            "accuracy": self._right / self._tokens,
-            "rows": float(self._rows),
-        }
-        return summary, {}
+    def metrics(self) -> tuple[MetricValues, MetricValues]:
+        """Return the overall metrics."""
+        return self._metrics.compute(), {}
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Draw nothing."""
+        del folder
+        return []
 
 
-def _whole(answers: Array) -> bool:
-    return answers.dtype.kind in "fiub" and bool(
-        (np.isfinite(answers) & (answers == np.floor(answers))).all()
-    )
+def _expect_columns(answers: Array, columns: int, noun: str) -> Array:
+    """Return answers as `[n, columns]`; raises UserError if they are something else."""
+    shaped = answers[:, None] if answers.ndim == 1 and columns == 1 else answers
+    plural = f"{columns} {noun if columns == 1 else {'class': 'classes'}.get(noun, noun + 's')}"
+    if shaped.dtype.kind not in "fiub" or shaped.ndim != 2:
+        kind = f"shape {list(answers.shape)}" if answers.dtype.kind in "fiub" else f"`{answers.flat[0]}`"
+        raise UserError(
+            f"the model answers with {kind} for {plural}", f"give one number for each {noun}, per row"
+        )
+    if shaped.shape[1] != columns:
+        raise UserError(f"the model answers {shaped.shape[1]} values a row for {plural}", _FIT)
+    if not np.isfinite(shaped).all():
+        raise UserError("the model answers with a number that is not finite", _DIVERGED)
+    return shaped
+
+
+def _are_whole(answers: Array) -> bool:
+    return bool((np.isfinite(answers) & (answers == np.floor(answers))).all())
+
+
+def _are_class_numbers(answers: Array, classes: int) -> bool:
+    return _are_whole(answers) and bool(((answers >= 0) & (answers < classes)).all())
+
+
+def _without_scores(summary: MetricValues) -> MetricValues:
+    return {name: value for name, value in summary.items() if name not in ("loss", "auroc")}
+
+
+def _of_each(values: dict[str, Any], names: Sequence[str]) -> MetricValues:
+    return {
+        f"{metric}_{_safe(name)}": float(value)
+        for metric, each in values.items()
+        for name, value in zip(names, each, strict=True)
+    }
 
 
 def _safe(name: str) -> str:
     """Convert a class name for use in a metric name: MLflow accepts letters, digits and `_-. :/`."""
     return re.sub(r"[^\w\-. :/]", "_", name, flags=re.ASCII)[:200] or "_"
-
-
-def draw_confusion(counts: npt.NDArray[np.int64], classes: Sequence[str], path: Path) -> None:
-    """Draw `counts` `[classes, classes]`, true classes as rows and predicted classes as columns, as a PNG.
-
-    Colour is the share of the true class, so small classes are as easy to read as large ones.
-    """
-    import matplotlib as mpl  # needed only for classifiers
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    side = min(16.0, 2.5 + 0.45 * len(classes))
-    figure, axes = plt.subplots(figsize=(side, side), layout="constrained")
-    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    axes.set(xlabel="predicted class", ylabel="true class", title=f"{int(counts.sum()):,} rows")
-    if len(classes) <= MAX_SHOWN_CLASSES:
-        names = [name if len(name) <= 16 else f"{name[:15]}…" for name in classes]
-        axes.set_xticks(
-            range(len(names)), names, rotation=90 if max(map(len, names)) > 3 else 0, parse_math=False
-        )
-        axes.set_yticks(range(len(names)), names, parse_math=False)
-        _write_counts(axes, counts, shares)
-    figure.colorbar(image, ax=axes, shrink=0.7, label="share of the true class")
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
-def _write_counts(axes: Any, counts: npt.NDArray[np.int64], shares: npt.NDArray[np.float64]) -> None:
-    for (row, column), count in np.ndenumerate(counts):
-        if count:
-            colour = "white" if shares[row, column] > 0.5 else "black"
-            axes.text(column, row, str(count), ha="center", va="center", color=colour, fontsize=8)

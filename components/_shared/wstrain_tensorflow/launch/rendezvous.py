@@ -26,7 +26,7 @@ from wstrain.health.rank_status import RankStatus, fail_together
 
 GRACE_SECONDS = 1.0  # in which a process that fails for its own reason can report it first
 RETRY_SECONDS = 0.1
-_MAX_MESSAGE_BYTES = 1 << 22
+MAX_MESSAGE_BYTES = 1 << 22
 _GREETING = "worldsize"
 
 
@@ -237,7 +237,7 @@ class _Peer:
 
     def read(self) -> dict[str, Any] | None:
         """The next message, or None at the end."""
-        line = self._file.readline(_MAX_MESSAGE_BYTES)
+        line = self._file.readline(MAX_MESSAGE_BYTES)
         try:
             message = json.loads(line)
         except ValueError:

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from wsshards.errors import UserError
+from wsshards.manifest import LANGUAGE_MODEL
 from wstrain import user_code
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.settings import Settings
@@ -32,7 +33,7 @@ class Models:
     Args:
         settings: the component's inputs.
         samples: inputs and outputs of the model.
-        sample: training rows from which classifiers take their input scale; None for a language model.
+        sample: training rows as the model gets them, for its input scale; None for tokens.
 
     Raises:
         UserError: there is no such model, or the user's file has no such function.
@@ -74,11 +75,13 @@ class Models:
             )
 
     def _built_in(self) -> Any:
-        text = self._samples.name == "language_model"
-        shape = (None,) if text else self._samples.input_shape
-        inputs = keras.Input(shape, dtype="int32" if text else "float32")
-        x = Standardise(self._sample)(inputs) if self._sample is not None else inputs
-        scores = BUILT_IN[self._settings.model](self._samples, x, self._settings)
+        samples = self._samples
+        shape = (None,) if samples.name == LANGUAGE_MODEL else samples.input_shape
+        inputs = keras.Input(shape, dtype="int32" if samples.reads_tokens else "float32")
+        x = inputs
+        if self._sample is not None:
+            x = Standardise(self._sample, samples.encoding.scaled if samples.encoding else ())(inputs)
+        scores = BUILT_IN[self._settings.model](samples, x, self._settings)
         return keras.Model(inputs, scores)
 
     def _own(self) -> Any:
@@ -88,7 +91,7 @@ class Models:
         if not isinstance(model, keras.Model) and not is_legacy(model):
             raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a Keras model")
         # Fails now rather than in the first step of every worker; also creates the variables of a lazy model.
-        dtype = tf.int32 if samples.name == "language_model" else tf.float32
+        dtype = tf.int32 if samples.reads_tokens else tf.float32
         zeros = tf.zeros([2, *samples.input_shape], dtype)
         user_code.expect_outputs(lambda: model(zeros, training=False), samples, reference)
         return model

@@ -1,4 +1,4 @@
-"""A byte-level, pre-norm decoder transformer with rotary positions; ``wstrain_torch.models.gpt`` in Keras."""
+"""A pre-norm decoder transformer with rotary positions; ``wstrain_torch.models.gpt`` in Keras."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from wsshards.errors import UserError
+from wsshards.manifest import LANGUAGE_MODEL
 from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
 
@@ -16,14 +17,15 @@ LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π
 
 
 def build_model(samples: SampleSpec, tokens: Any, sizes: Any) -> Any:
-    """``[n, t] -> [n, t, 256]``.
+    """``[n, t] -> [n, t, vocabulary]``; of texts with labels to ``[n, outputs]``.
 
     Raises:
         UserError: the shards are not of tokens, or the width does not divide into heads.
     """
-    if samples.name != "language_model":
+    if samples.tokenizer is None:
         raise UserError(
-            "model `gpt` needs shards of text, these are for classification", "use `cnn` or `mlp`"
+            f"model `gpt` needs shards of text, these are of numbers, for {samples.name}",
+            "use `cnn` or `mlp`",
         )
     width, heads, blocks = sizes.gpt_width, sizes.gpt_heads, sizes.gpt_layers
     if width % (2 * heads):
@@ -31,7 +33,9 @@ def build_model(samples: SampleSpec, tokens: Any, sizes: Any) -> Any:
             f"`gpt_width` is {width}, not a multiple of twice `gpt_heads` {heads}",
             "each head takes an even share of the width",
         )
-    x = keras.layers.Embedding(samples.outputs, width, embeddings_initializer=_normal(width**-0.5))(tokens)
+    x = keras.layers.Embedding(
+        samples.tokenizer.vocabulary, width, embeddings_initializer=_normal(width**-0.5)
+    )(tokens)
     last = 0.02 / math.sqrt(2 * blocks)  # so that the sum of all blocks keeps its size at any depth
     for _ in range(blocks):
         mixed = Attention(heads)(_linear(3 * width, width**-0.5)(layers.layer_norm()(x)))
@@ -39,6 +43,9 @@ def build_model(samples: SampleSpec, tokens: Any, sizes: Any) -> Any:
         grown = layers.gelu()(_linear(4 * width, width**-0.5)(layers.layer_norm()(x)))
         x = x + _linear(width, last)(grown)
     x = layers.layer_norm()(x)
+    if samples.name != LANGUAGE_MODEL:
+        pooled = layers.MeanOverTokens(samples.tokenizer.padding)(x, tokens)
+        return layers.Head(width, samples.outputs)(pooled)
     return keras.layers.Dense(samples.outputs, use_bias=False, kernel_initializer=_normal(0.02))(x)
 
 

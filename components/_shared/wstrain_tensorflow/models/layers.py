@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -61,9 +62,10 @@ class Standardise(keras.layers.Layer):  # type: ignore[misc]
 
     Args:
         sample: training rows ``[m, *shape]``; pictures ``[m, c, h, w]`` share constants over their area.
+        scaled: for each number of a row whether it is scaled; empty for all.
     """
 
-    def __init__(self, sample: np.ndarray[Any, Any]) -> None:
+    def __init__(self, sample: np.ndarray[Any, Any], scaled: Sequence[bool] = ()) -> None:
         super().__init__(dtype="float32")
         axes = (0, 2, 3) if sample.ndim == 4 else (0,)
         mean, deviation = (
@@ -72,6 +74,8 @@ class Standardise(keras.layers.Layer):  # type: ignore[misc]
         )
         # A constant column carries nothing: leave its scale alone instead of dividing by zero.
         deviation = np.where(deviation > 0, deviation, 1.0)
+        if scaled:  # what is 0 or 1 stays so: the value of a rare category would become huge
+            mean, deviation = np.where(scaled, mean, 0.0), np.where(scaled, deviation, 1.0)
         self._mean = self._constant("mean", mean[0])
         self._deviation = self._constant("deviation", deviation[0])
 
@@ -99,6 +103,26 @@ class AveragePool(keras.layers.Layer):  # type: ignore[misc]
         """Average within bins, as two products with constant matrices."""
         rows, columns = (ops.cast(_bins(side, self._size), x.dtype) for side in x.shape[1:3])
         return ops.einsum("nhwc,ih,jw->nijc", x, rows, columns)
+
+
+class MeanOverTokens(keras.layers.Layer):  # type: ignore[misc]
+    """Mean over the tokens of a text that are not padding: ``[n, t, width] -> [n, width]``."""
+
+    def __init__(self, padding: int | None) -> None:
+        super().__init__()
+        self._padding = padding
+
+    def call(self, x: Any, tokens: Any) -> Any:
+        """Average over the tokens."""
+        if self._padding is None:
+            return ops.mean(x, axis=1)
+        counted = ops.cast(ops.not_equal(tokens, self._padding), x.dtype)
+        return ops.sum(x * counted[..., None], axis=1) / ops.maximum(ops.sum(counted, axis=1), 1)[..., None]
+
+    def compute_output_shape(self, x_shape: Any, tokens_shape: Any) -> Any:
+        """One row for each text."""
+        del tokens_shape
+        return (x_shape[0], x_shape[2])
 
 
 class Head(keras.layers.Layer):  # type: ignore[misc]

@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from wsshards.errors import UserError
+from wsshards.manifest import REGRESSION
 from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
 
@@ -14,11 +16,19 @@ WIDTH = 256
 
 
 def build_model(samples: SampleSpec, x: Any, sizes: Any) -> Any:
-    """Two hidden layers with layer normalisation: ``[n, …] -> [n, classes]``."""
+    """Two hidden layers with layer normalisation: ``[n, …] -> [n, outputs]``.
+
+    Raises:
+        UserError: the samples are tokens.
+    """
     del sizes
+    if samples.reads_tokens:
+        raise UserError("model `mlp` needs rows of numbers, the shards hold tokens", "use `gpt`")
     x = keras.layers.Flatten()(x)
     inputs = math.prod(samples.input_shape)
     for _ in range(2):
         x = layers.gelu()(layers.layer_norm()(layers.dense(inputs, WIDTH)(x)))
         inputs = WIDTH
-    return layers.dense(WIDTH, samples.outputs)(x)
+    # The squared error has no bound on its slope: behind a usual layer the step of a classifier diverges.
+    head = layers.Head if samples.name == REGRESSION else layers.dense
+    return head(WIDTH, samples.outputs)(x)

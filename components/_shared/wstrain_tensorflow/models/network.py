@@ -13,6 +13,9 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from wstrain.data.sample_spec import SampleSpec
+from wstrain_tensorflow.task import compute_loss, encode_inputs
+
 ModelFactory = Callable[[], Any]
 _STEP = 0x9E3779B9  # between the seeds of two generators of one model
 
@@ -132,22 +135,22 @@ def _sum(penalties: Sequence[Any]) -> Any:
 
 
 def loss_and_gradients(
-    network: Network, inputs: Any, targets: Any, seed: Any, scale: Any
+    network: Network, samples: SampleSpec, inputs: Any, targets: Any, seed: Any, *, scale: Any
 ) -> tuple[Any, list[Any]]:
-    """Mean cross-entropy in nats over samples (and tokens), and its gradients times ``scale``.
+    """Return the mean loss over samples (and tokens), and its gradients times ``scale``.
 
     Args:
         network: the model.
-        inputs: ``[n, …]``.
-        targets: ``[n]``, or ``[n, tokens]`` of a language model.
+        samples: inputs and outputs of the model.
+        inputs: as stored, ``[n, …]``.
+        targets: from :func:`wstrain_tensorflow.data.prepare_rows`.
         seed: of this micro-batch's random numbers, ``[2]`` int64.
         scale: what the loss is multiplied by before differentiating, 0-d float32.
     """
     with tf.GradientTape() as tape:
         values = network.values(tape)
-        scores, penalty = network.scores(values, inputs, seed)
-        entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, tf.cast(scores, tf.float32))
-        loss = tf.reduce_mean(entropy) + penalty
+        scores, penalty = network.scores(values, encode_inputs(samples, inputs), seed)
+        loss = compute_loss(samples, scores, targets) + penalty
         scaled = loss * scale
     gradients = tape.gradient(scaled, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     # Of an embedding they are rows; all variables are exchanged and updated in the same way.

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from wsshards.manifest import Manifest
 from wstrain import run_facts
+from wstrain.data.sample_spec import SampleSpec
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.settings import Settings
 from wstrain_tensorflow.data import MicroBatch
@@ -52,6 +53,7 @@ class Mirrored:
     Args:
         strategy: from :func:`join_workers`.
         network: whose variables the strategy owns.
+        samples: inputs and outputs of the model.
         optimizer: of these variables.
         scale: for fp16.
         accumulation: micro-batches a step.
@@ -62,6 +64,7 @@ class Mirrored:
         self,
         strategy: Any,
         network: Network,
+        samples: SampleSpec,
         optimizer: Optimizer,
         scale: LossScale,
         *,
@@ -69,6 +72,7 @@ class Mirrored:
         max_gradient_norm: float,
     ) -> None:
         self._strategy, self._network, self._optimizer = strategy, network, optimizer
+        self._samples = samples
         self._scale, self._max_norm, self._accumulation = scale, max_gradient_norm, accumulation
         self._parts = accumulation * strategy.num_replicas_in_sync
         self._sums: list[Any] = []  # of gradients and, last, the loss, in each replica
@@ -125,7 +129,9 @@ class Mirrored:
         return first(loss)[0]
 
     def _gradients(self, inputs: Any, targets: Any, seed: Any) -> list[Any]:
-        loss, gradients = loss_and_gradients(self._network, inputs, targets, seed, self._scale.value())
+        loss, gradients = loss_and_gradients(
+            self._network, self._samples, inputs, targets, seed, scale=self._scale.value()
+        )
         return [*gradients, loss]
 
 
@@ -145,6 +151,7 @@ def train(
     trainer = Mirrored(
         strategy,
         network,
+        job.samples,
         optimizer,
         scale,
         accumulation=settings.gradient_accumulation_steps,
@@ -161,17 +168,24 @@ def train(
         saver.settle = recorder.settle
         micro_batches = loader.stream(start, job.stop)
         recorder.inspect = job.inspector(network)
+        validator = job.validator(network, recorder, saver, heartbeat)
         heartbeat.note_start(start)
-        for step in range(start, job.stop):
+        # A run that was interrupted may have saved this step before it was validated.
+        stops, done = validator.step(start), start
+        for step in range(start, start if stops else job.stop):
             rate = schedule.rate(step)
             loss = trainer.step(micro_batches, rate)
             heartbeat.mark(Phase.REPORTING)
             recorder.step(step, loss, rate)
+            done = step + 1
+            stops = validator.step(done)
             heartbeat.mark(Phase.SAVING)
-            saver.step(step + 1)
-            heartbeat.note_step(step + 1)
+            saver.step(done)
+            heartbeat.note_step(done)
+            if stops:
+                break
         heartbeat.mark(Phase.EXPORTING)
-        final, done = recorder.finish(), max(start, job.stop)
+        final = recorder.finish()
         saver.save(done)
         saver.finish()
-        job.export(network, final, done)
+        job.export(network, saver, final, done)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from wsshards.manifest import Manifest
 from wstrain import run_facts
+from wstrain.data.sample_spec import SampleSpec
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import StepRecorder
@@ -93,32 +95,40 @@ def _coordinate(
     saver = job.saver(variables)
     start = saver.resume(settings.resume_from)
     schedule = run_facts.make_schedule(settings, job.steps)
-    update = WorkerUpdate(strategy, network, optimizer, settings)
+    update = WorkerUpdate(strategy, network, job.samples, optimizer, settings)
     with job.recorder() as recorder:
         pending = PendingUpdates(coordinator, recorder, limit=_WAITING * cluster.worker_count)
 
-        def settle() -> None:
-            pending.wait()
-            coordinator.join()
-            recorder.settle()
-
-        saver.settle = settle
+        saver.settle = partial(_settle, pending, recorder)
+        # The coordinator validates on its own: the workers have nothing to do meanwhile.
+        validator = job.validator(network, recorder, saver, heartbeat)
+        validator.settle = pending.join
         batches = job.loader([0], 1).stream(start, job.stop)
         recorder.inspect = job.inspector(network)
         heartbeat.note_start(start)
-        for step in range(start, job.stop):
+        stops, done = validator.step(start), start
+        for step in range(start, start if stops else job.stop):
             parts = [next(batches)[0] for _ in range(settings.gradient_accumulation_steps)]
             pending.schedule(step, update.arguments(parts, schedule.rate(step), step + 1), update.function)
-            if saver.is_due(step + 1):
+            done = step + 1
+            stops = validator.step(done)
+            if saver.is_due(done):
                 heartbeat.mark(Phase.SAVING)
-                saver.step(step + 1)
-            heartbeat.note_step(step + 1)
+                saver.step(done)
+            heartbeat.note_step(done)
+            if stops:
+                break
         pending.wait()
         heartbeat.mark(Phase.EXPORTING)
-        final, done = recorder.finish(), max(start, job.stop)
+        final = recorder.finish()
         saver.save(done)
         saver.finish()
-        job.export(network, final, done)
+        job.export(network, saver, final, done)
+
+
+def _settle(pending: PendingUpdates, recorder: StepRecorder) -> None:
+    pending.join()
+    recorder.settle()
 
 
 class PendingUpdates:
@@ -146,6 +156,11 @@ class PendingUpdates:
         while self._waiting:
             self._wait_for_oldest()
 
+    def join(self) -> None:
+        """Wait until the weights have all updates."""
+        self.wait()
+        self._coordinator.join()
+
     def _wait_for_oldest(self) -> None:
         step, loss, rate = self._waiting.popleft()
         self._recorder.step(step, loss.fetch(), rate)
@@ -154,7 +169,15 @@ class PendingUpdates:
 class WorkerUpdate:
     """One worker's update: gradients of its micro-batches' mean loss, applied to the servers' weights."""
 
-    def __init__(self, strategy: Any, network: Network, optimizer: Optimizer, settings: Settings) -> None:
+    def __init__(
+        self,
+        strategy: Any,
+        network: Network,
+        samples: SampleSpec,
+        optimizer: Optimizer,
+        settings: Settings,
+    ) -> None:
+        self._samples = samples
         self._strategy, self._network, self._optimizer = strategy, network, optimizer
         self._max_norm, self._accumulation = settings.max_gradient_norm, settings.gradient_accumulation_steps
         self.function = tf.function(self._update)
@@ -169,7 +192,12 @@ class WorkerUpdate:
             total: list[Any] = []
             for micro in range(self._accumulation):
                 loss, gradients = loss_and_gradients(
-                    self._network, inputs[micro], targets[micro], seeds[micro], tf.constant(1.0)
+                    self._network,
+                    self._samples,
+                    inputs[micro],
+                    targets[micro],
+                    seeds[micro],
+                    scale=tf.constant(1.0),
                 )
                 new = [*gradients, loss]
                 total = [so_far + term for so_far, term in zip(total, new, strict=True)] if total else new

@@ -30,6 +30,7 @@ class ResolveState(Struct):
     problems: list[Problem] = field(default_factory=list)
     arguments: dict[str, dict[str, Field[Argument]]] = field(default_factory=dict)
     unwired: dict[str, set[str]] = field(default_factory=dict)  # step -> inputs that were reported
+    tasks: dict[str, tuple[str, str]] = field(default_factory=dict)  # training step -> task, and why
     templates: dict[str, dict[str, str]] = field(default_factory=dict)  # step -> input -> ${{plan.…}}
     _makers: dict[str, list[str]] = field(default_factory=dict)
     _open: dict[int, tuple[Mapping[str, Port], list[Port]]] = field(default_factory=dict)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import DATE, NUMBER, SPLITS
 from wssources.column_kinds import to_order
 from wssources.planned_rows import held_out_rows
 from wssources.request import suggest
+
+if TYPE_CHECKING:
+    from wssources.request import Request
 
 HASH, GIVEN = "hash", "given"
 METHODS = (HASH, GIVEN)
@@ -202,6 +205,29 @@ def divide_files(names: Iterable[str], called: str) -> dict[str, int]:
             "name a file or a folder `train`",
         )
     return parts
+
+
+def find_parts(request: Request) -> dict[Path, int]:
+    """Return the part of each file, if files are named for parts, else nothing; raises UserError."""
+    if request.split is None or not request.split.given:
+        return {}
+    root, files = request.root, request.files
+    names = {file: "" if file == root else file.relative_to(root).as_posix() for file in files}
+    parts = divide_files(names.values(), request.name)
+    return {file: parts[name] for file, name in names.items()}
+
+
+def head_files(request: Request) -> Sequence[Path]:
+    """Return the files whose first rows decide how the data is read: those for training, if files are named."""
+    parts = find_parts(request)
+    return [file for file in request.files if parts[file] == UNDECIDED] if parts else request.files
+
+
+def fixed_parts(bounds: TimeBounds | None, parts: Iterable[int]) -> frozenset[int]:
+    """Return the parts that dates or files fill."""
+    dated = {VALIDATION} if bounds and bounds.validation is not None else set()
+    dated |= {TEST} if bounds and bounds.test is not None else set()
+    return frozenset(dated | {part for part in parts if part})
 
 
 def hash_group(value: object, seed: int) -> int:

@@ -13,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from sources.common import FAULTS, Array, Batch, Source, check_finite, rows_per_batch
-from sources.tables import find_parts, head_files
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import CLASSIFICATION, Features
 from wsshards.regular_files import open_regular
 from wssources.array_names import find_features, find_label, name_targets
 from wssources.formats import MAX_CLASS_NAME
 from wssources.request import Request, check_row, suggest, unreadable
-from wssources.split_settings import UNDECIDED, SplitSettings
+from wssources.split_settings import UNDECIDED, SplitSettings, find_parts, head_files
 from wssources.table_plan import HEAD_ROWS
 from wssources.tasks import AUTO, LabelValues, decide_task
 from wssources.unpack_limits import open_archive, read_npy_header
@@ -43,7 +42,7 @@ def read_npz(request: Request) -> Source:
             f" columns, and `{request.name}` is none",
             "use `validation_fraction` and `test_fraction`, or `split: given`",
         )
-    parts, files = find_parts(request, split), head_files(request)
+    parts, files = find_parts(request), head_files(request)
     first = files[0]
     heads = _heads(request, first)
     label = find_label(request, first, heads)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common import FAULTS, Source
-from sources.tables import FileBatch, Place, head_files, make_source
+from sources.tables import FileBatch, Place, make_source
 from wsshards.errors import UserError
 from wsshards.manifest import BOOLEAN, DATE, NUMBER
 from wsshards.regular_files import path_of_open
@@ -19,6 +19,7 @@ from wssources import row_faults
 from wssources.column_kinds import MISSING_NUMBERS
 from wssources.columns import same_columns
 from wssources.request import BLOCK_BYTES, REFUSE, Request, is_packed, open_data, unreadable
+from wssources.split_settings import head_files
 from wssources.table_plan import HEAD_BYTES, TablePlan, plan_table
 
 

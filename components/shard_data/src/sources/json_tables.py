@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from sources.common import FAULTS, Source
-from sources.tables import FileBatch, Place, head_files, make_source
+from sources.tables import FileBatch, Place, make_source
 from wsshards.errors import UserError
 from wssources import json_rows
 from wssources.request import BLOCK_BYTES, Request
+from wssources.split_settings import head_files
 from wssources.table_plan import HEAD_BYTES, TablePlan, plan_table
 
 _TYPES = {

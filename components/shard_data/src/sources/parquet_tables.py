@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sources.common import BATCH_BYTES, FAULTS, Source, rows_per_batch
-from sources.tables import FileBatch, Place, head_files, is_list, make_source
+from sources.tables import FileBatch, Place, is_list, make_source
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import BOOLEAN, CATEGORY, DATE, NUMBER
 from wsshards.regular_files import open_regular, path_of_open
@@ -21,6 +21,7 @@ from wssources.columns import choose_columns, same_columns
 from wssources.parquet import UnpackedSizes, check_footer, check_pages, dictionary_columns
 from wssources.parquet_head import kind_of_type
 from wssources.request import Request, blame_input, unreadable
+from wssources.split_settings import head_files
 from wssources.table_plan import Head, TablePlan, plan_table
 from wssources.tasks import split_label
 from wssources.unpack_limits import FREE_BYTES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from wsshards.errors import UserError, clip_text
 from wsshards.manifest import DATE, Column
 from wssources.formats import MAX_CLASSES
 from wssources.request import DROP, REFUSE, Request
-from wssources.split_settings import TEST, UNDECIDED, VALIDATION, SplitSettings, divide_files
+from wssources.split_settings import TEST, UNDECIDED, VALIDATION, find_parts, fixed_parts
 from wssources.table_plan import FILL_HELP, LABEL_HELP, TablePlan, may_miss
 
 SIGNATURE_COLUMNS = 1_000  # a table of more numbers is one vector to a model
@@ -64,8 +64,7 @@ def make_source(request: Request, plan: TablePlan, width: int, stream: Stream) -
         width: numbers in a row of one column of lists; else that of the plan.
         stream: yields the columns of a plan, which may be fewer.
     """
-    split = request.split or SplitSettings()
-    parts = find_parts(request, split)
+    parts = find_parts(request)
     codes = None if plan.listed else TableCodes(plan, request.seed)
     several = plan.decision.several
     features = numeric(width)
@@ -94,28 +93,9 @@ def make_source(request: Request, plan: TablePlan, width: int, stream: Stream) -
         decision=plan.decision,
         checked=plan.checked,
         codes=codes,
-        fixed=_fixed_parts(plan, parts),
+        fixed=fixed_parts(plan.bounds, parts.values()),
         grouped=bool(plan.by),
     )
-
-
-def find_parts(request: Request, split: SplitSettings) -> dict[Path, int]:
-    """Return the part of each file, if files are named for parts; raises UserError."""
-    if not split.given:
-        return {}
-    names = {
-        file: "" if file == request.root else file.relative_to(request.root).as_posix()
-        for file in request.files
-    }
-    parts = divide_files(names.values(), request.name)
-    return {file: parts[name] for file, name in names.items()}
-
-
-def _fixed_parts(plan: TablePlan, parts: dict[Path, int]) -> frozenset[int]:
-    bounds = plan.bounds
-    dated = {VALIDATION} if bounds and bounds.validation is not None else set()
-    dated |= {TEST} if bounds and bounds.test is not None else set()
-    return frozenset(dated | {part for part in parts.values() if part})
 
 
 def _find_classes(plan: TablePlan, stream: Stream) -> tuple[str, ...]:
@@ -260,9 +240,3 @@ _SAME_LENGTH = "all rows must have the same number of features"
 def is_list(kind: Any) -> bool:
     """Return whether an Arrow type is one of lists."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def head_files(request: Request) -> Sequence[Path]:
-    """Return the files whose first rows decide how the data is read: those for training, if files are named."""
-    parts = find_parts(request, request.split or SplitSettings())
-    return [file for file in request.files if parts[file] == UNDECIDED] if parts else request.files

@@ -14,7 +14,9 @@ import pytest
 
 import worldsize
 from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.resolving import row_counts
 from wsshards.errors import UserError
+from wsshards.manifest import read_manifest
 
 SOURCE = Path(__file__).parents[2] / "components/shard_data/src"
 SPEC = """\
@@ -29,8 +31,8 @@ steps:
 TABLE = "x,y,label\n" + "".join(f"{row},{row / 8},{row % 3}\n" for row in range(30))
 LINES = "".join(json.dumps({"x": row, "y": row / 8, "label": row % 3}) + "\n" for row in range(30))
 PRICES = "rooms,city,sold,garden,price\n" + "".join(
-    f"{row % 7},{('Oslo', 'Rome', 'Paris')[row % 3]},2026-01-{row % 28 + 1:02},{'true' if row % 2 else 'false'},"
-    f"{row * 1.25 + 0.1}\n"
+    f"{row % 7},{('Oslo', 'Rome', 'Paris')[row % 3]},2026-01-{row % 28 + 1:02},"
+    f"{'true' if row % 2 else 'false'},{row * 1.25 + 0.1}\n"
     for row in range(60)
 )
 TAGS = "x,tags\n" + "".join(f"{row},{('red;blue', 'red', 'blue;green')[row % 3]}\n" for row in range(30))
@@ -334,3 +336,36 @@ def test_a_fault_far_behind_is_left_to_the_run(tmp_path: Path, run_step: Callabl
     (tmp_path / "spec.yml").write_text(SPEC.format("{data: ./data}"))
     assert not worldsize.check(str(tmp_path / "spec.yml")).diagnostics
     assert "line 12002 of `a.csv` has no label" in run_step(tmp_path, {})
+
+
+_COPIES = {
+    "numbers with blanks, signs and exponents",
+    "columns of 0 and 1",
+    "lines with lists and blank lines",
+    "quoted",
+    "table of Latin-1 beside the columns",
+}
+
+
+def test_training_rows_are_planned_as_the_step_writes_them(
+    run_step: Callable[..., str], tmp_path_factory: pytest.TempPathFactory, said: dict[str, list[Diagnostic]]
+) -> None:
+    root = next(tmp_path_factory.getbasetemp().glob("cases*"))
+    defaults = {
+        "source": ".",
+        "format": "auto",
+        "label": "label",
+        "sequence_length": 16,
+        "validation_fraction": 0.2,
+    }
+    for name, (_, inputs, expected) in CASES.items():
+        if expected is not None or name in _COPIES:  # copies on the boundary may go to either side
+            continue
+        assert run_step(root / name, inputs) == ""
+        manifest = read_manifest(root / name / "out")
+        counted = row_counts.count_split(root / name / "data", {**defaults, **inputs})
+        assert counted is not None, name
+        task = counted.task or manifest.task  # unknown of text
+        assert (name, counted.rows, task) == (name, manifest.train.rows, manifest.task)
+        if counted.outputs and manifest.label is not None:
+            assert (name, counted.outputs) == (name, manifest.label.outputs)

@@ -124,7 +124,7 @@ def _count_table(request: Request, kind: str) -> TableCount | None:
         plan, head = plan_file_table(request, kind)
         tally = Tally(request, plan)
         for file in request.files:
-            for row in read_rows(request, kind, file, plan, head, math.inf):
+            for row in read_rows(request, kind, file, plan, head, most=math.inf):
                 tally.add(file, row)
     if tally is None or not tally.agrees():
         return None

@@ -92,27 +92,29 @@ def _count(state: ResolveState, values: Mapping[str, Any], length: int) -> Table
     source = values.get("source")
     given = {name: _plain(values[name]) for name in (*INPUTS, "seed") if values.get(name) is not None}
     if isinstance(source, str) and source in planned_rows.SOURCES:
-        try:
-            split = make_split(given, int(given.get("seed") or 0))
-        except UserError:  # a rule says it
-            return None
-        if split.columns or split.by_time or split.given:
-            return None
-        per_class = planned_rows.rows_per_class(source, length)
-        return TableCount(planned_rows.divide_rows(per_class, split.validation, split.test)[0])
+        return _count_built_in(source, given, length)
     data = values.get("data")
     path = data.get("path") if isinstance(data, dict) else data
     if not isinstance(path, str) or not isinstance(source, str) or "${{" in source:
         return None
     base = local_path(path, state.folder)
-    if base is None or not exists(base):
-        return None
-    root = base / source if is_folder(base) else base
-    if not exists(root) or not state.files.readable_data(root):
+    root = base / source if base is not None and is_folder(base) else base
+    if root is None or not exists(root) or not state.files.readable_data(root):
         return None
     from worldsize.resolving import row_counts  # its readers are for data that is no built-in set
 
     return row_counts.count_split(root, {**values, **given, "sequence_length": length})
+
+
+def _count_built_in(source: str, given: Mapping[str, Any], length: int) -> TableCount | None:
+    try:
+        split = make_split(given)
+    except UserError:  # a rule says it
+        return None
+    if split.columns or split.by_time or split.given:
+        return None
+    per_class = planned_rows.rows_per_class(source, length)
+    return TableCount(planned_rows.divide_rows(per_class, split.validation, split.test)[0])
 
 
 def _plain(value: Any) -> Any:

@@ -132,7 +132,7 @@ def explain_jsonl(
 ) -> UserError:
     """Find the first line of a block that is not an object as planned."""
     try:
-        for _ in read_json_rows(request, file, block, plan, kinds, start):
+        for _ in read_json_rows(request, file, block, plan, kinds, start=start):
             pass
     except UserError as fault:
         return fault
@@ -142,7 +142,7 @@ def explain_jsonl(
 
 
 def read_json_rows(
-    request: Request, file: Path, block: bytes, plan: TablePlan, kinds: Mapping[str, str], start: int
+    request: Request, file: Path, block: bytes, plan: TablePlan, kinds: Mapping[str, str], *, start: int
 ) -> Iterator[dict[str, Any] | None]:
     """Yield the objects in a block of lines, which begins behind row `start`; None for a row that is dropped.
 

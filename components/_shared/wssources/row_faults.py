@@ -159,7 +159,7 @@ def read_csv_rows(
                         "give every row one value per column",
                     )
                 if row:
-                    yield _check_cells(request, file, plan, row, places, lines.number)
+                    yield _check_cells(request, file, plan, row, places, number=lines.number)
                 if lines.total > most:
                     return
     except _FAULTS as error:
@@ -167,7 +167,7 @@ def read_csv_rows(
 
 
 def _check_cells(
-    request: Request, file: Path, plan: TablePlan, row: list[str], places: dict[str, int], number: int
+    request: Request, file: Path, plan: TablePlan, row: list[str], places: dict[str, int], *, number: int
 ) -> dict[str, str] | None:
     """Return the cells of a row, or None if it is dropped; raises UserError."""
     cells = {name: row[places[name]] for name in plan.names}

@@ -218,7 +218,7 @@ def find_parts(request: Request) -> dict[Path, int]:
 
 
 def head_files(request: Request) -> Sequence[Path]:
-    """Return the files whose first rows decide how the data is read: those for training, if files are named."""
+    """Return the files whose first rows decide how the data is read: those named for training, or all."""
     parts = find_parts(request)
     return [file for file in request.files if parts[file] == UNDECIDED] if parts else request.files
 

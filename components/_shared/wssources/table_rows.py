@@ -28,7 +28,7 @@ def plan_file_table(request: Request, kind: str) -> tuple[TablePlan, Head]:
 
 
 def read_rows(
-    request: Request, kind: str, file: Path, plan: TablePlan, head: Head, most: float
+    request: Request, kind: str, file: Path, plan: TablePlan, head: Head, *, most: float
 ) -> Iterator[Mapping[str, Any] | None]:
     """Yield the rows of a file, up to about `most` characters; None for a row that is dropped.
 
@@ -40,9 +40,11 @@ def read_rows(
         return
     kinds = json_rows.find_json_kinds(plan, head)
     start = read = 0
-    listed = next((value for value in head.values(plan.listed) if value), []) if plan.listed else []
+    listed: list[Any] = (
+        next((value for value in head.values(plan.listed) if value), []) if plan.listed else []
+    )
     for block in json_rows.line_blocks(request, file, 1 << 16):
-        for row in json_rows.read_json_rows(request, file, block, plan, kinds, start):
+        for row in json_rows.read_json_rows(request, file, block, plan, kinds, start=start):
             start += 1
             if row is not None and plan.listed and len(row[plan.listed]) != len(listed):
                 raise UserError(

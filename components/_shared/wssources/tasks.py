@@ -92,15 +92,15 @@ def name_class(value: Any) -> str:
 
 
 def _find_kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "booleans"
-    if isinstance(value, int):
-        return "wholes"
-    if isinstance(value, list):
-        return "lists"
     if isinstance(value, float):
         return "decimals" if value.is_integer() else "fractions"
-    text = str(value)
+    for kind, name in ((bool, "booleans"), (int, "wholes"), (list, "lists")):
+        if isinstance(value, kind):
+            return name
+    return _find_kind_of_text(str(value))
+
+
+def _find_kind_of_text(text: str) -> str:
     if text.lower() in BOOLEANS:
         return "booleans"
     if _WHOLE.fullmatch(text):
@@ -108,7 +108,7 @@ def _find_kind(value: Any) -> str:
     try:
         number = float(text)
     except ValueError:
-        return "texts"
+        number = math.nan
     if not math.isfinite(number):
         return "texts"
     return "decimals" if number.is_integer() else "fractions"

@@ -62,7 +62,7 @@ class ColumnEncoders:
             self._categories[name], self._final[self._places[name]] = tuple(values), final
 
     def recode(self, rows: Array) -> None:
-        """Replace, in place, the codes of the first rows by the final ones: -1 for what no training row has."""
+        """Replace, in place, provisional codes by final ones: -1 for what no training row has."""
         for place, final in self._final.items():
             column = rows[:, place]
             rows[:, place] = final[np.where(np.isnan(column), len(final) - 1, column).astype(np.int64)]

@@ -71,7 +71,7 @@ class NoLabels:
 
     width, dtype, written = 0, "float64", None
 
-    def encode(self, labels: Any, first_row: int, count: int) -> tuple[I32, Array]:
+    def encode(self, labels: Any, first_row: int, count: int) -> tuple[I32, Array]:  # noqa: ARG002
         """Return one class for all rows."""
         return np.zeros(count, np.int32), np.empty((count, 0))
 
@@ -107,7 +107,7 @@ class ClassLabels:
         """Return the number of each row's class, in the order of their first rows; raises UserError."""
         return self._index.encode(labels, first_row), np.empty((count, 0))
 
-    def check(self, train: int, rows: int, source: str, shard_count: int) -> None:
+    def check(self, train: int, rows: int, source: str, shard_count: int) -> None:  # noqa: ARG002
         """Refuse a single class, too few rows, and labels that are no classes after all; raises UserError."""
         self._classes, self._final = self._index.order()
         if self._checked:
@@ -146,8 +146,8 @@ class TargetLabels:
         if len(wrong):
             row, place = int(wrong[0]), int(np.flatnonzero(~np.isfinite(values[wrong[0]]))[0])
             raise UserError(
-                f"row {first_row + row + 1} has `{values[row, place]}` in label `{clip_text(self._names[place])}`,"
-                " which is not finite",
+                f"row {first_row + row + 1} has `{values[row, place]}` in label"
+                f" `{clip_text(self._names[place])}`, which is not finite",
                 "correct it, or leave the row out",
             )
         return np.zeros(count, np.int32), values

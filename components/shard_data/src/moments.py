@@ -12,7 +12,7 @@ BLOCK = 1 << 12  # rows that are summed at a time
 
 
 class Moments:
-    """Sums of `width` numbers a row, in blocks whose size does not depend on how rows arrive; NaN is left out."""
+    """Sums of `width` numbers a row, in blocks of one size however the rows arrive; NaN is left out."""
 
     def __init__(self, width: int) -> None:
         self._block = np.empty((BLOCK, width))

@@ -94,7 +94,7 @@ def write(
     encoders = ColumnEncoders(source.features, source.codes)
     encoders.find_categories(rows.features[division.parts(rows) == TRAIN] for rows in store.pieces())
     pieces = scattered(store, division, labels, encoders)
-    written = save(source, pieces, counts, folder, options.shard_count, labels.written)
+    written = save(source, pieces, counts, folder, options.shard_count, labels=labels.written)
     result = contents.Manifest(
         task=source.task,
         source=options.source,
@@ -142,6 +142,7 @@ def save(
     rows: list[int],
     folder: Path,
     shard_count: int,
+    *,
     labels: Labels | None,
 ) -> list[contents.Split]:
     """Write the rows of all parts, `rows` in total, as shards."""

@@ -30,7 +30,7 @@ _WRITE_ROWS = 1 << 14  # gathered and written at a time: small enough for the pr
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows with sort keys, content hashes, class codes and parts, all `[n]`; labels and features `[n, width]`."""
+    """Rows: sort keys, content hashes, class codes and parts `[n]`; labels and features `[n, width]`."""
 
     keys: U64
     hashes: U64
@@ -134,14 +134,15 @@ class Spill:
         self._closing.close()
         self._files = []
 
+    def _new_file(self) -> IO[bytes]:
+        return self._closing.enter_context(tempfile.TemporaryFile())
+
     def _write_run(self) -> None:
         if not self._filled:
             return
         if not self._files:
             # `close` closes them; their names are already removed.
-            self._files = [
-                self._closing.enter_context(tempfile.TemporaryFile()) for _ in self._buffer.columns()
-            ]  # noqa: SIM115
+            self._files = [self._new_file() for _ in self._buffer.columns()]
         rows = self._buffer.part(0, self._filled)
         order = np.argsort(rows.keys)
         for column, file in zip(rows.columns(), self._files, strict=True):

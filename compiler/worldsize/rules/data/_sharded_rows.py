@@ -142,7 +142,7 @@ def _read_table(request: Request, sample: Sample, kind: str) -> None:
             same_columns(request, request.files[0], plan.names, file, header)
         sample.slug = "data-row-invalid"
         most = min(MAX_ROWS, max(1, MAX_CELLS // max(len(head.columns), 1))) - sample.rows
-        for number, row in enumerate(read_rows(request, kind, file, plan, head, MAX_BYTES)):
+        for number, row in enumerate(read_rows(request, kind, file, plan, head, most=MAX_BYTES)):
             limits.check_time()
             sample.add_row(file, row)
             if number + 1 >= most:

@@ -48,7 +48,7 @@ class Batch:
         features: `[n, width]`, as stored.
         labels: an Arrow array `[n]`, a list of one for each label column, or None.
         hashes: `[n]`, what the rows are split by; None for the bytes of the features.
-        parts: `[n]`, the places in `SPLITS` of rows that a file or a date puts there; 0 leaves them to the hash.
+        parts: `[n]`, places in `SPLITS` to which a file or a date puts rows; 0 leaves them to the hash.
     """
 
     features: Array

@@ -46,7 +46,7 @@ def read_jsonl(request: Request) -> Source:
         for file in request.files:
             start = 0
             for block in json_rows.line_blocks(request, file, BLOCK_BYTES):
-                table = _parse_lines(request, file, block, wanted, only, start)
+                table = _parse_lines(request, file, block, wanted, only, start=start)
 
                 def explain(
                     error: UserError, block: bytes = block, start: int = start, file: Path = file
@@ -62,7 +62,7 @@ def read_jsonl(request: Request) -> Source:
 
 
 def _parse_lines(
-    request: Request, file: Path, block: bytes, plan: TablePlan, kinds: Mapping[str, str], start: int
+    request: Request, file: Path, block: bytes, plan: TablePlan, kinds: Mapping[str, str], *, start: int
 ) -> Any:
     from pyarrow import json  # shadows the standard library's name
 

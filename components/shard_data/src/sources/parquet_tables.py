@@ -1,4 +1,4 @@
-"""Parquet files, whose pages are judged before they are read; two sets of row groups are decoded at a time."""
+"""Parquet files, whose pages are judged before they are read, two sets of row groups at a time."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ class _Parquet:
         """Raise UserError if a column is not of the type that is planned."""
         for name, kind in plan.features.items():
             own = kind_of_type(self.schema.field(name).type)
-            if own is None or (kind == NUMBER) != (own in (NUMBER, BOOLEAN)) and kind not in (CATEGORY, DATE):
+            if own is None or (
+                (kind == NUMBER) != (own in (NUMBER, BOOLEAN)) and kind not in (CATEGORY, DATE)
+            ):
                 self.refuse_type(name, "numbers" if kind == NUMBER else kind)
         self.check_nested(plan.labels)
 

@@ -32,6 +32,7 @@ class Place:
     start: int
 
     def __call__(self, row: int) -> str:
+        """Return the name of a row of the batch, which count from 0."""
         return f"row {self.start + row + 1} of `{self.file}`"
 
 

@@ -209,7 +209,11 @@ def test_targets_of_arrays(component: Run, tmp_path: Path) -> None:
 
 
 LATE = {
-    "a fraction among classes": ("x,y\n" + "1,1\n2,2\n" * 6000 + "3,2.5\n", {}, "row 12001"),
+    "a fraction among classes": (
+        "x,y\n" + "1,1\n2,2\n" * 6000 + "3,2.5\n",
+        {},
+        "row 12,001 has `2.5` in label `y`",
+    ),
     "many classes after few": (
         "x,y\n" + "1,1\n2,2\n" * 6000 + "".join(f"3,{number}\n" for number in range(40)),
         {},

@@ -1,4 +1,4 @@
-"""The task of a label, the kind of a column, and the division of rows: without the libraries that read files."""
+"""The task of a label, the kind of a column and the division of rows, which need no other library."""
 
 from __future__ import annotations
 

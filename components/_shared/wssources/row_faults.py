@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import BOOLEAN, DATE, MULTI_LABEL, NUMBER, REGRESSION
+from wsshards.manifest import BOOLEAN, CATEGORY, DATE, MULTI_LABEL, NUMBER, REGRESSION
 from wssources.column_kinds import MISSING_NUMBERS, parse_date
 from wssources.request import BLOCK_BYTES, DROP, REFUSE, Request, first_line, open_data, unreadable
 from wssources.table_plan import FILL_HELP, KIND_HELP, LABEL_HELP, Head, TablePlan, may_miss
@@ -189,7 +189,10 @@ def _check_cells(
 
 
 def _is_missing(plan: TablePlan, name: str, cell: str) -> bool:
-    if cell == "" or plan.features.get(name) != NUMBER or cell not in MISSING_NUMBERS:
+    kind = plan.features.get(name)
+    is_target = name in plan.labels and plan.decision.task == REGRESSION
+    text = not is_target if kind is None else kind == CATEGORY
+    if cell == "" or text or cell not in MISSING_NUMBERS:
         return cell == ""
     return plan.missing != REFUSE or _number(cell) is None
 

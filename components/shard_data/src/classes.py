@@ -25,6 +25,7 @@ class ClassIndex:
         self.label, self._fractions = label, fractions
         self.codes: dict[str, int] = {}
         self.rows: list[int] = []
+        self._first: dict[int, int] = {}  # row in which a class is met first
 
     def encode(self, labels: Any, first_row: int) -> I32:
         """Number the labels `[n]` of the rows from `first_row` on, counting from 0.
@@ -44,6 +45,8 @@ class ClassIndex:
         lookup = np.zeros(int(used[-1]) + 1 if len(used) else 0, np.int32)
         lookup[used] = [self._code(value) for value in self._values(labels.dictionary, used)]
         codes: I32 = lookup[labels.indices.to_numpy(zero_copy_only=False)]
+        for code in range(len(self._first), len(self.rows)):
+            self._first[code] = first_row + int(np.flatnonzero(codes == code)[0])
         for code, count in enumerate(np.bincount(codes, minlength=len(self.rows)).tolist()):
             self.rows[code] += count
         return codes
@@ -106,6 +109,13 @@ class ClassIndex:
             values.add(name)
         values.rows = sum(self.rows)
         values.wholes += values.rows - len(self.codes) if values.numbers == len(self.codes) else 0
+        if values.fraction and values.numbers == values.rows:
+            row = self._first[self.codes[values.fraction]]
+            raise UserError(
+                f"row {row + 1:,} has `{values.fraction}` in label `{self.label}`, and the first rows whole"
+                " numbers",
+                "say `task: regression` or `task: classification`",
+            )
         decision = decide_task("auto", [values], sampled=False, called="")
         if decision.task != CLASSIFICATION:
             raise UserError(

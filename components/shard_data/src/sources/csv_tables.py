@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from sources.common import FAULTS, Source
 from sources.tables import FileBatch, Place, make_source
 from wsshards.errors import UserError
-from wsshards.manifest import BOOLEAN, DATE, NUMBER
+from wsshards.manifest import BOOLEAN, DATE, NUMBER, REGRESSION
 from wsshards.regular_files import path_of_open
 from wssources import row_faults
 from wssources.column_kinds import MISSING_NUMBERS
@@ -77,6 +77,8 @@ def _read_file(request: Request, file: Path, plan: TablePlan) -> Iterator[FileBa
 
 def _type_of(plan: TablePlan, name: str) -> Any:
     kind = plan.features.get(name)
+    if name in plan.labels and plan.decision.task == REGRESSION:
+        return pa.float64()
     if name in (plan.by, plan.time) and kind == NUMBER:
         return pa.float64()  # compared exactly
     if kind is None and name == plan.time and plan.bounds:

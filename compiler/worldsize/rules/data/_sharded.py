@@ -183,7 +183,8 @@ def _check_rows(source: _Source, request: Request, kind: str) -> Iterator[Proble
     try:
         if read.complete:
             train = read.divide(request)
-            check_rows(train, [read.rows], names, request.called, int(source.values["shard_count"]))
+            rows = list(labels.values()) or [read.rows]
+            check_rows(train, rows, names, request.called, int(source.values["shard_count"]))
     except UserError as error:
         if len(names) == 1 and kind != "images":
             yield _report("label-not-a-class", at_label, error)

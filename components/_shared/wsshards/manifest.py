@@ -293,6 +293,8 @@ def verify_shards(
     shards = [shard for name in splits for shard in manifest.split(name).shards]
     for shard in shards:
         check_shard_size(folder, shard)
+    if manifest.features.tokenizer is not None and manifest.features.tokenizer.path:
+        check_tokenizer(folder, manifest.features.tokenizer)
     if checksums:
         rank, world = part
         with ThreadPoolExecutor(max_workers=4) as pool:
@@ -311,6 +313,18 @@ def check_shard_size(folder: str | Path, shard: Shard) -> None:
         raise UserError(
             f"shard `{shard.path}` has {size:,} bytes, and the manifest says {shard.bytes:,}", help=_AGAIN
         )
+
+
+def check_tokenizer(folder: str | Path, tokenizer: Tokenizer) -> None:
+    """Compare the SHA-256 of the tokenizer's file with the manifest; raises UserError."""
+    try:
+        digest = hash_file(Path(folder) / tokenizer.path)
+    except OSError as error:
+        raise UserError(
+            f"cannot read tokenizer `{tokenizer.path}`: {describe_error(error)}", help=_AGAIN
+        ) from None
+    if digest != tokenizer.sha256:
+        raise UserError(f"tokenizer `{tokenizer.path}` is not the one that the manifest names", help=_AGAIN)
 
 
 def check_shard_content(folder: str | Path, shard: Shard) -> None:

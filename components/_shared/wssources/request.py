@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import IO, overload
 
 from wsshards.errors import UserError, clip_text
 from wsshards.regular_files import open_regular
+from wssources.media_options import MediaOptions
 from wssources.unpack_limits import LimitedGzip
 
 BLOCK_BYTES = 8 << 20  # of text, parsed at a time: no line is longer
@@ -50,6 +51,7 @@ class Request:
         sequence_length: tokens a language model predicts per row.
         memory: memory limit in bytes.
         called: what messages call the root, where they do not name files by their path inside of it.
+        media: how pictures and text are read.
     """
 
     root: Path
@@ -59,6 +61,7 @@ class Request:
     sequence_length: int
     memory: int
     called: str = ""
+    media: MediaOptions = field(default_factory=MediaOptions)
 
     def show(self, path: Path) -> str:
         """Return the name of a file in messages: its path inside the data."""

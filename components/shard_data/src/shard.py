@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from classes import ClassIndex
-from shards import FULL, Labels, SplitWriter, clear, shard_sizes, sync
+from encoded_shards import make_writer
+from media_arguments import add_media_options, media_options
+from shards import FULL, Labels, clear, shard_sizes, sync
 from sources import open_source
 from sources.common import Source, ahead
 from spill import Rows, Spill
@@ -50,11 +52,10 @@ def shard(options: argparse.Namespace) -> None:
         features=tuple(name.strip() for name in options.features.split(",") if name.strip()),
         sequence_length=options.sequence_length,
         memory=options.memory_limit_mib << 20,
+        media=media_options(options),
     )
     # A quarter of the limit leaves room for the copies that sorting makes.
-    store = Spill(
-        source.features.width, source.features.disk_dtype, options.memory_limit_mib * (1 << 20) // 4
-    )
+    store = Spill(*source.row_layout, options.memory_limit_mib * (1 << 20) // 4)
     try:
         with closing(store):
             manifest = write(source, store, folder, options)
@@ -80,6 +81,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--validation_fraction", type=float, default=0.2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--memory_limit_mib", type=int, default=512)
+    add_media_options(parser)
     parser.add_argument("--shards", required=True)
     options = parser.parse_args()
     for name, low in (("sequence_length", 1), ("shard_count", 1), ("seed", 0), ("memory_limit_mib", 1)):
@@ -105,10 +107,13 @@ def write(source: Source, store: Spill, folder: Path, options: argparse.Namespac
     names, final = classes.order() if source.label else ((), np.zeros(1, np.int32))
     rows = classes.rows if source.label else [store.rows]
     limits = find_thresholds(store.index, rows, options.validation_fraction)
+    if source.divided:  # held out is what has the hash 0
+        limits = np.ones(len(rows), np.uint64)
     held_out = sum(int((hashes < limits[codes]).sum()) for hashes, codes in store.index())
     check_rows(store.rows - held_out, rows, names, options.source, options.shard_count)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / contents.MANIFEST_NAME).unlink(missing_ok=True)  # until the end the folder is incomplete
+    source.write(folder)
     pieces = scattered(store, limits, final)
     train, validation = save(source, pieces, (store.rows - held_out, held_out), folder, options.shard_count)
     result = contents.Manifest(
@@ -120,7 +125,8 @@ def write(source: Source, store: Spill, folder: Path, options: argparse.Namespac
         train=train,
         validation=validation,
     )
-    clear(folder, [shard.path for split in (train, validation) for shard in split.shards])
+    tokenizer = [source.features.tokenizer.path] if source.features.tokenizer else []
+    clear(folder, [shard.path for split in (train, validation) for shard in split.shards] + tokenizer)
     publish(folder, contents.manifest_to_json(result))
     return result
 
@@ -132,7 +138,11 @@ def ingest(source: Source, store: Spill, options: argparse.Namespace) -> ClassIn
         first, count = store.rows, len(batch.features)
         codes = classes.encode(batch.labels, first) if source.label else np.zeros(count, np.int32)
         keys = shuffle_keys(first, count, options.seed)
-        store.put(Rows(keys, hash_rows(batch.features, options.seed), codes, batch.features))
+        identity = batch.features if batch.identity is None else np.ascontiguousarray(batch.identity)
+        hashes = (
+            hash_rows(identity, options.seed) if batch.part is None else (1 - batch.part).astype(np.uint64)
+        )
+        store.put(Rows(keys, hashes, codes, batch.features))
     return classes
 
 
@@ -151,7 +161,7 @@ def save(
     labels = Labels("int64") if source.label else None
     with ThreadPoolExecutor(2) as pool:
         sides = [
-            SplitWriter(folder, name, shard_sizes(total, count), source.features, labels, pool=pool)
+            make_writer(folder, name, shard_sizes(total, count), source, labels, pool=pool)
             for name, total, count in zip(("train", "validation"), rows, counts, strict=True)
         ]
         for features, labels, orders in pieces:

@@ -61,8 +61,6 @@ def _read_png(file: IO[bytes], head: bytes) -> Shape:
         at += 12 + int.from_bytes(start[:4], "big")
         if start[4:] == b"IDAT" and at > size + _CHECKSUMS:
             raise ValueError(f"it has {size:,} bytes, and its pixels end at byte {at:,}")
-    if bits == 16 and colours == 0:
-        raise ValueError("it has 16 bits a channel, and pictures are read with 8")
     return _PNG_CHANNELS.get(colours, 0), height, width
 
 

@@ -16,11 +16,13 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.rules.context import Context
-from worldsize.rules.data._sharded_rows import MAX_OPENED, MAX_ROWS, read_sample
+from worldsize.rules.data._media import read_media
+from worldsize.rules.data._sharded_rows import MAX_OPENED, MAX_ROWS, read_sample, read_texts
 from worldsize.yaml.nodes import Scalar
 from wsshards.errors import UserError, clip_text
-from wssources import planned_rows
+from wssources import documents, planned_rows
 from wssources.find_files import FORMATS, check_content, choose_files, find_files, name_source
+from wssources.media_options import MediaOptions
 from wssources.request import Files, Request
 from wssources.row_faults import check_rows
 
@@ -34,7 +36,7 @@ class _Source(Struct):
     """Local data of a step, the inputs that say how it is read, and what messages call it."""
 
     step: Step
-    values: Mapping[str, Any]
+    values: dict[str, Any]
     base: Path
     span: Span  # of the path of the data
     called: str
@@ -60,6 +62,9 @@ def check_source(context: Context, job: Job, step: Step, reported: set[Span]) ->
             return
         slug, first_input = "data-format-wrong", "format"
         called = name_source(source.values["source"], root)
+        media = read_media(source.step, source.base)
+        if media is not None and media.labels and source.values["format"] == "auto":
+            source.values["format"] = "images"
         kind, chosen = choose_files(root, files, source.values["format"], called)
         request = _make_request(source, root, chosen)
         for file in islice(request.files, MAX_OPENED):
@@ -136,22 +141,29 @@ def _make_request(source: _Source, root: Path, names: list[str]) -> Request:
     called = source.called if inner == "." else f"{source.called}/{inner}" if source.called != "." else inner
     features = tuple(name.strip() for name in str(values["features"] or "").split(",") if name.strip())
     length, memory = int(values["sequence_length"]), int(values["memory_limit_mib"]) << 20
-    return Request(root, Files(root, names), values["label"], features, length, memory, called)
+    media = read_media(source.step, source.base)
+    files = Files(root, names)
+    return Request(root, files, values["label"], features, length, memory, called, media or MediaOptions())
 
 
 def _check_rows(source: _Source, request: Request, kind: str) -> Iterator[Problem]:
     """Report the first fault of columns, rows or labels, then too few rows of data that was read whole."""
-    read = read_sample(request, kind)
+    media = read_media(source.step, source.base)
+    if media is None:
+        return  # an input about pictures or text is known only when the pipeline runs
+    tokenized = documents.is_tokenized(kind, media)
+    read = read_texts(request, kind) if tokenized else read_sample(request, kind)
     if read.fault is not None:
         yield _report(read.slug, source.span_of(read.blamed or "source", "source"), read.fault)
         return
     at_label = source.span_of("label", "source")
-    values, labels = source.values, read.labels if kind != "text" else {}
+    values, labels = source.values, read.labels if kind != "text" or tokenized else {}
+    labels = {} if [*labels] == [""] else labels  # documents without labels
     odd = _describe_labels(request, labels)
     if odd is not None:
         yield _report("label-not-categorical", at_label, odd)
         return
-    rows = list(labels.values()) if kind != "text" else [read.rows]
+    rows = list(labels.values()) or [read.rows]
     train = sum(rows) - planned_rows.validation_rows(rows, min(values["validation_fraction"], 0.99))
     try:
         if read.complete:

@@ -17,13 +17,16 @@ from msgspec import Struct, field
 from worldsize.base import limits
 from worldsize.rules.data import _pictures
 from wsshards.errors import UserError, clip_text
+from wsshards.manifest import CLASSIFICATION
 from wsshards.regular_files import check_regular, open_regular
-from wssources import picture_folders, row_faults
+from wssources import documents, picture_folders, picture_labels, row_faults
 from wssources.array_names import find_features, find_label
 from wssources.columns import choose_columns, same_columns
 from wssources.formats import MAX_CLASSES
+from wssources.media_options import BPE, BYTES_TOKENIZER
 from wssources.parquet import check_footer
-from wssources.request import Request, check_row, is_packed, open_data, suggest, unreadable
+from wssources.request import Request, is_packed, open_data, suggest, unreadable
+from wssources.tokenizer_files import check_tokenizer_file
 from wssources.unpack_limits import open_archive, read_npy_header
 
 MAX_ROWS = 10_000
@@ -154,27 +157,80 @@ def _check_width(request: Request, file: Path, row: int, value: Any, first: Any)
 
 
 def _read_pictures(request: Request, sample: Sample) -> None:
-    sample.slug = "picture-invalid"
-    picture_folders.check_folders(request)
-    sample.labels.update(picture_folders.find_class(request, file) for file in request.files)
-    first: tuple[Path, _pictures.Shape] | None = None
+    sample.slug, sample.blamed = "data-column-missing", "labels"
+    file = picture_labels.find_label_file(request)
+    if file is not None:
+        _read_picture_labels(request, sample, file)
+    else:
+        sample.slug, sample.blamed = "picture-invalid", ""
+        picture_folders.check_folders(request)
+        sample.labels.update(picture_folders.find_class(request, file) for file in request.files)
+    sample.slug, sample.blamed = "picture-invalid", ""
+    if request.media.broken_images == "skip":
+        sample.complete = False
+        return
     for file in request.files[:: -(-len(request.files) // MAX_PICTURES)]:
         limits.check_time()
         try:
-            shape = _pictures.read_shape(file)
+            _pictures.read_shape(file)
         except ValueError as error:
-            raise unreadable(request.show(file), error) from None
-        if shape is None:
-            continue
-        width, height = shape[2], shape[1]
-        check_row(
-            f"picture `{request.show(file)}` of {width}×{height} pixels",
-            width * height * max(shape[0], 1),
-            request.memory,
-        )
-        first = first or (file, shape)
-        if shape[1:] != first[1][1:] or (shape[0] and first[1][0] and shape[0] != first[1][0]):
-            raise picture_folders.describe_mixed(request, file, shape, first)
+            fault = unreadable(request.show(file), error)
+            raise UserError(fault.message, f"{fault.help}, or say `broken_images: skip`") from None
+
+
+def _read_picture_labels(request: Request, sample: Sample, file: Path) -> None:
+    """Count the labels of pictures in a CSV, if it is small."""
+    if check_regular(file) > MAX_BYTES:
+        sample.complete = False
+        return
+    columns = row_faults.csv_header(request, file)
+    picture_labels.choose_label_columns(request, file, columns)
+    sample.slug, sample.blamed = "data-row-invalid", "labels"
+    labels = picture_labels.read_picture_labels(request, file)
+    if len(labels.columns) > 1:
+        sample.complete = False
+        return
+    sample.labels.update(values[0] for values in labels.values.values())
+
+
+def read_texts(request: Request, kind: str) -> Sample:
+    """Read documents of text up to the first fault, or the bounds of this module."""
+    sample = Sample(slug="data-column-missing")
+    try:
+        _read_texts(request, kind, sample)
+    except UserError as error:
+        sample.fault = error
+    except ImportError:
+        sample.complete = False  # Parquet, without pyarrow
+    except OSError:
+        sample.complete = False  # no permission, here
+    return sample
+
+
+def _read_texts(request: Request, kind: str, sample: Sample) -> None:
+    sample.blamed = "tokenizer"
+    if request.media.tokenizer not in (BYTES_TOKENIZER, BPE):
+        check_tokenizer_file(request.media)
+    sample.blamed = "text"
+    labelled = documents.find_task(request, kind) == CLASSIFICATION
+    sample.slug, sample.blamed = "data-row-invalid", ""
+    if labelled and kind == "text":
+        documents.check_text_folders(request)
+    size = 0
+    for document in documents.read_corpus(request, kind, labelled=labelled):
+        limits.check_time()
+        block = next(document.blocks(), "")
+        if labelled and not block.strip():
+            raise UserError(f"`{document.name}` has no text", "remove it, or write its text into it")
+        size += len(block)
+        sample.labels[document.label] += 1
+        sample.rows += 1
+        if sample.full or size > MAX_BYTES:
+            sample.complete = False
+            return
+    if size == 0:
+        raise UserError(f"`{request.called}` has no text", "give it at least one document")
+    sample.complete = labelled  # how many rows of tokens a corpus has is not known before it is read
 
 
 def _read_text(request: Request, sample: Sample) -> None:

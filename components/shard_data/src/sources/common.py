@@ -8,11 +8,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from blobs import REFERENCE_WIDTH, BlobFile
 
 from wsshards.errors import UserError
 from wsshards.manifest import Features
@@ -37,10 +39,23 @@ FAULTS = (
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive rows: features `[n, width]` as stored, labels as an Arrow array `[n]` or None."""
+    """Consecutive rows: features `[n, width]` as stored, labels as an Arrow array `[n]` or None.
+
+    Attributes:
+        features: of rows of any length, references to them in the source's blob.
+        labels: of the rows.
+        identity: values `[n, k]` whose hash decides which rows are held out; None takes the features.
+        part: of each row `[n]`, 1 if it is held out, where the source itself divides its rows.
+    """
 
     features: Array
     labels: Any = None
+    identity: Array | None = None
+    part: Array | None = None
+
+
+def _write_nothing(_: Path) -> None:
+    """Write no further files."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +67,25 @@ class Source:
         features: what one row contains.
         label: name of the label, or None.
         batches: starts the stream; the order of the rows is always the same.
+        blob: has the rows themselves where they are of any length.
+        divided: whether the source itself says which rows are held out.
+        write: writes further files into the folder of shards, before the manifest.
     """
 
     task: str
     features: Features
     label: str | None
     batches: Callable[[], Iterator[Batch]]
+    blob: BlobFile | None = None
+    divided: bool = False
+    write: Callable[[Path], None] = _write_nothing
+
+    @property
+    def row_layout(self) -> tuple[int, str]:
+        """The number and the NumPy type of the values that are sorted for a row."""
+        if self.blob is not None:
+            return REFERENCE_WIDTH, "uint64"
+        return self.features.width, self.features.disk_dtype
 
 
 def numeric(width: int, *, shape: Sequence[int] = ()) -> Features:

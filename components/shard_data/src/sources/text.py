@@ -12,6 +12,7 @@ from sources.common import BATCH_BYTES, Batch, Source
 from wsshards.errors import UserError
 from wsshards.manifest import BYTES, LANGUAGE_MODEL, Features
 from wsshards.regular_files import open_regular
+from wssources.media_options import MediaOptions
 from wssources.planned_rows import PYTHON_SOURCE, PYTHON_SOURCE_BYTES
 from wssources.request import Request, unreadable
 
@@ -47,6 +48,16 @@ def read_python_source(sequence_length: int) -> Source:
     Raises:
         UserError: this Python contains less text than that.
     """
+    request = python_request(sequence_length, MediaOptions(), 0)
+    return _windows(lambda: _first(_blocks(request, request.files), PYTHON_SOURCE_BYTES), sequence_length)
+
+
+def python_request(sequence_length: int, media: MediaOptions, memory: int) -> Request:
+    """Return the request for this Python's standard library, as files in the order of names.
+
+    Raises:
+        UserError: this Python contains less text than `builtin:python-source` has.
+    """
     root = Path(sysconfig.get_path("stdlib"))
     files = sorted(
         (file for file in root.rglob("*.py") if not _LEFT_OUT & set(file.relative_to(root).parts[:-1])),
@@ -58,8 +69,18 @@ def read_python_source(sequence_length: int) -> Source:
             f"`{PYTHON_SOURCE}` takes {PYTHON_SOURCE_BYTES:,} bytes and this Python carries {available:,}",
             "use a Python that has its standard library as files",
         )
-    request = Request(root, tuple(files), "", (), sequence_length, 0)
-    return _windows(lambda: _first(_blocks(request, files), PYTHON_SOURCE_BYTES), sequence_length)
+    return Request(root, _first_files(files), "", (), sequence_length, memory, media=media)
+
+
+def _first_files(files: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the files that begin within the first `PYTHON_SOURCE_BYTES`."""
+    chosen, size = [], 0
+    for file in files:
+        if size >= PYTHON_SOURCE_BYTES:
+            break
+        chosen.append(file)
+        size += file.stat().st_size
+    return tuple(chosen)
 
 
 def _windows(blocks: Callable[[], Iterable[bytes]], sequence_length: int) -> Source:

@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from wsshards.regular_files import check_regular, list_files, open_regular, read_regular
-from wssources.formats import LABEL_ARRAYS, MAX_CLASS_NAME, PICTURES, TABLES
+from wssources.formats import LABEL_ARRAYS, LABEL_FILE, MAX_CLASS_NAME, PICTURES, TABLES, TEXTS
+from wssources.media_options import MediaOptions
 from wssources.parquet import check_footer, check_pages, dictionary_columns
+from wssources.picture_labels import find_label_file, read_picture_labels
+from wssources.request import Files, Request
 from wssources.unpack_limits import open_archive, read_npy_header
 
 MAX_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
@@ -42,6 +45,8 @@ def count_rows_per_class(root: Path, kind: str, label: str, sequence_length: int
             return None
         kind = _detect(files) if kind == "auto" else kind
         if kind == "images":
+            if (root / LABEL_FILE).exists():  # what the folders are called is no label then
+                return None
             return _pictures(root, files)
         if kind == "text":
             wanted = [file for file in files if file.suffix.lower() not in (*TABLES, *PICTURES)]
@@ -54,6 +59,32 @@ def count_rows_per_class(root: Path, kind: str, label: str, sequence_length: int
     except Exception:
         # Whatever is wrong with the data, the step that reads it says so; a count is a convenience.
         return None
+
+
+def count_labelled_pictures(root: Path, label: str, labels: str) -> list[int] | None:
+    """Pictures of each class of a folder with a CSV of labels; None as of :func:`count_rows_per_class`."""
+    try:
+        names = [file.relative_to(root).as_posix() for file in _files(root)]
+        media = MediaOptions(labels=labels)
+        request = Request(root, Files(root, sorted(names)), label, (), 1, 1 << 30, media=media)
+        file = find_label_file(request)
+        if file is None or check_regular(file) > MAX_BYTES:
+            return None
+        found = read_picture_labels(request, file)
+    except Exception:
+        return None  # as above: the step that reads it says what is wrong
+    return list(Counter(found.values.values()).values())
+
+
+def count_texts_per_class(root: Path) -> list[int] | None:
+    """Text files in each folder; None where there are files of other kinds."""
+    try:
+        files = _files(root)
+        if not files or any(file.suffix.lower() not in TEXTS for file in files):
+            return None
+        return list(Counter(file.relative_to(root).parts[0] for file in files).values())
+    except Exception:
+        return None  # as above
 
 
 def measure_table(root: Path, kind: str, label: str, features: Sequence[str]) -> tuple[int, int] | None:

@@ -12,6 +12,8 @@ from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.planning.memory.workload import Samples, is_sharding, literal_inputs
 from worldsize.resolving.state import ResolveState
 from wssources import planned_rows
+from wssources.formats import LABEL_FILE
+from wssources.media_options import BYTES_TOKENIZER
 
 
 def count_rows(state: ResolveState) -> dict[str, int]:
@@ -64,6 +66,8 @@ def _split(state: ResolveState, source: str) -> int | None:
 
 def _rows_per_class(state: ResolveState, values: Mapping[str, Any], length: int) -> list[int] | None:
     source = values.get("source")
+    if not _are_countable(values):
+        return None
     if isinstance(source, str) and source in planned_rows.SOURCES:
         return list(planned_rows.rows_per_class(source, length))
     data = values.get("data")
@@ -78,7 +82,28 @@ def _rows_per_class(state: ResolveState, values: Mapping[str, Any], length: int)
         return None
     from worldsize.resolving import row_counts  # its readers are for data that is no built-in set
 
+    labels = str(values.get("labels") or "")
+    if labels or exists(root / LABEL_FILE):
+        counts = row_counts.count_labelled_pictures(root, str(values.get("label")), labels)
+        if labels or counts is not None:
+            return counts
+    if values.get("task") == "classification" and values.get("format") in ("auto", "text"):
+        counts = row_counts.count_texts_per_class(root)
+        if counts is not None:
+            return counts
     return row_counts.count_rows_per_class(root, str(values.get("format")), str(values.get("label")), length)
+
+
+def _are_countable(values: Mapping[str, Any]) -> bool:
+    """Whether rows are known before the data is read: not of packed tokens, or if broken pictures are left out."""
+    if values.get("broken_images") == "skip":
+        return False
+    documents = values.get("text") or values.get("tokenizer") not in (None, BYTES_TOKENIZER)
+    return (
+        not documents
+        or values.get("task") == "classification"
+        or (bool(values.get("text")) and values.get("task") in (None, "auto"))
+    )
 
 
 def read_table_samples(folder: Path, sharding: Step) -> Samples | None:

@@ -1,8 +1,8 @@
 """Reads a shards folder: random access to memory-mapped rows, by their number in the split.
 
 A shard is an Arrow IPC file with a column of features and one of labels: a number for each row, or a
-fixed-size list of them. Features are a fixed-size list, or the file of a picture. Mapping costs no copy: every process of an instance shares the pages
-of one file.
+fixed-size list of them. Features are a fixed-size list, or the file of a picture. Mapping costs no copy:
+every process of an instance shares the pages of one file.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from wsshards.manifest import (
     label_shape,
     read_manifest,
 )
-from wsshards.regular_files import path_of_open
 from wsshards.pictures import EncodedColumn, decode_rows
+from wsshards.regular_files import path_of_open
 
 Array = npt.NDArray[Any]
 

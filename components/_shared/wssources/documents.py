@@ -1,4 +1,4 @@
-"""Documents of a corpus: whole text files, or the rows of a column, each with its label where there is one."""
+"""Documents of a corpus: whole text files, or rows of a column, each with its label where there is one."""
 
 from __future__ import annotations
 
@@ -254,9 +254,8 @@ def _read_parquet(request: Request, file: Path, names: Sequence[str]) -> Rows:
             unpacked = check_pages(stream, metadata, set(names), [])
             room = max(request.memory // 2, FREE_BYTES)
             if unpacked.held > room:
-                raise ValueError(
-                    f"{unpacked.held:,} bytes of it are in memory at a time, and may be {room:,}"
-                )
+                reason = f"{unpacked.held:,} bytes of it are in memory at a time, and may be {room:,}"
+                raise ValueError(reason)  # noqa: TRY301
             rows = max(1, min(1024, _BLOCK // max(1, unpacked.value)))
             opened = parquet.ParquetFile(stream, metadata=metadata)
             for batch in opened.iter_batches(rows, columns=list(names)):

@@ -64,14 +64,12 @@ class PictureLabels:
         import pyarrow as pa  # the checker has none
 
         rows = [self.find(file) for file in files]
-        columns = [
-            pa.array([row[number] for row in rows], pa.string()) for number in range(len(self.columns))
-        ]
+        columns = [pa.array(values, pa.string()) for values in zip(*rows, strict=True)]
         return columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, list(self.columns))
 
 
 def find_label_file(request: Request) -> Path | None:
-    """Return the CSV with the labels of pictures: the one that `labels` names, or `labels.csv`; None if neither.
+    """Return the CSV with labels of pictures: the one that `labels` names, or `labels.csv`; None if neither.
 
     Raises:
         UserError: the one that `labels` names does not exist, or is outside of the data.
@@ -115,8 +113,8 @@ def read_picture_labels(request: Request, file: Path) -> PictureLabels:
             continue
         if values.setdefault(picture, cells) != cells:
             raise UserError(
-                f"line {line} of `{request.show(file)}` gives picture `{clip_text(picture)}` another label than a line"
-                " before",
+                f"line {line} of `{request.show(file)}` gives picture `{clip_text(picture)}` another label than"
+                " a line before",
                 "give every picture one label",
             )
     if missing:
@@ -174,7 +172,8 @@ def choose_label_columns(request: Request, file: Path, header: Sequence[str]) ->
             )
         if name == header[place]:
             raise UserError(
-                f"column `{clip_text(name)}` of `{request.show(file)}` has the file names, and `label` names it too",
+                f"column `{clip_text(name)}` of `{request.show(file)}` has the file names, and `label` names"
+                " it too",
                 "name the column with the labels in `label`",
             )
     return wanted, place
@@ -197,7 +196,7 @@ def _describe_missing(
     line, name = missing[0]
     more = f", and {len(missing) - 1:,} more rows name none that exists" if len(missing) > 1 else ""
     return UserError(
-        f"line {line} of `{request.show(file)}` names the picture `{clip_text(name)}` in column `{clip_text(column)}`,"
-        f" which does not exist{more}",
+        f"line {line} of `{request.show(file)}` names the picture `{clip_text(name)}` in column"
+        f" `{clip_text(column)}`, which does not exist{more}",
         "give paths beside the CSV or inside the data",
     )

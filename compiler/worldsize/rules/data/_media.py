@@ -11,8 +11,10 @@ from worldsize.azureml.model import Step
 from worldsize.planning.memory.workload import literal_inputs
 from wssources.media_options import MediaOptions
 
-_TEXTS = ("image_size", "image_mode", "image_resize", "image_storage", "broken_images", "labels", "text")
-_TEXTS += ("tokenizer", "task")
+_TEXTS = frozenset(
+    ["image_size", "image_mode", "image_resize", "image_storage", "broken_images"]
+    + ["labels", "text", "tokenizer", "task"]
+)
 
 
 def read_media(step: Step, folder: Path | None) -> MediaOptions | None:

@@ -48,7 +48,7 @@ def read_shape(path: Path) -> Shape | None:
 def _read_png(file: IO[bytes], head: bytes) -> Shape:
     if len(head) < 33 or head[12:16] != b"IHDR":
         raise ValueError("it ends before the picture begins")
-    width, height, bits, colours = struct.unpack_from(">IIBB", head, 16)
+    width, height, _, colours = struct.unpack_from(">IIBB", head, 16)
     size, at, pixels = file.seek(0, 2), 8, False
     for _ in range(_CHUNKS):
         file.seek(at)

@@ -45,9 +45,8 @@ def count_rows_per_class(root: Path, kind: str, label: str, sequence_length: int
             return None
         kind = _detect(files) if kind == "auto" else kind
         if kind == "images":
-            if (root / LABEL_FILE).exists():  # what the folders are called is no label then
-                return None
-            return _pictures(root, files)
+            # With a CSV of labels the names of folders are none.
+            return _pictures(root, files) if not (root / LABEL_FILE).exists() else None
         if kind == "text":
             wanted = [file for file in files if file.suffix.lower() not in (*TABLES, *PICTURES)]
             return [sum(check_regular(file) for file in wanted) // (sequence_length + 1)]

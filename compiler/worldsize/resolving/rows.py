@@ -66,36 +66,36 @@ def _split(state: ResolveState, source: str) -> int | None:
 
 def _rows_per_class(state: ResolveState, values: Mapping[str, Any], length: int) -> list[int] | None:
     source = values.get("source")
-    if not _are_countable(values):
+    if not isinstance(source, str) or not _are_countable(values):
         return None
-    if isinstance(source, str) and source in planned_rows.SOURCES:
+    if source in planned_rows.SOURCES:
         return list(planned_rows.rows_per_class(source, length))
     data = values.get("data")
     path = data.get("path") if isinstance(data, dict) else data
-    if not isinstance(path, str) or not isinstance(source, str) or "${{" in source:
+    if not isinstance(path, str) or "${{" in source:
         return None
     base = local_path(path, state.folder)
-    if base is None or not exists(base):
+    root = base / source if base is not None and is_folder(base) else base
+    if root is None or not exists(root) or not state.files.readable_data(root):
         return None
-    root = base / source if is_folder(base) else base
-    if not exists(root) or not state.files.readable_data(root):
-        return None
+    return _count_files(root, values, length)
+
+
+def _count_files(root: Path, values: Mapping[str, Any], length: int) -> list[int] | None:
     from worldsize.resolving import row_counts  # its readers are for data that is no built-in set
 
-    labels = str(values.get("labels") or "")
+    labels, counts = str(values.get("labels") or ""), None
     if labels or exists(root / LABEL_FILE):
         counts = row_counts.count_labelled_pictures(root, str(values.get("label")), labels)
-        if labels or counts is not None:
-            return counts
-    if values.get("task") == "classification" and values.get("format") in ("auto", "text"):
+    elif values.get("task") == "classification" and values.get("format") in ("auto", "text"):
         counts = row_counts.count_texts_per_class(root)
-        if counts is not None:
-            return counts
+    if labels or counts is not None:
+        return counts
     return row_counts.count_rows_per_class(root, str(values.get("format")), str(values.get("label")), length)
 
 
 def _are_countable(values: Mapping[str, Any]) -> bool:
-    """Whether rows are known before the data is read: not of packed tokens, or if broken pictures are left out."""
+    """Whether rows are known before: not of packed tokens, nor where broken pictures are left out."""
     if values.get("broken_images") == "skip":
         return False
     documents = values.get("text") or values.get("tokenizer") not in (None, BYTES_TOKENIZER)

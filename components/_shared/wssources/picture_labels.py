@@ -113,8 +113,8 @@ def read_picture_labels(request: Request, file: Path) -> PictureLabels:
             continue
         if values.setdefault(picture, cells) != cells:
             raise UserError(
-                f"line {line} of `{request.show(file)}` gives picture `{clip_text(picture)}` another label than"
-                " a line before",
+                f"line {line} of `{request.show(file)}` gives picture `{clip_text(picture)}` another label"
+                " than a line before",
                 "give every picture one label",
             )
     if missing:

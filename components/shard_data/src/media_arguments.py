@@ -36,7 +36,8 @@ def media_options(options: argparse.Namespace) -> MediaOptions:
     """Return the inputs about pictures and text; raises UserError for one that is out of range."""
     names = {field.name for field in fields(MediaOptions)} - {"folder"}
     folder = Path(options.data) if options.data else None
-    media = MediaOptions(**{name: getattr(options, name) for name in names}, folder=folder)
+    given = {name: value for name, value in vars(options).items() if name in names}
+    media = MediaOptions(**given, folder=folder)
     parse_image_size(media.image_size)
     check_vocabulary(media.vocabulary_size)
     return media

@@ -11,10 +11,7 @@ from worldsize.azureml.model import Step
 from worldsize.planning.memory.workload import literal_inputs
 from wssources.media_options import MediaOptions
 
-_TEXTS = frozenset(
-    ["image_size", "image_mode", "image_resize", "image_storage", "broken_images"]
-    + ["labels", "text", "tokenizer", "task"]
-)
+_NUMBERS = ("vocabulary_size", "validation_fraction", "seed")
 
 
 def read_media(step: Step, folder: Path | None) -> MediaOptions | None:
@@ -30,7 +27,7 @@ def read_media(step: Step, folder: Path | None) -> MediaOptions | None:
     for name, value in dict(literal_inputs(step, names)).items():
         if value is None and name not in step.inputs:
             continue
-        if name in _TEXTS:
+        if name not in _NUMBERS:
             if isinstance(value, bool) or not isinstance(value, str | int) or "${{" in str(value):
                 return None
             values[name] = str(value)

@@ -222,7 +222,7 @@ def _read_texts(request: Request, kind: str, sample: Sample) -> None:
         block = next(document.blocks(), "")
         if labelled and not block.strip():
             raise UserError(f"`{document.name}` has no text", "remove it, or write its text into it")
-        size += len(block)
+        size += len(block.strip())
         sample.labels[document.label] += 1
         sample.rows += 1
         if sample.full or size > MAX_BYTES:

@@ -99,7 +99,11 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
         {},
         ("WS533", "gives picture `0.png` another label than a line before"),
     ),
-    "one class": ({**FLAT, "labels.csv": "file,kind\n" + ROWS.replace(",0", ",1")}, {}, ("WS537", "have the label `1`")),
+    "one class": (
+        {**FLAT, "labels.csv": "file,kind\n" + ROWS.replace(",0", ",1")},
+        {},
+        ("WS537", "have the label `1`"),
+    ),
     "tokenizer unknown": (CORPUS, {"tokenizer": "bpee"}, ("WS532", "unknown tokenizer `bpee`")),
     "tokenizer missing": (CORPUS, {"tokenizer": "t/tokenizer.json"}, ("WS532", "no tokenizer file")),
     "tokenizer that is none": (

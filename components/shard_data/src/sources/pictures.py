@@ -25,6 +25,7 @@ from wssources.picture_labels import PictureLabels, find_label_file, read_pictur
 from wssources.request import Request, check_row
 
 _LARGEST, _SMALLEST, _STEP = 224, 32, 32  # pixels of a side that pictures of mixed sizes are brought to
+_KEPT = 1024  # pixels of the longer side up to which a size that all pictures have is kept
 _SHOWN = 10  # names of broken pictures that are printed
 _GROUP = 1024  # pictures decoded at a time, at most
 _CHANNELS = {"grey": 1, "rgb": 3, "rgba": 4}
@@ -167,8 +168,8 @@ def _shorter_sides(sizes: Counter[tuple[int, int]]) -> Counter[tuple[int, int]]:
 
 
 def _choose_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
-    """Return the size that all have, or a square that at least half of the pictures cover."""
-    if len(sizes) == 1:
+    """Return the size that all have if it is small, or a square that at least half of the pictures cover."""
+    if len(sizes) == 1 and max(next(iter(sizes))) <= _KEPT:
         return next(iter(sizes))
     sides = sorted(_shorter_sides(sizes).items())
     half, seen, median = sum(sizes.values()) / 2, 0, 0

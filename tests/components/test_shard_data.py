@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from wsshards import manifest as contents
+from wsshards.verify import verify_shards
 from wssources.planned_rows import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, validation_rows
 
 pytestmark = pytest.mark.run
@@ -21,7 +22,7 @@ def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
     done = component("shard_data", shards=out, **values)
     assert done.returncode == 0, done.stderr
     manifest = contents.read_manifest(out)
-    contents.verify_shards(out, manifest)
+    verify_shards(out, manifest)
     files = {file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()}
     listed = {shard.path for name in contents.SPLITS for shard in manifest.split(name).shards}
     assert files == listed | {contents.MANIFEST_NAME}  # nothing temporary is left

@@ -235,21 +235,6 @@ CASES: dict[str, tuple[Make, str, str]] = {
         "fill",
     ),
     "npz of text": (_npz(x=[["a"]], y=[1]), "array `x` of `d.npz` holds", "numbers"),
-    "mixed sizes": (
-        _pictures(a__1=("RGB", (4, 4)), b__1=("RGB", (4, 5))),
-        "picture `b/1.png` has 4×5 pixels, but `a/1.png` has 4×4",
-        "resize",
-    ),
-    "mixed modes": (
-        _pictures(a__1=("RGB", (4, 4)), b__1=("L", (4, 4))),
-        "picture `b/1.png` is grey, but `a/1.png` is RGB",
-        "one mode",
-    ),
-    "deep colours": (
-        _pictures(a__1=("I;16", (4, 4))),
-        "picture `a/1.png` has mode I;16, not 8 bits",
-        "8 bits a channel",
-    ),
     "not a picture": (
         _pictures(a__1=("L", (4, 4)), b__1=None),
         "cannot read `b/1.png`: it is not a picture",

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from wsshards import manifest as contents
+from wsshards.verify import verify_shards
 
 pytestmark = pytest.mark.run
 
@@ -23,7 +24,7 @@ def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
     done = component("shard_data", shards=out, **values)
     assert done.returncode == 0, done.stderr
     manifest = contents.read_manifest(out)
-    contents.verify_shards(out, manifest)
+    verify_shards(out, manifest)
     return manifest
 
 

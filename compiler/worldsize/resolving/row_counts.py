@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import IO, Any
 
 from worldsize.resolving.rows import TableCount
+from wsshards.manifest import CLASSIFICATION
 from wsshards.regular_files import check_regular, list_files, open_regular, read_regular
 from wssources.column_kinds import parse_column_types
-from wssources.formats import LABEL_ARRAYS, MAX_CLASS_NAME, PICTURES, TABLES
+from wssources.formats import LABEL_ARRAYS, LABEL_FILE, MAX_CLASS_NAME, PICTURES, TABLES, TEXTS
+from wssources.media_options import MediaOptions
 from wssources.parquet import check_footer, check_pages, dictionary_columns
+from wssources.picture_labels import find_label_file, read_picture_labels
 from wssources.planned_rows import divide_rows
-from wssources.request import Files, Request
+from wssources.request import DROP, Files, Request
 from wssources.split_settings import SplitSettings, make_split
 from wssources.table_rows import Tally, plan_file_table, read_rows
-from wssources.tasks import FEW_VALUES
+from wssources.tasks import AUTO, FEW_VALUES
 from wssources.unpack_limits import open_archive, read_npy_header
 
 MAX_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
@@ -50,7 +53,8 @@ def count_rows_per_class(root: Path, kind: str, label: str, sequence_length: int
             return None
         kind = _detect(files) if kind == "auto" else kind
         if kind == "images":
-            return _pictures(root, files)
+            # With a CSV of labels the names of folders are none.
+            return _pictures(root, files) if not (root / LABEL_FILE).exists() else None
         if kind == "text":
             wanted = [file for file in files if file.suffix.lower() not in (*TABLES, *PICTURES)]
             return [sum(check_regular(file) for file in wanted) // (sequence_length + 1)]
@@ -73,20 +77,46 @@ def count_split(root: Path, values: Mapping[str, Any]) -> TableCount | None:
     try:
         split = make_split(values, int(values.get("seed") or 0))
         files = sorted(_files(root))
-        kind = str(values["format"])
+        kind, task = str(values["format"]), str(values.get("task") or AUTO)
+        by_hash = not (split.columns or split.by_time or split.given)
+        if _has_label_file(root, files, values):
+            return _count_labelled_pictures(root, files, values, split) if by_hash else None
         kind = _detect(files) if kind == "auto" else kind
         wanted = [file for file in files if TABLES.get(file.suffix.lower()) == kind] or files
-        if kind in ("csv", "jsonl", "parquet"):
+        if kind in ("csv", "jsonl", "parquet") and not values.get("text"):
             if sum(check_regular(file) for file in wanted) > MAX_BYTES:
                 return None
             return _count_table(_make_request(root, wanted, values, split), kind)
-        if split.columns or split.by_time or split.given:
+        if not by_hash or (values.get("text") and values.get("missing") == DROP):
             return None
         label, length = str(values["label"]), int(values["sequence_length"])
-        per_class = count_rows_per_class(root, kind, label, length)
-        return _divide(per_class, kind, str(values.get("task") or "auto"), split) if per_class else None
+        texts = task == CLASSIFICATION and kind in ("", "text")
+        counts = _texts(root, files) if texts else count_rows_per_class(root, kind, label, length)
+        return _divide(counts, kind, task, split) if counts else None
     except Exception:
         return None  # as above: the step that reads it says what is wrong
+
+
+def _has_label_file(root: Path, files: Sequence[Path], values: Mapping[str, Any]) -> bool:
+    """Whether a CSV has the labels of pictures."""
+    if values.get("labels"):
+        return True
+    pictures = values["format"] in ("auto", "images") and any(_is_picture(file) for file in files)
+    return pictures and (root / LABEL_FILE).is_file()
+
+
+def _count_labelled_pictures(
+    root: Path, files: Sequence[Path], values: Mapping[str, Any], split: SplitSettings
+) -> TableCount | None:
+    request = _make_request(root, [file for file in files if _is_picture(file)], values, split)
+    file = find_label_file(request)
+    if file is None or check_regular(file) > MAX_BYTES:
+        return None
+    found = read_picture_labels(request, file)
+    decision = found.decide(request.task, request.show(file))
+    classes = Counter(found.values.values() if decision.task == CLASSIFICATION else [()] * len(found.values))
+    train, _, _ = divide_rows(list(classes.values()), split.validation, split.test)
+    return TableCount(train, decision.task, decision.reason)
 
 
 def _divide(per_class: list[int], kind: str, task: str, split: SplitSettings) -> TableCount | None:
@@ -112,6 +142,7 @@ def _make_request(root: Path, files: list[Path], values: Mapping[str, Any], spli
         missing=str(values.get("missing") or "refuse"),
         column_types=parse_column_types(str(values.get("column_types") or "")),
         split=split,
+        media=MediaOptions(labels=str(values.get("labels") or "")),
     )
 
 
@@ -165,8 +196,19 @@ def _name(value: Any) -> str:
     return name
 
 
+def _is_picture(file: Path) -> bool:
+    return file.suffix.lower() in PICTURES
+
+
+def _texts(root: Path, files: Sequence[Path]) -> list[int] | None:
+    """Text files in each folder; None where there are files of other kinds."""
+    if any(file.suffix.lower() not in TEXTS for file in files):
+        return None
+    return list(Counter(file.relative_to(root).parts[0] for file in files).values())
+
+
 def _pictures(root: Path, files: Sequence[Path]) -> list[int]:
-    wanted = [file for file in files if file.suffix.lower() in PICTURES]
+    wanted = [file for file in files if _is_picture(file)]
     return list(Counter(file.relative_to(root).parts[0] for file in wanted).values())
 
 

@@ -17,16 +17,30 @@ from worldsize.planning.model import Derivation, Plan
 from worldsize.resolving.state import ResolveState
 from wsshards.errors import UserError
 from wssources import planned_rows
+from wssources.media_options import BYTES_TOKENIZER
 from wssources.split_settings import INPUTS, make_split
 
-_READ = ("source", "format", "task", "label", "features", "missing", "column_types", "seed", *INPUTS)
+_READ = (
+    "source",
+    "format",
+    "task",
+    "label",
+    "features",
+    "missing",
+    "column_types",
+    "seed",
+    "labels",
+    "text",
+    "tokenizer",
+    *INPUTS,
+)
 
 
 class TableCount(Struct, frozen=True):
     """What the step makes of local data: training rows, the task and why, and the shape of a sample."""
 
     rows: int
-    task: str = ""  # unknown for pictures and text
+    task: str = ""  # unknown where no label decides it
     reason: str = ""
     width: int = 0  # numbers that a model gets, 0 where they are not columns
     outputs: int = 0
@@ -91,11 +105,13 @@ def _split(state: ResolveState, source: str) -> TableCount | None:
 def _count(state: ResolveState, values: Mapping[str, Any], length: int) -> TableCount | None:
     source = values.get("source")
     given = {name: _plain(values[name]) for name in (*INPUTS, "seed") if values.get(name) is not None}
-    if isinstance(source, str) and source in planned_rows.SOURCES:
+    if not isinstance(source, str) or not _are_countable(values):
+        return None
+    if source in planned_rows.SOURCES:
         return _count_built_in(source, given, length)
     data = values.get("data")
     path = data.get("path") if isinstance(data, dict) else data
-    if not isinstance(path, str) or not isinstance(source, str) or "${{" in source:
+    if not isinstance(path, str) or "${{" in source:
         return None
     base = local_path(path, state.folder)
     root = base / source if base is not None and is_folder(base) else base
@@ -123,6 +139,18 @@ def _plain(value: Any) -> Any:
     return value if number is None else number
 
 
+def _are_countable(values: Mapping[str, Any]) -> bool:
+    """Whether rows are known before: not of packed tokens, nor where broken pictures are left out."""
+    if values.get("broken_images") == "skip":
+        return False
+    documents = values.get("text") or values.get("tokenizer") not in (None, BYTES_TOKENIZER)
+    return (
+        not documents
+        or values.get("task") == "classification"
+        or (bool(values.get("text")) and values.get("task") in (None, "auto"))
+    )
+
+
 def read_table_samples(folder: Path, sharding: Step) -> Samples | None:
     """The samples of a small local table that a sharding step is given, relative to the spec's folder."""
     argument = sharding.inputs.get("data")
@@ -131,7 +159,7 @@ def read_table_samples(folder: Path, sharding: Step) -> Samples | None:
     if not isinstance(data, Data) or data.path is None or not isinstance(data.path.value, str):
         return None
     base = local_path(data.path.value, folder)
-    if base is None or not exists(base) or not isinstance(values["source"], str):
+    if base is None or not exists(base) or not isinstance(values["source"], str) or values["text"]:
         return None
     from worldsize.resolving import row_counts  # as above
 

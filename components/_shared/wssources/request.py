@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, overload
 
 from wsshards.errors import UserError, clip_text
 from wsshards.regular_files import open_regular
+from wssources.media_options import MediaOptions
 from wssources.unpack_limits import LimitedGzip
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Request:
         column_types: kinds of columns that are not decided by their values.
         split: what divides the rows; None divides them by hash.
         seed: of the hash of a row.
+        media: how pictures and text are read.
     """
 
     root: Path
@@ -74,6 +76,7 @@ class Request:
     column_types: Mapping[str, str] = field(default_factory=dict)
     split: SplitSettings | None = None
     seed: int = 0
+    media: MediaOptions = field(default_factory=MediaOptions)
 
     @property
     def name(self) -> str:

@@ -166,6 +166,31 @@ def read_csv_rows(
         raise _explain_line(request, file, lines, error) from None
 
 
+def read_csv_cells(request: Request, file: Path, header: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line number and the cells of each row of a CSV file of text.
+
+    Raises:
+        UserError: for the first line that is not a row of the header's width, or not UTF-8.
+    """
+    lines = None
+    try:
+        with _open_text(file) as stream:
+            lines = _Lines(stream)
+            rows = lines.rows()
+            next(rows)
+            for row in rows:
+                if row and len(row) != len(header):
+                    raise UserError(
+                        f"line {lines.number} of `{request.show(file)}` has {len(row)} values, but the header"
+                        f" names {len(header)}",
+                        "give every row one value per column",
+                    )
+                if row:
+                    yield lines.number, row
+    except _FAULTS as error:
+        raise _explain_line(request, file, lines, error) from None
+
+
 def _check_cells(
     request: Request, file: Path, plan: TablePlan, row: list[str], places: dict[str, int], *, number: int
 ) -> dict[str, str] | None:

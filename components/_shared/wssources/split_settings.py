@@ -12,7 +12,7 @@ from wsshards.errors import UserError, clip_text
 from wsshards.manifest import DATE, NUMBER, SPLITS
 from wssources.column_kinds import to_order
 from wssources.planned_rows import held_out_rows
-from wssources.request import suggest
+from wssources.request import blame_input, suggest
 
 if TYPE_CHECKING:
     from wssources.request import Request
@@ -112,6 +112,20 @@ def make_split(values: Mapping[str, Any], seed: int = 0) -> SplitSettings:
         texts["test_after"],
         seed,
     )
+
+
+def check_by_hash(split: SplitSettings | None, called: str, what: str) -> None:
+    """Refuse what divides the rows of tables for data that is read as images or text; raises InputError."""
+    if split is None or not (split.columns or split.by_time or split.given):
+        return
+    name = "split_by" if split.by else "split" if split.given else "split_time"
+    if name == "split_time" and not split.time:
+        name = "validation_after" if split.validation_after else "test_after"
+    with blame_input("input-out-of-range", name):
+        raise UserError(
+            f"`{name}` divides the rows of tables, and `{called}` is read as {what}",
+            "use `validation_fraction` and `test_fraction`",
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION, TASKS
 from wssources.formats import MAX_CLASSES
-from wssources.request import suggest
+from wssources.request import blame_input, suggest
 
 AUTO = "auto"
 TASK_CHOICES = (AUTO, *TASKS)
@@ -61,13 +61,13 @@ class LabelValues:
     texts: int = 0
     fraction: str = ""
 
-    def add(self, value: Any) -> None:
-        """Count the value of a row: a cell of text, or a value of JSON or of NumPy; None is missing."""
+    def add(self, value: Any, rows: int = 1) -> None:
+        """Count the value of rows: a cell of text, or a value of JSON or of NumPy; None is missing."""
         if value is None or value == "":
             return
-        self.rows += 1
+        self.rows += rows
         kind = _find_kind(value)
-        setattr(self, kind, getattr(self, kind) + 1)
+        setattr(self, kind, getattr(self, kind) + rows)
         if kind == "fractions" and not self.fraction:
             self.fraction = str(value)
         if len(self.distinct) <= MAX_CLASSES:
@@ -155,6 +155,17 @@ def decide_task(task: str, labels: Sequence[LabelValues], *, sampled: bool, call
             task, "`task` says so", separator or SEPARATORS[0], several=not label.is_binary or not label.rows
         )
     return Decision(task, "`task` says so")
+
+
+def check_possible(task: str, possible: str, called: str) -> None:
+    """Refuse a task that data of one kind, pictures or text, is not for; raises InputError."""
+    if task in (AUTO, possible):
+        return
+    with blame_input("label-not-a-class", "task"):
+        raise UserError(
+            f"`task` is `{task}`, and `{called}` is data for `{possible}`",
+            f"leave `task` out, or say `task: {possible}`",
+        )
 
 
 def find_separator(values: Iterable[str]) -> str:

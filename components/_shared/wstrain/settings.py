@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from wsshards.errors import UserError
+from wstrain.data.augmentation import CHOICES
 from wstrain.lr_schedule import Decay
 
 AddOptions = Callable[[argparse.ArgumentParser], None]
@@ -55,6 +56,7 @@ class Settings:
     gpt_heads: int
     gpt_width: int
     loader_workers: int
+    augmentation: str
     checkpoint_every_epochs: float
     checkpoint_every_steps: int
     checkpoint_interval: str
@@ -186,6 +188,7 @@ def _add_model(parser: argparse.ArgumentParser, strategies: Iterable[str]) -> No
     add("--gpt_heads", type=integer(1), default=4)
     add("--gpt_width", type=integer(1), default=128)
     add("--loader_workers", type=integer(0, 16), default=1)
+    add("--augmentation", choices=CHOICES, default="none")
 
 
 def _add_optimizer(parser: argparse.ArgumentParser) -> None:

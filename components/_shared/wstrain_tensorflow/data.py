@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wsshards.reader import ShardReader
+from wstrain.data.augmentation import Augmentation
 from wstrain.data.prefetch import prefetch
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.data.sampler import GlobalBatchSampler
@@ -38,6 +39,7 @@ class BatchLoader:
         accumulation: micro-batches a replica takes for one step.
         seed: of everything random.
         workers: threads that read ahead; 0 reads when asked.
+        augmentation: changes the pictures of training rows.
     """
 
     reader: ShardReader
@@ -48,6 +50,7 @@ class BatchLoader:
     accumulation: int
     seed: int
     workers: int = 0
+    augmentation: Augmentation | None = None
 
     def stream(self, start: int, stop: int) -> Iterator[list[MicroBatch]]:
         """Yield, for each micro-batch of steps ``start … stop-1``, one for every replica of this process."""
@@ -63,7 +66,11 @@ class BatchLoader:
         rows = self.sampler.micro_batches(
             epoch, batch, rank=replica, world_size=self.replica_count, accumulation=self.accumulation
         )[micro]
-        inputs, targets = prepare_rows(self.samples, *self.reader.gather(rows))
+        if self.augmentation is not None:
+            gathered = self.augmentation.gather(self.reader, epoch, rows)
+        else:
+            gathered = self.reader.gather(rows)
+        inputs, targets = prepare_rows(self.samples, *gathered)
         return MicroBatch(inputs, targets, self._seed(step, replica * self.accumulation + micro))
 
     def _seed(self, step: int, position: int) -> Array:
@@ -79,4 +86,6 @@ def prepare_rows(samples: SampleSpec, features: Array, labels: Array | None) -> 
         tokens = features.astype(np.int32)
         return tokens[:, :-1], tokens[:, 1:]
     assert labels is not None  # a manifest without labels is of another task
+    if samples.reads_tokens:
+        return features.astype(np.int32), labels.astype(np.int32)
     return features.astype(np.float32, copy=False), labels.astype(np.int32)

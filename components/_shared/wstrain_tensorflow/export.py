@@ -31,7 +31,7 @@ class Program(tf.Module):  # type: ignore[misc]
         shape = [None, *samples.input_shape] if classifies else [None, None]
 
         def answer(x: Any) -> dict[str, Any]:
-            scores = model(tf.cast(x, tf.float32 if classifies else tf.int32), training=False)
+            scores = model(tf.cast(x, tf.int32 if samples.reads_tokens else tf.float32), training=False)
             scores = tf.cast(scores, tf.float32)
             return {"answers": tf.nn.softmax(scores) if classifies else scores}
 

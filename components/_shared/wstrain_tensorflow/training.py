@@ -12,11 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from wsshards.errors import UserError
-from wsshards.manifest import Manifest, verify_shards
+from wsshards.manifest import Manifest
 from wsshards.reader import ShardReader
+from wsshards.verify import verify_shards
 from wstrain import run_facts
 from wstrain.checkpoint.checkpoint_folder import Retention
 from wstrain.checkpoint.saver import BackgroundWriter
+from wstrain.data.augmentation import make_augmentation
 from wstrain.data.sample_spec import read_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import non_finite
@@ -96,6 +98,7 @@ class Job:
             part = (cluster.index, cluster.worker_count)
             verify_shards(settings.shards, manifest, splits=("train",), part=part)
             self.reader = ShardReader(settings.shards, "train", checksums=False)
+            self.augmentation = make_augmentation(settings.augmentation, manifest.features, settings.seed)
             self.sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
             self.models = Models(settings, self.samples, self._sample())
             model = self.models.make(dtype_policy(settings.precision))
@@ -131,6 +134,7 @@ class Job:
 
     def loader(self, replicas: Sequence[int], replica_count: int) -> BatchLoader:
         """Return the loader of some replicas' micro-batches."""
+        decodes = self.augmentation is not None or self.reader.manifest.features.encoded
         return BatchLoader(
             reader=self.reader,
             sampler=self.sampler,
@@ -139,8 +143,10 @@ class Job:
             replica_count=replica_count,
             accumulation=self.settings.gradient_accumulation_steps,
             seed=self.settings.seed,
-            # Without a GPU the cores compute the model; a loader thread would only take turns with it.
-            workers=self.settings.loader_workers if tf.config.list_physical_devices("GPU") else 0,
+            # Without a GPU the cores compute the model; a loader thread would only take turns with it, unless
+            # it decodes pictures.
+            workers=self.settings.loader_workers if decodes or tf.config.list_physical_devices("GPU") else 0,
+            augmentation=self.augmentation,
         )
 
     @contextmanager
@@ -192,9 +198,9 @@ class Job:
         return non_finite.last_checkpoint_name(self.settings.checkpoints)
 
     def _sample(self) -> np.ndarray[Any, Any] | None:
-        if self.samples.name != "classification":
+        if self.samples.name != "classification" or self.samples.reads_tokens:
             return None
-        features, _ = self.reader.gather(self.sampler.some_rows(SAMPLE_ROWS))
+        features, _ = self.reader.gather(self.sampler.some_rows(self.samples.limit_rows(SAMPLE_ROWS)))
         return np.asarray(features, np.float32)
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from wsshards.errors import UserError
 from wsshards.manifest import LANGUAGE_MODEL, Manifest
+from wstrain.data.augmentation import Augmentation
 from wstrain.data.prefetch import prefetch
 from wstrain.data.sample_spec import SampleSpec, make_sample_spec, read_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler, Indices
@@ -35,7 +36,7 @@ class Task(SampleSpec):
 
     def example(self, rows: int) -> Tensor:
         """Return zeros of the shape and dtype that the model is called with, ``[rows, …]``."""
-        dtype = torch.int64 if self.name == "language_model" else torch.float32
+        dtype = torch.int64 if self.reads_tokens else torch.float32
         return torch.zeros(rows, *self.input_shape, dtype=dtype)
 
 
@@ -51,7 +52,20 @@ def read_task(manifest: Manifest) -> Task:
 
 def _task_of(spec: SampleSpec) -> Task:
     values = {field.name: getattr(spec, field.name) for field in fields(spec)}
-    return Task(**values, prepare=_next_token if spec.name == LANGUAGE_MODEL else _classification)
+    return Task(**values, prepare=_choose_prepare(spec))
+
+
+def _choose_prepare(spec: SampleSpec) -> Callable[..., tuple[Tensor, Tensor]]:
+    if spec.name == LANGUAGE_MODEL:
+        return _next_token
+    return _whole_text if spec.reads_tokens else _classification
+
+
+def _whole_text(
+    features: npt.NDArray[np.generic], labels: npt.NDArray[np.int64] | None
+) -> tuple[Tensor, Tensor]:
+    _, targets = _classification(features[:0], labels)
+    return torch.from_numpy(features.astype(np.int64)), targets
 
 
 def _classification(
@@ -63,7 +77,7 @@ def _classification(
 
 
 def _next_token(features: npt.NDArray[np.generic], _: npt.NDArray[np.int64] | None) -> tuple[Tensor, Tensor]:
-    tokens = torch.from_numpy(features).long()
+    tokens = torch.from_numpy(features.astype(np.int64))
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
@@ -75,6 +89,9 @@ class Reader(Protocol):
 
     def gather(self, indices: Indices) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64] | None]:
         """Return features ``[n, …]`` and labels ``[n]``."""
+
+    def gather_stored(self, indices: Indices) -> tuple[Any, npt.NDArray[np.int64] | None]:
+        """Return rows as they are on disk, and labels ``[n]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +107,7 @@ class BatchLoader:
         accumulation: micro-batches a rank takes for one step.
         device: where the batches go.
         workers: threads that read ahead; 0 reads when asked.
+        augmentation: changes the pictures of training rows.
     """
 
     reader: Reader
@@ -100,22 +118,29 @@ class BatchLoader:
     accumulation: int
     device: torch.device
     workers: int = 0
+    augmentation: Augmentation | None = None
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the micro-batches of optimizer steps ``start … stop-1``, counted over the whole training."""
         for batch in prefetch(self._load, self._indices(start, stop), self.workers):
             yield self._move(batch)
 
-    def _indices(self, start: int, stop: int) -> Iterator[Indices]:
+    def _indices(self, start: int, stop: int) -> Iterator[tuple[int, Indices]]:
         per_epoch = self.sampler.rows // self.sampler.global_batch
         for step in range(start, stop):
             epoch, batch = divmod(step, per_epoch)
-            yield from self.sampler.micro_batches(
+            micro_batches = self.sampler.micro_batches(
                 epoch, batch, rank=self.rank, world_size=self.world_size, accumulation=self.accumulation
             )
+            yield from ((epoch, indices) for indices in micro_batches)
 
-    def _load(self, indices: Indices) -> Batch:
-        inputs, targets = self.task.prepare(*self.reader.gather(indices))
+    def _load(self, position: tuple[int, Indices]) -> Batch:
+        epoch, indices = position
+        if self.augmentation is not None:
+            rows = self.augmentation.gather(self.reader, epoch, indices)
+        else:
+            rows = self.reader.gather(indices)
+        inputs, targets = self.task.prepare(*rows)
         if self.device.type == "cuda":  # only pinned memory can be copied while the GPU computes
             return inputs.pin_memory(), targets.pin_memory()
         return inputs, targets

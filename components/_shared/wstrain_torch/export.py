@@ -28,11 +28,13 @@ class _Answers(nn.Module):
         super().__init__()
         self.network = network
         self.classifies = task.name == "classification"
+        self.reads_tokens = task.reads_tokens
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class probabilities ``[n, classes]``, or scores of the next byte ``[n, tokens, 256]``."""
+        """Class probabilities ``[n, classes]``, or scores of the next token ``[n, tokens, vocabulary]``."""
         if self.classifies:
-            probabilities: Tensor = self.network(x.float()).float().softmax(-1)
+            inputs = x.long() if self.reads_tokens else x.float()
+            probabilities: Tensor = self.network(inputs).float().softmax(-1)
             return probabilities
         scores: Tensor = self.network(x.long()).float()
         return scores

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from sources.common import Source
 from spill import Rows, Spill
 
 from wsshards.errors import UserError
@@ -21,10 +20,12 @@ GROUP_SHARE = 16  # of the memory limit: that the hashes of all groups may take
 class Division:
     """Decides the part of each row, once all rows are stored."""
 
-    def __init__(self, source: Source, split: SplitSettings, memory: int) -> None:
-        self._source, self._memory = source, memory
-        self._validation = 0.0 if VALIDATION in source.fixed else split.validation
-        self._test = 0.0 if TEST in source.fixed else split.test
+    def __init__(
+        self, split: SplitSettings, memory: int, fixed: frozenset[int] = frozenset(), *, grouped: bool = False
+    ) -> None:
+        self._memory, self._grouped = memory, grouped
+        self._validation = 0.0 if VALIDATION in fixed else split.validation
+        self._test = 0.0 if TEST in fixed else split.test
         self._rows = np.zeros(0, np.int64)  # undecided rows of each class
         self._groups: U64 = np.empty(0, np.uint64)
         self._limits: tuple[U64, U64] = (np.empty(0, np.uint64), np.empty(0, np.uint64))
@@ -35,7 +36,7 @@ class Division:
         counts = np.bincount(open_codes, minlength=len(self._rows)).astype(np.int64)
         counts[: len(self._rows)] += self._rows
         self._rows = counts
-        if self._source.grouped:
+        if self._grouped:
             self._groups = np.union1d(self._groups, hashes[parts == UNDECIDED])
             if self._groups.nbytes > self._memory // GROUP_SHARE:
                 raise UserError(
@@ -45,7 +46,7 @@ class Division:
 
     def find_limits(self, store: Spill) -> None:
         """Find the hashes that part the rows; reads the index of all rows."""
-        if self._source.grouped:
+        if self._grouped:
             limits = group_limits(self._groups.tolist(), self._validation, self._test)
             tested, held = (np.full(max(len(self._rows), 1), limit, np.uint64) for limit in limits)
             self._limits = tested, held
@@ -66,12 +67,17 @@ class Division:
 
     def parts(self, rows: Rows) -> U8:
         """Return the place in `SPLITS` `[n]` of each row."""
+        hashed = self.parts_of_hashes(rows.hashes, rows.codes)
+        parts: U8 = np.where(rows.parts == UNDECIDED, hashed, rows.parts)
+        return parts
+
+    def parts_of_hashes(self, hashes: U64, codes: npt.NDArray[np.int32]) -> U8:
+        """Return the place in `SPLITS` `[n]` of undecided rows of the classes `codes`."""
         tested, held = self._limits
-        codes = np.minimum(rows.codes, len(tested) - 1)
-        hashed = np.where(
-            rows.hashes < tested[codes], TEST, np.where(rows.hashes < held[codes], VALIDATION, TRAIN)
-        )
-        parts: U8 = np.where(rows.parts == UNDECIDED, hashed, rows.parts).astype(np.uint8)
+        codes = np.minimum(codes, len(tested) - 1)
+        parts: U8 = np.full(len(hashes), TRAIN, np.uint8)
+        parts[hashes < held[codes]] = VALIDATION
+        parts[hashes < tested[codes]] = TEST
         return parts
 
     def count(self, store: Spill) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from media_arguments import add_media_options
+
 from wsshards.errors import UserError
 from wsshards.manifest import MAX_SHARDS
 from wssources.find_files import FORMATS
@@ -34,6 +36,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--test_after", default="")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--memory_limit_mib", type=int, default=512)
+    add_media_options(parser)
     parser.add_argument("--shards", required=True)
     options = parser.parse_args()
     for name, low in (("sequence_length", 1), ("shard_count", 1), ("seed", 0), ("memory_limit_mib", 1)):

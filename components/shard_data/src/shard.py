@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from division import Division
+from encoded_shards import make_writer
 from encoders import ColumnEncoders
 from labels import LabelEncoder, make_encoder
+from media_arguments import media_options
 from options import parse_options
-from shards import FULL, Labels, SplitWriter, clear, shard_sizes, sync
+from shards import FULL, Labels, clear, shard_sizes, sync
 from sources import open_source
 from sources.common import Source, ahead
 from spill import Rows, Spill
@@ -57,17 +59,14 @@ def shard(options: argparse.Namespace) -> None:
         column_types=parse_column_types(options.column_types),
         split=make_split(vars(options), options.seed),
         seed=options.seed,
+        media=media_options(options),
     )
     if source.decision is not None:
         print(f"task: {source.task}, because {source.decision.reason}")
     labels = make_encoder(source)
     # A quarter of the limit leaves room for the copies that sorting makes.
-    store = Spill(
-        source.features.width,
-        source.features.disk_dtype,
-        options.memory_limit_mib * (1 << 20) // 4,
-        (labels.width, labels.dtype),
-    )
+    room = options.memory_limit_mib * (1 << 20) // 4
+    store = Spill(*source.row_layout, room, (labels.width, labels.dtype))
     try:
         with closing(store):
             manifest = write(source, store, labels, folder, options)
@@ -84,13 +83,19 @@ def write(
     source: Source, store: Spill, labels: LabelEncoder, folder: Path, options: argparse.Namespace
 ) -> contents.Manifest:
     """Fill the folder and return its manifest, which is written last."""
-    division = Division(source, make_split(vars(options), options.seed), options.memory_limit_mib << 20)
+    division = Division(
+        make_split(vars(options), options.seed),
+        options.memory_limit_mib << 20,
+        source.fixed,
+        grouped=source.grouped,
+    )
     ingest(source, store, labels, division, options.seed)
     division.find_limits(store)
     counts = division.count(store)
     labels.check(counts[TRAIN], store.rows, options.source, options.shard_count)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / contents.MANIFEST_NAME).unlink(missing_ok=True)  # until the end the folder is incomplete
+    source.write(folder)
     encoders = ColumnEncoders(source.features, source.codes)
     encoders.find_categories(rows.features[division.parts(rows) == TRAIN] for rows in store.pieces())
     pieces = scattered(store, division, labels, encoders)
@@ -105,7 +110,8 @@ def write(
         validation=written[VALIDATION],
         test=written[TEST],
     )
-    clear(folder, [shard.path for split in written for shard in split.shards])
+    tokenizer = [source.features.tokenizer.path] if source.features.tokenizer else []
+    clear(folder, [shard.path for split in written for shard in split.shards] + tokenizer)
     publish(folder, contents.manifest_to_json(result))
     return result
 
@@ -149,7 +155,7 @@ def save(
     counts = (shard_count, *(max(1, min(shard_count, count)) for count in rows[1:]))
     with ThreadPoolExecutor(2) as pool:
         sides = [
-            SplitWriter(folder, name, shard_sizes(total, count), source.features, labels, pool=pool)
+            make_writer(folder, name, shard_sizes(total, count), source, labels, pool=pool)
             for name, total, count in zip(contents.SPLITS, rows, counts, strict=True)
         ]
         for features, marks, orders in pieces:

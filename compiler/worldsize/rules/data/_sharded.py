@@ -16,12 +16,15 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.rules.context import Context
-from worldsize.rules.data._sharded_rows import MAX_OPENED, MAX_ROWS, read_sample
+from worldsize.rules.data._media import read_media
+from worldsize.rules.data._sharded_rows import MAX_OPENED, MAX_ROWS, read_sample, read_texts
 from worldsize.yaml.nodes import Scalar
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import CLASSIFICATION
+from wssources import documents
 from wssources.column_kinds import parse_column_types
 from wssources.find_files import FORMATS, check_content, choose_files, find_files, name_source
+from wssources.media_options import MediaOptions
 from wssources.request import Files, Request
 from wssources.row_faults import check_rows
 from wssources.split_settings import make_split
@@ -44,10 +47,11 @@ class _Source(Struct):
     """Local data of a step, the inputs that say how it is read, and what messages call it."""
 
     step: Step
-    values: Mapping[str, Any]
+    values: dict[str, Any]
     base: Path
     span: Span  # of the path of the data
     called: str
+    media: MediaOptions | None = None  # None where an input about pictures or text is not known
 
     def span_of(self, *names: str) -> Span:
         """Where the first of the inputs that the step gives is written, else the path of the data."""
@@ -70,6 +74,8 @@ def check_source(context: Context, job: Job, step: Step, reported: set[Span]) ->
             return
         slug, first_input = "data-format-wrong", "format"
         called = name_source(source.values["source"], root)
+        if source.media is not None and source.media.labels and source.values["format"] == "auto":
+            source.values["format"] = "images"
         kind, chosen = choose_files(root, files, source.values["format"], called)
         slug, first_input = "input-out-of-range", "validation_fraction"
         request = _make_request(source, root, chosen)
@@ -111,7 +117,8 @@ def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
         argument = step.inputs.get(name)
         number = parse_number(values[name]) if argument is None or argument.span is not None else None
         values[name] = silent if number is None or number < 0 else float(number)
-    return _Source(step, values, local, path.node.span, path.value.removeprefix("./").rstrip("/") or ".")
+    called = path.value.removeprefix("./").rstrip("/") or "."
+    return _Source(step, values, local, path.node.span, called, read_media(step, local))
 
 
 def _find_path(job: Job, step: Step) -> Field[Any] | None:
@@ -164,26 +171,29 @@ def _make_request(source: _Source, root: Path, names: list[str]) -> Request:
         parse_column_types(values["column_types"] or ""),
         make_split(values, seed),
         seed,
+        source.media or MediaOptions(),
     )
 
 
 def _check_rows(source: _Source, request: Request, kind: str) -> Iterator[Problem]:
     """Report the first fault of columns, rows or labels, then too few rows of data that was read whole."""
-    read = read_sample(request, kind)
+    if source.media is None:
+        return
+    tokenized = documents.is_tokenized(kind, request.media, request.task)
+    read = read_texts(request, kind) if tokenized else read_sample(request, kind)
     if read.fault is not None:
         yield _report(read.slug, source.span_of(read.blamed or "source", "source"), read.fault)
         return
     at_label = source.span_of("label", "source")
-    labels = read.labels if kind != "text" else {}
-    odd = _describe_labels(request, labels) if read.task == CLASSIFICATION else None
+    odd = _describe_labels(request, read.labels) if read.task == CLASSIFICATION else None
     if odd is not None:
         yield _report("label-not-categorical", at_label, odd)
         return
-    names = list(labels) if read.task == CLASSIFICATION and kind != "text" else []
+    names = list(read.labels) if read.task == CLASSIFICATION else []
     try:
         if read.complete:
             train = read.divide(request)
-            rows = list(labels.values()) or [read.rows]
+            rows = list(read.labels.values()) or [read.rows]
             check_rows(train, rows, names, request.called, int(source.values["shard_count"]))
     except UserError as error:
         if len(names) == 1 and kind != "images":

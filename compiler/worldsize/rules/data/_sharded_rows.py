@@ -17,11 +17,12 @@ from msgspec import Struct, field
 from worldsize.base import limits
 from worldsize.rules.data import _pictures
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import CLASSIFICATION
+from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL
 from wsshards.regular_files import check_regular, open_regular
-from wssources import picture_folders, row_faults
+from wssources import documents, picture_folders, picture_labels, row_faults
 from wssources.array_names import find_features, find_label
 from wssources.columns import choose_columns, same_columns
+from wssources.media_options import BPE, BYTES_TOKENIZER
 from wssources.parquet import check_footer
 from wssources.planned_rows import divide_rows
 from wssources.request import (
@@ -29,16 +30,16 @@ from wssources.request import (
     InputError,
     Request,
     blame_input,
-    check_row,
     is_packed,
     open_data,
     suggest,
     unreadable,
 )
-from wssources.split_settings import SplitSettings, find_parts
+from wssources.split_settings import SplitSettings, check_by_hash, find_parts
 from wssources.table_plan import FILL_HELP
 from wssources.table_rows import Tally, plan_file_table, read_rows
-from wssources.tasks import LabelValues, decide_task, name_class, split_label
+from wssources.tasks import LabelValues, check_possible, decide_task, name_class, split_label
+from wssources.tokenizer_files import check_tokenizer_file
 from wssources.unpack_limits import open_archive, read_npy_header
 
 MAX_ROWS = 10_000
@@ -153,30 +154,98 @@ def _read_table(request: Request, sample: Sample, kind: str) -> None:
 
 
 def _read_pictures(request: Request, sample: Sample) -> None:
-    sample.slug = "picture-invalid"
-    picture_folders.check_folders(request)
-    sample.labels.update(picture_folders.find_class(request, file) for file in request.files)
-    first: tuple[Path, _pictures.Shape] | None = None
+    check_by_hash(request.split, request.name, "images")
+    sample.slug, sample.blamed = "data-column-missing", "labels"
+    file = picture_labels.find_label_file(request)
+    if file is not None:
+        _read_picture_labels(request, sample, file)
+    else:
+        sample.slug, sample.blamed = "picture-invalid", ""
+        check_possible(request.task, CLASSIFICATION, request.name)
+        picture_folders.check_folders(request)
+        sample.labels.update(picture_folders.find_class(request, file) for file in request.files)
+    sample.slug, sample.blamed = "picture-invalid", ""
+    if request.media.broken_images == "skip":
+        sample.complete = False
+        return
     for file in request.files[:: -(-len(request.files) // MAX_PICTURES)]:
         limits.check_time()
         try:
-            shape = _pictures.read_shape(file)
+            _pictures.read_shape(file)
         except ValueError as error:
-            raise unreadable(request.show(file), error) from None
-        if shape is None:
-            continue
-        width, height = shape[2], shape[1]
-        check_row(
-            f"picture `{request.show(file)}` of {width}×{height} pixels",
-            width * height * max(shape[0], 1),
-            request.memory,
-        )
-        first = first or (file, shape)
-        if shape[1:] != first[1][1:] or (shape[0] and first[1][0] and shape[0] != first[1][0]):
-            raise picture_folders.describe_mixed(request, file, shape, first)
+            fault = unreadable(request.show(file), error)
+            raise UserError(fault.message, f"{fault.help}, or say `broken_images: skip`") from None
+
+
+def _read_picture_labels(request: Request, sample: Sample, file: Path) -> None:
+    """Count the labels of pictures in a CSV, if it is small."""
+    if check_regular(file) > MAX_BYTES:
+        sample.complete = False
+        return
+    columns = row_faults.csv_header(request, file)
+    picture_labels.choose_label_columns(request, file, columns)
+    sample.slug, sample.blamed = "data-row-invalid", "labels"
+    labels = picture_labels.read_picture_labels(request, file)
+    with blame_input("label-not-a-class", "label"):
+        sample.task = labels.decide(request.task, request.show(file)).task
+    if sample.task == CLASSIFICATION:
+        sample.labels.update(values[0] for values in labels.values.values())
+    else:
+        sample.rows = len(labels.values)
+
+
+def read_texts(request: Request, kind: str) -> Sample:
+    """Read documents of text up to the first fault, or the bounds of this module."""
+    sample = Sample(slug="data-column-missing")
+    try:
+        _read_texts(request, kind, sample)
+    except InputError as error:
+        sample.fault, sample.slug, sample.blamed = error, error.slug, error.blamed
+    except UserError as error:
+        sample.fault = error
+    except ImportError:
+        sample.complete = False  # Parquet, without pyarrow
+    except OSError:
+        sample.complete = False  # no permission, here
+    return sample
+
+
+def _read_texts(request: Request, kind: str, sample: Sample) -> None:
+    check_by_hash(request.split, request.name, "text")
+    sample.blamed = "tokenizer"
+    if request.media.tokenizer not in (BYTES_TOKENIZER, BPE):
+        check_tokenizer_file(request.media)
+    sample.blamed = "text"
+    sample.task = documents.find_task(request, kind)
+    labelled, found = sample.task == CLASSIFICATION, LabelValues(request.label)
+    sample.slug, sample.blamed = "data-row-invalid", ""
+    if labelled and kind == "text":
+        documents.check_text_folders(request)
+    size = 0
+    for document in documents.read_corpus(request, kind, labelled=labelled):
+        limits.check_time()
+        block = next(document.blocks(), "")
+        if labelled and not block.strip():
+            raise UserError(f"`{document.name}` has no text", "remove it, or write its text into it")
+        size += len(block.strip())
+        if labelled:
+            sample.labels[document.label] += 1
+            found.add(document.label)
+        sample.rows += 1
+        if sample.full or size > MAX_BYTES:
+            sample.complete = False
+            return
+    if size == 0:
+        raise UserError(f"`{request.called}` has no text", "give it at least one document")
+    if labelled and kind != "text":
+        documents.check_text_labels(request, found)
+    sample.complete = labelled  # how many rows of tokens a corpus has is not known before it is read
 
 
 def _read_text(request: Request, sample: Sample) -> None:
+    check_by_hash(request.split, request.name, "text")
+    check_possible(request.task, LANGUAGE_MODEL, request.name)
+    sample.task = LANGUAGE_MODEL
     sample.rows = sum(check_regular(file) for file in request.files) // (request.sequence_length + 1)
 
 

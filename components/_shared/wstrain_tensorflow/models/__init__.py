@@ -74,8 +74,13 @@ class Models:
             )
 
     def _built_in(self) -> Any:
-        text = self._samples.name == "language_model"
-        shape = (None,) if text else self._samples.input_shape
+        text = self._samples.reads_tokens
+        if text and self._settings.model != "gpt":
+            raise UserError(
+                f"model `{self._settings.model}` takes numbers, and the shards hold tokens of text",
+                "use `gpt`",
+            )
+        shape = (None,) if self._samples.name == "language_model" else self._samples.input_shape
         inputs = keras.Input(shape, dtype="int32" if text else "float32")
         x = Standardise(self._sample)(inputs) if self._sample is not None else inputs
         scores = BUILT_IN[self._settings.model](self._samples, x, self._settings)
@@ -88,7 +93,7 @@ class Models:
         if not isinstance(model, keras.Model) and not is_legacy(model):
             raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a Keras model")
         # Fails now rather than in the first step of every worker; also creates the variables of a lazy model.
-        dtype = tf.int32 if samples.name == "language_model" else tf.float32
+        dtype = tf.int32 if samples.reads_tokens else tf.float32
         zeros = tf.zeros([2, *samples.input_shape], dtype)
         user_code.expect_outputs(lambda: model(zeros, training=False), samples, reference)
         return model

@@ -1,4 +1,4 @@
-"""A byte-level, pre-norm decoder transformer with rotary positions; ``wstrain_torch.models.gpt`` in Keras."""
+"""A pre-norm decoder transformer with rotary positions; ``wstrain_torch.models.gpt`` in Keras."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ import keras
 from keras import ops
 
 from wsshards.errors import UserError
+from wsshards.manifest import BYTES, LANGUAGE_MODEL
 from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
 
-LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π
+LONGEST_WAVE = 10_000  # of the rotary positions, in tokens times 2π
 
 
 def build_model(samples: SampleSpec, tokens: Any, sizes: Any) -> Any:
-    """``[n, t] -> [n, t, 256]``.
+    """``[n, t] -> [n, t, vocabulary]``, or ``-> [n, outputs]`` for whole texts.
 
     Raises:
         UserError: the shards are not of tokens, or the width does not divide into heads.
     """
-    if samples.name != "language_model":
-        raise UserError(
-            "model `gpt` needs shards of text, these are for classification", "use `cnn` or `mlp`"
-        )
+    if not samples.reads_tokens:
+        raise UserError("model `gpt` needs shards of text, these hold numbers", "use `cnn` or `mlp`")
+    tokenizer = samples.tokenizer or BYTES
     width, heads, blocks = sizes.gpt_width, sizes.gpt_heads, sizes.gpt_layers
     if width % (2 * heads):
         raise UserError(
             f"`gpt_width` is {width}, not a multiple of twice `gpt_heads` {heads}",
             "each head takes an even share of the width",
         )
-    x = keras.layers.Embedding(samples.outputs, width, embeddings_initializer=_normal(width**-0.5))(tokens)
+    start = _normal(width**-0.5)
+    x = keras.layers.Embedding(tokenizer.vocabulary, width, embeddings_initializer=start)(tokens)
     last = 0.02 / math.sqrt(2 * blocks)  # so that the sum of all blocks keeps its size at any depth
     for _ in range(blocks):
         mixed = Attention(heads)(_linear(3 * width, width**-0.5)(layers.layer_norm()(x)))
@@ -39,7 +40,23 @@ def build_model(samples: SampleSpec, tokens: Any, sizes: Any) -> Any:
         grown = layers.gelu()(_linear(4 * width, width**-0.5)(layers.layer_norm()(x)))
         x = x + _linear(width, last)(grown)
     x = layers.layer_norm()(x)
+    if samples.name != LANGUAGE_MODEL:
+        mean = MaskedMean(tokenizer.padding)(x, tokens)
+        return keras.layers.Dense(samples.outputs, kernel_initializer=_normal(0.02))(mean)
     return keras.layers.Dense(samples.outputs, use_bias=False, kernel_initializer=_normal(0.02))(x)
+
+
+class MaskedMean(keras.layers.Layer):  # type: ignore[misc]
+    """The mean over tokens that are not padding: ``[n, t, width], [n, t] -> [n, width]``."""
+
+    def __init__(self, padding: int | None) -> None:
+        super().__init__()
+        self._padding = -1 if padding is None else padding
+
+    def call(self, x: Any, tokens: Any) -> Any:
+        """Leave padding out."""
+        mask = ops.cast(ops.not_equal(tokens, self._padding), x.dtype)[..., None]
+        return ops.sum(x * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1)
 
 
 class Attention(keras.layers.Layer):  # type: ignore[misc]
@@ -50,7 +67,7 @@ class Attention(keras.layers.Layer):  # type: ignore[misc]
         self._heads = heads
 
     def call(self, x: Any) -> Any:
-        """Mix each byte with those before it."""
+        """Mix each token with those before it."""
         length, features = ops.shape(x)[1], x.shape[-1] // 3 // self._heads
         parts = ops.reshape(x, (-1, length, self._heads, 3, features))
         query, key, value = (ops.transpose(parts[:, :, :, part], (0, 2, 1, 3)) for part in range(3))

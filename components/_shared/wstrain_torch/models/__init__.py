@@ -38,8 +38,10 @@ def build_model(
     if user_code.is_reference(name):
         model = _build_user_model(name, task)
     elif name in BUILT_IN:
+        if task.reads_tokens and name != "gpt":
+            raise UserError(f"model `{name}` takes numbers, and the shards hold tokens of text", "use `gpt`")
         model = BUILT_IN[name](task, options)
-        if sample is not None:
+        if sample is not None and not task.reads_tokens:
             model = Standardised(model, sample)
     else:
         raise user_code.unknown_model_error(name, BUILT_IN)

@@ -1,4 +1,4 @@
-"""A byte-level, pre-norm decoder transformer (Radford et al. 2019) with rotary positions, without dropout."""
+"""A pre-norm decoder transformer (Radford et al. 2019) with rotary positions, without dropout."""
 
 from __future__ import annotations
 
@@ -9,32 +9,36 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from wsshards.errors import UserError
+from wsshards.manifest import BYTES, LANGUAGE_MODEL
 from wstrain_torch.data import Task
 from wstrain_torch.models.layers import ModelOptions
 
-LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π
+LONGEST_WAVE = 10_000  # of the rotary positions, in tokens times 2π
 
 
 def build_model(task: Task, options: ModelOptions) -> nn.Module:
-    """Return the network ``[n, tokens] -> [n, tokens, 256]``.
+    """Return the network ``[n, tokens] -> [n, tokens, vocabulary]``, or ``-> [n, outputs]`` for whole texts.
 
     Raises:
         UserError: the shards are not of tokens, or the width does not divide into heads.
     """
-    if task.name != "language_model":
-        raise UserError(
-            "model `gpt` needs shards of text, these are for classification", "use `cnn` or `mlp`"
-        )
+    if not task.reads_tokens:
+        raise UserError("model `gpt` needs shards of text, these hold numbers", "use `cnn` or `mlp`")
     if options.gpt_width % (2 * options.gpt_heads):
         raise UserError(
             f"`gpt_width` is {options.gpt_width}, not a multiple of twice `gpt_heads` {options.gpt_heads}",
             "each head takes an even share of the width",
         )
-    return Transformer(task.outputs, options)
+    if task.name == LANGUAGE_MODEL:
+        return Transformer(task.outputs, options)
+    from wstrain_torch.models.text_classifier import TextClassifier  # it has the blocks of this module
+
+    tokenizer = task.tokenizer or BYTES
+    return TextClassifier(tokenizer.vocabulary, task.outputs, tokenizer.padding, options)
 
 
 class Transformer(nn.Module):
-    """Bytes in, scores of the next byte out."""
+    """Tokens in, scores of the next token out."""
 
     def __init__(self, vocabulary: int, options: ModelOptions) -> None:
         super().__init__()
@@ -45,7 +49,7 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
         nn.init.normal_(self.tokens.weight, std=width**-0.5)
-        nn.init.normal_(self.head.weight, std=0.02)  # all bytes alike at the start
+        nn.init.normal_(self.head.weight, std=0.02)  # all tokens alike at the start
         for block in blocks:  # so that the sum of all blocks keeps its size at any depth
             for last in (block.attention.merge, block.shrink):
                 nn.init.normal_(last.weight, std=0.02 / math.sqrt(2 * len(blocks)))
@@ -117,7 +121,7 @@ class Attention(nn.Module):
 def _rotate(x: Tensor) -> Tensor:
     """Turn pairs of features by angles that grow with the position (Su et al. 2021, "RoFormer").
 
-    Attention then sees how far apart two bytes are, which a small model learns much sooner than absolute
+    Attention then sees how far apart two tokens are, which a small model learns much sooner than absolute
     places. ``[n, heads, t, features] -> [n, heads, t, features]``.
     """
     length, half = x.shape[-2], x.shape[-1] // 2

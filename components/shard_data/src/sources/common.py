@@ -8,11 +8,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from blobs import REFERENCE_WIDTH, BlobFile
 
 from wsshards.errors import UserError
 from wsshards.manifest import Features
@@ -45,16 +47,21 @@ class Batch:
     """Consecutive rows.
 
     Attributes:
-        features: `[n, width]`, as stored.
+        features: `[n, width]`, as stored; of rows of any length, references to them in the source's blob.
         labels: an Arrow array `[n]`, a list of one for each label column, or None.
         hashes: `[n]`, what the rows are split by; None for the bytes of the features.
-        parts: `[n]`, places in `SPLITS` to which a file or a date puts rows; 0 leaves them to the hash.
+        parts: `[n]`, places in `SPLITS` to which a file, a date or a document puts rows; 0 leaves them to the
+            hash, and to training where the source fills the other parts.
     """
 
     features: Array
     labels: Any = None
     hashes: npt.NDArray[np.uint64] | None = None
     parts: npt.NDArray[np.uint8] | None = None
+
+
+def _write_nothing(_: Path) -> None:
+    """Write no further files."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +78,10 @@ class Source:
         decision: how the task was chosen.
         checked: whether all labels must be of the kind that the first rows have.
         codes: what turns a table's columns into numbers.
-        fixed: parts that files or dates fill.
+        fixed: parts that files, dates or documents fill.
         grouped: whether rows are split by their groups.
+        blob: has the rows themselves where they are of any length.
+        write: writes further files into the folder of shards, before the manifest.
     """
 
     task: str
@@ -86,6 +95,15 @@ class Source:
     codes: TableCodes | None = None
     fixed: frozenset[int] = frozenset()
     grouped: bool = False
+    blob: BlobFile | None = None
+    write: Callable[[Path], None] = _write_nothing
+
+    @property
+    def row_layout(self) -> tuple[int, str]:
+        """The number and the NumPy type of the values that are sorted for a row."""
+        if self.blob is not None:
+            return REFERENCE_WIDTH, "uint64"
+        return self.features.width, self.features.disk_dtype
 
 
 def numeric(width: int, *, shape: Sequence[int] = ()) -> Features:

@@ -104,6 +104,61 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
         {},
         ("WS537", "have the label `1`"),
     ),
+    "targets in a CSV": (
+        {**FLAT, "labels.csv": "file,a,b\n" + "".join(f"{n}.png,{n}.5,{n}\n" for n in range(6))},
+        {"label": "a,b"},
+        None,
+    ),
+    "several labels in a CSV": (
+        {**FLAT, "labels.csv": "file,kind\n" + ROWS.replace(",1", ",1;0")},
+        {},
+        None,
+    ),
+    "label of a picture missing, left out": (
+        {**FLAT, "labels.csv": "file,kind\n" + ROWS[:-2] + "\n"},
+        {"missing": "drop"},
+        None,
+    ),
+    "labels that leave the task open": (
+        {**FLAT, "labels.csv": "file,kind\n" + ROWS.replace(",1", ",1.5")},
+        {},
+        ("WS534", "label `kind` has 2 distinct numbers with fractions in 6 rows, such as `1.5`"),
+    ),
+    "classes that are no numbers": (
+        {**FLAT, "labels.csv": "file,kind\n" + ROWS.replace(",1", ",b")},
+        {"task": "regression"},
+        ("WS534", "label `kind` holds text, and `task` is `regression`"),
+    ),
+    "folders that are no numbers": (
+        ROSES,
+        {"task": "regression"},
+        ("WS534", "`task` is `regression`, and `data` is data for `classification`"),
+    ),
+    "pictures by group": (
+        ROSES,
+        {"split_by": "rose"},
+        ("WS532", "`split_by` divides the rows of tables, and `data` is read as images"),
+    ),
+    "texts by group": (
+        JSONL,
+        {"text": "body", "split_by": "label"},
+        ("WS532", "`split_by` divides the rows of tables, and `data` is read as text"),
+    ),
+    "texts that are to be numbers": (
+        JSONL,
+        {"text": "body", "task": "regression"},
+        ("WS534", "`task` is `regression`, and `data` is data for `classification`"),
+    ),
+    "numbers for texts": (
+        {"a.jsonl": "".join(json.dumps({"body": f"t {n}", "label": n / 8}) + "\n" for n in range(40))},
+        {"text": "body"},
+        ("WS534", "label `label` has 40 distinct numbers with fractions in 40 rows, and texts are for"),
+    ),
+    "text of a row missing, left out": (
+        {"a.jsonl": LINES + '{"body": "", "label": 1}\n{"body": "a"}\n'},
+        {"text": "body", "missing": "drop"},
+        None,
+    ),
     "tokenizer unknown": (CORPUS, {"tokenizer": "bpee"}, ("WS532", "unknown tokenizer `bpee`")),
     "tokenizer missing": (CORPUS, {"tokenizer": "t/tokenizer.json"}, ("WS532", "no tokenizer file")),
     "tokenizer that is none": (

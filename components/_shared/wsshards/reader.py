@@ -138,7 +138,7 @@ class ShardReader:
         if not self._shards:
             raise UserError(
                 f"the `{self.split}` split of `{self.folder}` has no rows",
-                help="shard the data with a `validation_fraction` above 0",
+                help=f"shard the data with a `{self.split}_fraction` above 0",
             )
         pieces = [piece for number in range(len(self._shards)) for piece in self._map(number)]
         self._starts = np.cumsum([0, *(len(piece.features) for piece in pieces)], dtype=np.int64)[:-1]

@@ -121,7 +121,7 @@ def check_by_hash(split: SplitSettings | None, called: str, what: str) -> None:
     name = "split_by" if split.by else "split" if split.given else "split_time"
     if name == "split_time" and not split.time:
         name = "validation_after" if split.validation_after else "test_after"
-    with blame_input("input-out-of-range", name):
+    with blame_input("data-column-missing", name):
         raise UserError(
             f"`{name}` divides the rows of tables, and `{called}` is read as {what}",
             "use `validation_fraction` and `test_fraction`",

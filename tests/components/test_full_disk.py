@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.run, pytest.mark.timeout(300)]
 
 import worldsize  # noqa: E402
 from worldsize.errors import OutputError  # noqa: E402
-from wsshards import manifest  # noqa: E402
+from wsshards import manifest, verify  # noqa: E402
 from wsshards.errors import UserError  # noqa: E402
 from wstrain.checkpoint import (  # noqa: E402
     checkpoint_folder,
@@ -106,7 +106,7 @@ def test_shards(disk: Path, component: Callable[..., Any]) -> None:
     assert not [path for path in disk.rglob("*") if path.is_file() and path != other]
     other.unlink()
     assert component("shard_data", source="builtin:digits", shards=shards, shard_count=2).returncode == 0
-    manifest.verify_shards(shards, manifest.read_manifest(shards))
+    verify.verify_shards(shards, manifest.read_manifest(shards))
 
 
 @pytest.mark.filterwarnings("ignore")  # what MLflow and torch.export say of themselves

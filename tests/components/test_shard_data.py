@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from wsshards import manifest as contents
+from wsshards.verify import verify_shards
 from wssources.planned_rows import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, validation_rows
 
 pytestmark = pytest.mark.run
@@ -21,7 +22,7 @@ def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
     done = component("shard_data", shards=out, **values)
     assert done.returncode == 0, done.stderr
     manifest = contents.read_manifest(out)
-    contents.verify_shards(out, manifest)
+    verify_shards(out, manifest)
     files = {file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()}
     listed = {shard.path for name in contents.SPLITS for shard in manifest.split(name).shards}
     assert files == listed | {contents.MANIFEST_NAME}  # nothing temporary is left
@@ -119,7 +120,7 @@ def test_shard_count_cuts_the_same_rows_elsewhere(component: Run, tmp_path: Path
     for count in (1, 7):
         manifest = _shard(component, tmp_path / str(count), data=data, shard_count=count)
         assert len(manifest.train.shards) == count
-    for split in contents.SPLITS:
+    for split in ("train", "validation"):
         x1, y1 = _rows(tmp_path / "1", split)
         x7, y7 = _rows(tmp_path / "7", split)
         assert (x1 == x7).all()
@@ -144,7 +145,7 @@ def test_copies_of_a_row_never_straddle_the_split(component: Run, tmp_path: Path
     lines = ["x,y,label"] + [f"{i % 50},{i % 50 * 2},{i % 50 % 2}" for i in range(1000)]
     (tmp_path / "d.csv").write_text("\n".join(lines))
     manifest = _shard(component, tmp_path / "s", data=tmp_path / "d.csv", shard_count=2)
-    train, validation = (set(_multiset(tmp_path / "s", split)) for split in contents.SPLITS)
+    train, validation = (set(_multiset(tmp_path / "s", split)) for split in ("train", "validation"))
     assert train
     assert validation
     assert not train & validation

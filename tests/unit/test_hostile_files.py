@@ -11,7 +11,7 @@ import pytest
 
 from worldsize.resolving import row_counts
 from wsmodels import mlmodel
-from wsshards import errors, manifest, regular_files
+from wsshards import errors, manifest, regular_files, verify
 from wsshards.errors import UserError
 from wssources import unpack_limits
 
@@ -99,7 +99,7 @@ def test_a_manifest_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
         manifest.read_manifest(tmp_path)
     os.mkfifo(tmp_path / "shard")
     with pytest.raises(UserError, match="it is a named pipe, not a file"):
-        manifest.check_shard_size(tmp_path, manifest.Shard("shard", 0, 0, ""))
+        verify.check_shard_size(tmp_path, manifest.Shard("shard", 0, 0, ""))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from wsshards import manifest as m
 from wsshards.errors import UserError
 from wsshards.manifest import add_checksum
+from wsshards.verify import verify_shards
 from wssources.planned_rows import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, text_rows
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\\\0"), min_size=1, max_size=12).filter(
@@ -99,7 +100,7 @@ def _folder(tmp_path: Path) -> tuple[Path, m.Manifest]:
 def test_whole_folder_verifies(tmp_path: Path) -> None:
     folder, manifest = _folder(tmp_path)
     assert m.read_manifest(folder) == manifest
-    m.verify_shards(folder, manifest)
+    verify_shards(folder, manifest)
     assert manifest.features.width == 6
 
 
@@ -124,17 +125,17 @@ def test_damage_names_the_shard(tmp_path: Path, damage: bytes | None, says: str)
     path = folder / "train" / "shard-00000.arrow"
     path.unlink() if damage is None else path.write_bytes(damage)
     with pytest.raises(UserError) as caught:
-        m.verify_shards(folder, manifest)
+        verify_shards(folder, manifest)
     assert says in caught.value.message
 
 
 def test_sizes_alone_do_not_read_the_content(tmp_path: Path) -> None:
     folder, manifest = _folder(tmp_path)
     (folder / "train" / "shard-00000.arrow").write_bytes(b"ROWS")
-    m.verify_shards(folder, manifest, checksums=False)
-    m.verify_shards(folder, manifest, part=(1, 2))  # the only shard is the share of rank 0
+    verify_shards(folder, manifest, checksums=False)
+    verify_shards(folder, manifest, part=(1, 2))  # the only shard is the share of rank 0
     with pytest.raises(UserError, match="corrupted"):
-        m.verify_shards(folder, manifest, part=(0, 2))
+        verify_shards(folder, manifest, part=(0, 2))
 
 
 @pytest.mark.parametrize(

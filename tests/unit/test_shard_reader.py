@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from wsshards.errors import UserError
+from wsshards.verify import hash_file
 
 pytestmark = pytest.mark.run  # needs numpy and pyarrow
 
@@ -47,7 +48,7 @@ def shards(tmp_path: Path) -> Made:
                         pa.record_batch([values, pa.array(labels[at : at + size])], schema=schema)
                     )
                     at += size
-            digest = m.hash_file(path)
+            digest = hash_file(path)
             written.append(m.Shard(f"train/{path.name}", sum(sizes), path.stat().st_size, digest))
         manifest = m.Manifest(
             "classification",

@@ -91,6 +91,8 @@ def _plan(state: ResolveState) -> list[Problem]:
     interfaces = components.read_interfaces(state.components)
     derived = derive(state.spec, interfaces, rows.count_rows(state))
     state.plan, state.topologies = derived.plan, derived.topologies
+    if state.plan is not None:
+        state.plan = rows.explain_tasks(state, state.plan)
     state.problems += derived.problems
     return derived.consequences
 

@@ -6,16 +6,27 @@ import ast
 import csv
 import io
 import json
+import math
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
+from worldsize.resolving.rows import TableCount
+from wsshards.manifest import CLASSIFICATION
 from wsshards.regular_files import check_regular, list_files, open_regular, read_regular
-from wssources.formats import LABEL_ARRAYS, MAX_CLASS_NAME, PICTURES, TABLES
+from wssources.column_kinds import parse_column_types
+from wssources.formats import LABEL_ARRAYS, LABEL_FILE, MAX_CLASS_NAME, PICTURES, TABLES, TEXTS
+from wssources.media_options import MediaOptions
 from wssources.parquet import check_footer, check_pages, dictionary_columns
+from wssources.picture_labels import find_label_file, read_picture_labels
+from wssources.planned_rows import divide_rows
+from wssources.request import DROP, Files, Request
+from wssources.split_settings import SplitSettings, make_split
+from wssources.table_rows import Tally, plan_file_table, read_rows
+from wssources.tasks import AUTO, FEW_VALUES
 from wssources.unpack_limits import open_archive, read_npy_header
 
 MAX_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
@@ -42,7 +53,8 @@ def count_rows_per_class(root: Path, kind: str, label: str, sequence_length: int
             return None
         kind = _detect(files) if kind == "auto" else kind
         if kind == "images":
-            return _pictures(root, files)
+            # With a CSV of labels the names of folders are none.
+            return _pictures(root, files) if not (root / LABEL_FILE).exists() else None
         if kind == "text":
             wanted = [file for file in files if file.suffix.lower() not in (*TABLES, *PICTURES)]
             return [sum(check_regular(file) for file in wanted) // (sequence_length + 1)]
@@ -56,48 +68,102 @@ def count_rows_per_class(root: Path, kind: str, label: str, sequence_length: int
         return None
 
 
-def measure_table(root: Path, kind: str, label: str, features: Sequence[str]) -> tuple[int, int] | None:
-    """Numbers in a row and classes of a small local table; with no features, all but the label count.
+def count_split(root: Path, values: Mapping[str, Any]) -> TableCount | None:
+    """Count the rows of a file or folder that train, by the inputs of ``shard_data``.
 
     Returns:
-        Both, or None where :func:`count_rows_per_class` returns None, or for what is not a table of columns.
+        None where :func:`count_rows_per_class` returns None, and where the labels or the split leave it open.
     """
-    counted = count_rows_per_class(root, kind, label, 1)
-    if counted is None or len(counted) < 2:
-        return None
     try:
+        split = make_split(values, int(values.get("seed") or 0))
         files = sorted(_files(root))
+        kind, task = str(values["format"]), str(values.get("task") or AUTO)
+        by_hash = not (split.columns or split.by_time or split.given)
+        if _has_label_file(root, files, values):
+            return _count_labelled_pictures(root, files, values, split) if by_hash else None
         kind = _detect(files) if kind == "auto" else kind
-        first = next(file for file in files if TABLES.get(file.suffix.lower(), kind) == kind)
-        widths = _COLUMNS[kind](first)
-        chosen = list(features) or [name for name in widths if name != label]
-        width = sum(widths[name] for name in chosen)
+        wanted = [file for file in files if TABLES.get(file.suffix.lower()) == kind] or files
+        if kind in ("csv", "jsonl", "parquet") and not values.get("text"):
+            if sum(check_regular(file) for file in wanted) > MAX_BYTES:
+                return None
+            return _count_table(_make_request(root, wanted, values, split), kind)
+        if not by_hash or (values.get("text") and values.get("missing") == DROP):
+            return None
+        label, length = str(values["label"]), int(values["sequence_length"])
+        texts = task == CLASSIFICATION and kind in ("", "text")
+        counts = _texts(root, files) if texts else count_rows_per_class(root, kind, label, length)
+        return _divide(counts, kind, task, split) if counts else None
     except Exception:
         return None  # as above: the step that reads it says what is wrong
-    return (width, len(counted)) if width and label not in chosen else None
 
 
-def _csv_columns(file: Path) -> dict[str, int]:
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        return dict.fromkeys(next(csv.reader(stream)), 1)
+def _has_label_file(root: Path, files: Sequence[Path], values: Mapping[str, Any]) -> bool:
+    """Whether a CSV has the labels of pictures."""
+    if values.get("labels"):
+        return True
+    pictures = values["format"] in ("auto", "images") and any(_is_picture(file) for file in files)
+    return pictures and (root / LABEL_FILE).is_file()
 
 
-def _jsonl_columns(file: Path) -> dict[str, int]:
-    with file.open(encoding="utf-8") as stream:
-        first = json.loads(next(line for line in stream if line.strip()))
-    return {name: len(value) if isinstance(value, list) else 1 for name, value in first.items()}
+def _count_labelled_pictures(
+    root: Path, files: Sequence[Path], values: Mapping[str, Any], split: SplitSettings
+) -> TableCount | None:
+    request = _make_request(root, [file for file in files if _is_picture(file)], values, split)
+    file = find_label_file(request)
+    if file is None or check_regular(file) > MAX_BYTES:
+        return None
+    found = read_picture_labels(request, file)
+    decision = found.decide(request.task, request.show(file))
+    classes = Counter(found.values.values() if decision.task == CLASSIFICATION else [()] * len(found.values))
+    train, _, _ = divide_rows(list(classes.values()), split.validation, split.test)
+    return TableCount(train, decision.task, decision.reason)
 
 
-def _parquet_columns(file: Path) -> dict[str, int]:
-    from pyarrow import parquet, types  # heavy, and only this format needs it
+def _divide(per_class: list[int], kind: str, task: str, split: SplitSettings) -> TableCount | None:
+    if kind == "npz" and task not in ("auto", "classification"):
+        per_class = [sum(per_class)]
+    elif kind == "npz" and task == "auto" and len(per_class) > FEW_VALUES:
+        return None
+    train, _, _ = divide_rows(per_class, split.validation, split.test)
+    return TableCount(train) if any(per_class) else None
 
-    widths = {}
-    for field in parquet.read_schema(file):
-        if types.is_fixed_size_list(field.type):
-            widths[field.name] = field.type.list_size
-        elif not (types.is_list(field.type) or types.is_large_list(field.type)):  # only the rows tell these
-            widths[field.name] = 1
-    return widths
+
+def _make_request(root: Path, files: list[Path], values: Mapping[str, Any], split: SplitSettings) -> Request:
+    names = ["" if file == root else file.relative_to(root).as_posix() for file in files]
+    features = tuple(name.strip() for name in str(values.get("features") or "").split(",") if name.strip())
+    return Request(
+        root,
+        Files(root, names) if names != [""] else [root],
+        str(values["label"]),
+        features,
+        1,
+        MAX_BYTES,
+        task=str(values.get("task") or "auto"),
+        missing=str(values.get("missing") or "refuse"),
+        column_types=parse_column_types(str(values.get("column_types") or "")),
+        split=split,
+        media=MediaOptions(labels=str(values.get("labels") or "")),
+    )
+
+
+def _count_table(request: Request, kind: str) -> TableCount | None:
+    if kind == "parquet":
+        from worldsize.resolving import parquet_rows  # heavy, and only this format needs it
+
+        tally = parquet_rows.tally_files(request, MAX_BYTES)
+    else:
+        plan, head = plan_file_table(request, kind)
+        tally = Tally(request, plan)
+        for file in request.files:
+            for row in read_rows(request, kind, file, plan, head, most=math.inf):
+                tally.add(file, row)
+    if tally is None or not tally.agrees():
+        return None
+    train, validated, tested = tally.parts.divide()
+    if not train + validated + tested:
+        return None
+    decision = tally.plan.decision
+    return TableCount(train, decision.task, decision.reason, tally.encoded_width, tally.outputs)
 
 
 def _files(root: Path) -> list[Path]:
@@ -130,8 +196,19 @@ def _name(value: Any) -> str:
     return name
 
 
+def _is_picture(file: Path) -> bool:
+    return file.suffix.lower() in PICTURES
+
+
+def _texts(root: Path, files: Sequence[Path]) -> list[int] | None:
+    """Text files in each folder; None where there are files of other kinds."""
+    if any(file.suffix.lower() not in TEXTS for file in files):
+        return None
+    return list(Counter(file.relative_to(root).parts[0] for file in files).values())
+
+
 def _pictures(root: Path, files: Sequence[Path]) -> list[int]:
-    wanted = [file for file in files if file.suffix.lower() in PICTURES]
+    wanted = [file for file in files if _is_picture(file)]
     return list(Counter(file.relative_to(root).parts[0] for file in wanted).values())
 
 
@@ -196,9 +273,4 @@ _READERS: dict[str, Callable[[Path, str], Iterator[Any]]] = {
     "jsonl": _jsonl,
     "npz": _npz,
     "parquet": _parquet,
-}
-_COLUMNS: dict[str, Callable[[Path], dict[str, int]]] = {
-    "csv": _csv_columns,
-    "jsonl": _jsonl_columns,
-    "parquet": _parquet_columns,
 }

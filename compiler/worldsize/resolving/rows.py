@@ -6,12 +6,44 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Data, Step
 from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.planning.memory.workload import Samples, is_sharding, literal_inputs
+from worldsize.planning.model import Derivation, Plan
 from worldsize.resolving.state import ResolveState
+from wsshards.errors import UserError
 from wssources import planned_rows
+from wssources.media_options import BYTES_TOKENIZER
+from wssources.split_settings import INPUTS, make_split
+
+_READ = (
+    "source",
+    "format",
+    "task",
+    "label",
+    "features",
+    "missing",
+    "column_types",
+    "seed",
+    "labels",
+    "text",
+    "tokenizer",
+    *INPUTS,
+)
+
+
+class TableCount(Struct, frozen=True):
+    """What the step makes of local data: training rows, the task and why, and the shape of a sample."""
+
+    rows: int
+    task: str = ""  # unknown where no label decides it
+    reason: str = ""
+    width: int = 0  # numbers that a model gets, 0 where they are not columns
+    outputs: int = 0
 
 
 def count_rows(state: ResolveState) -> dict[str, int]:
@@ -22,17 +54,29 @@ def count_rows(state: ResolveState) -> dict[str, int]:
     by those.
     """
     rows_by_step: dict[str, int] = {}
-    counted: dict[str, int | None] = {}
+    counted: dict[str, TableCount | None] = {}
     for name, step in state.spec.steps.items():
         source = _source(state, name) if step.scale is not None else None
         if source is None:
             continue
         if source not in counted:
             counted[source] = _split(state, source)
-        rows = counted[source]
-        if rows is not None:
-            rows_by_step[name] = rows
+        found = counted[source]
+        if found is not None:
+            rows_by_step[name] = found.rows
+            if found.task:
+                state.tasks[name] = found.task, found.reason
     return rows_by_step
+
+
+def explain_tasks(state: ResolveState, plan: Plan) -> Plan:
+    """The plan with a line in each training step for the task that its data is for, and why."""
+    steps = dict(plan.steps)
+    for name, (task, reason) in state.tasks.items():
+        if name in steps:
+            line = Derivation("task", task, "", reason)
+            steps[name] = replace(steps[name], derivations=(*steps[name].derivations, line))
+    return replace(plan, steps=steps)
 
 
 def _source(state: ResolveState, step: str) -> str | None:
@@ -44,56 +88,83 @@ def _source(state: ResolveState, step: str) -> str | None:
     return source if source and is_sharding(state.components.get(source)) else None
 
 
-def _split(state: ResolveState, source: str) -> int | None:
-    """Training rows that a sharding step writes, or None where they cannot be counted."""
+def _split(state: ResolveState, source: str) -> TableCount | None:
+    """What a sharding step writes, or None where it cannot be counted."""
     step, component = state.spec.steps[source], state.components[source]
     assert component is not None
     values: dict[str, Any] = {
         name: port.default.value for name, port in component.inputs.items() if port.default is not None
     }
     values |= {name: located.value for name, located in step.with_.items()}
-    fraction = literals.parse_number(values.get("validation_fraction"))
     length = literals.parse_number(values.get("sequence_length"))
-    if fraction is None or not 0 <= fraction < 1 or length is None or length < 1:
+    if length is None or length < 1:
         return None
-    per_class = _rows_per_class(state, values, int(length))
-    if not per_class or not any(per_class):  # unknown, or no rows at all, which a rule reports of the data
-        return None
-    return sum(per_class) - planned_rows.validation_rows(per_class, float(fraction))
+    return _count(state, values, int(length))
 
 
-def _rows_per_class(state: ResolveState, values: Mapping[str, Any], length: int) -> list[int] | None:
+def _count(state: ResolveState, values: Mapping[str, Any], length: int) -> TableCount | None:
     source = values.get("source")
-    if isinstance(source, str) and source in planned_rows.SOURCES:
-        return list(planned_rows.rows_per_class(source, length))
+    given = {name: _plain(values[name]) for name in (*INPUTS, "seed") if values.get(name) is not None}
+    if not isinstance(source, str) or not _are_countable(values):
+        return None
+    if source in planned_rows.SOURCES:
+        return _count_built_in(source, given, length)
     data = values.get("data")
     path = data.get("path") if isinstance(data, dict) else data
-    if not isinstance(path, str) or not isinstance(source, str) or "${{" in source:
+    if not isinstance(path, str) or "${{" in source:
         return None
     base = local_path(path, state.folder)
-    if base is None or not exists(base):
-        return None
-    root = base / source if is_folder(base) else base
-    if not exists(root) or not state.files.readable_data(root):
+    root = base / source if base is not None and is_folder(base) else base
+    if root is None or not exists(root) or not state.files.readable_data(root):
         return None
     from worldsize.resolving import row_counts  # its readers are for data that is no built-in set
 
-    return row_counts.count_rows_per_class(root, str(values.get("format")), str(values.get("label")), length)
+    return row_counts.count_split(root, {**values, **given, "sequence_length": length})
+
+
+def _count_built_in(source: str, given: Mapping[str, Any], length: int) -> TableCount | None:
+    try:
+        split = make_split(given)
+    except UserError:  # a rule says it
+        return None
+    if split.columns or split.by_time or split.given:
+        return None
+    per_class = planned_rows.rows_per_class(source, length)
+    return TableCount(planned_rows.divide_rows(per_class, split.validation, split.test)[0])
+
+
+def _plain(value: Any) -> Any:
+    """A number or text as the step gets it: text of a number as the number."""
+    number = literals.parse_number(value) if not isinstance(value, bool) else None
+    return value if number is None else number
+
+
+def _are_countable(values: Mapping[str, Any]) -> bool:
+    """Whether rows are known before: not of packed tokens, nor where broken pictures are left out."""
+    if values.get("broken_images") == "skip":
+        return False
+    documents = values.get("text") or values.get("tokenizer") not in (None, BYTES_TOKENIZER)
+    return (
+        not documents
+        or values.get("task") == "classification"
+        or (bool(values.get("text")) and values.get("task") in (None, "auto"))
+    )
 
 
 def read_table_samples(folder: Path, sharding: Step) -> Samples | None:
     """The samples of a small local table that a sharding step is given, relative to the spec's folder."""
     argument = sharding.inputs.get("data")
     data = argument.value if argument is not None else None
-    values = literal_inputs(sharding, ("source", "format", "label", "features"))
+    values = literal_inputs(sharding, _READ)
     if not isinstance(data, Data) or data.path is None or not isinstance(data.path.value, str):
         return None
     base = local_path(data.path.value, folder)
-    if base is None or not exists(base) or not isinstance(values["source"], str):
+    if base is None or not exists(base) or not isinstance(values["source"], str) or values["text"]:
         return None
     from worldsize.resolving import row_counts  # as above
 
     root = base / values["source"] if is_folder(base) else base
-    features = [name.strip() for name in str(values["features"] or "").split(",") if name.strip()]
-    shape = row_counts.measure_table(root, str(values["format"]), str(values["label"]), features)
-    return Samples("classification", (shape[0],), shape[1]) if shape is not None else None
+    counted = row_counts.count_split(root, values)
+    if counted is None or not counted.width or not counted.outputs:
+        return None
+    return Samples(counted.task, (counted.width,), counted.outputs)

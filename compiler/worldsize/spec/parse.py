@@ -91,7 +91,7 @@ def _step(node: Mapping, key: Scalar) -> Step:
         shm_size=_text(node, "shm_size"),
         timeout=_integer(node, "timeout"),
         environment_variables=_entries(node, "environment_variables"),
-        with_=_entries(node, "with"),
+        with_=_entries(node, "with") | _split(node),
         outputs=_entries(node, "outputs"),
         scale=_scale(_section(node, "scale")),
         when=_entries(node, "when"),
@@ -120,6 +120,38 @@ def _sweep(section: tuple[Mapping, Span] | None) -> Sweep | None:
         timeout=_integer(limits, "timeout"),
         trial_timeout=_integer(limits, "trial_timeout"),
     )
+
+
+# Keys of `split:`, and the inputs of `shard_data` that they give.
+SPLIT_INPUTS = {
+    "validation": "validation_fraction",
+    "test": "test_fraction",
+    "by": "split_by",
+    "after": "validation_after",
+    "test_after": "test_after",
+    "time": "split_time",
+    "given": "split",
+}
+
+
+def _split(node: Mapping) -> dict[str, Located[Any]]:
+    """The inputs that ``split:`` of a step stands for, each at its own place."""
+    inputs = {}
+    for key, located in _entries(node, "split").items():
+        value, leaf = located.value, located.node
+        if key == "given":
+            value = "given" if value else "hash"
+        elif key in ("after", "test_after", "by", "time") and isinstance(leaf, Scalar):
+            value = leaf.text  # a date or a number stays as it is written
+        inputs[SPLIT_INPUTS[key]] = Located(value, located.span, located.key_span, _as_scalar(leaf, value))
+    return inputs
+
+
+def _as_scalar(node: Any, value: Any) -> Any:
+    """The node of a value that the step gets in another form than it is written."""
+    if not isinstance(node, Scalar) or not isinstance(value, str):
+        return node
+    return Scalar(node.source, node.start, node.end, value, '"')
 
 
 def _distribution(section: tuple[Mapping, Span] | None) -> Distribution | None:

@@ -11,16 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wsshards.errors import UserError, describe_error
-from wsshards.regular_files import check_regular, open_regular, read_regular
+from wsshards.regular_files import check_regular, read_regular
 
 MANIFEST_NAME = "manifest.json"
+AGAIN = "write the folder again with a `shard_data` step"  # what helps against a faulty one
 VERSION = 2
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024  # bytes of a manifest: 50,000 shards and more
 MAX_SHARDS = 50_000  # of one side of the data
@@ -223,26 +223,26 @@ def manifest_from_json(text: str, where: str = MANIFEST_NAME) -> Manifest:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise UserError(f"`{where}` is not JSON: {error}", help=_AGAIN) from None
+        raise UserError(f"`{where}` is not JSON: {error}", help=AGAIN) from None
     except RecursionError:
-        raise UserError(f"`{where}` is nested too deeply to be read", help=_AGAIN) from None
+        raise UserError(f"`{where}` is nested too deeply to be read", help=AGAIN) from None
     if not isinstance(data, dict):
-        raise UserError(f"`{where}` holds {type(data).__name__}, not a JSON object", help=_AGAIN)
+        raise UserError(f"`{where}` holds {type(data).__name__}, not a JSON object", help=AGAIN)
     if data.get("version") != VERSION:
         raise UserError(
             f"`{where}` is of version {data.get('version')!r}, and this code reads version {VERSION}",
-            help=_AGAIN,
+            help=AGAIN,
         )
     if not has_valid_checksum(data):
-        raise UserError(f"`{where}` is not what was written: its own sha256 does not fit it", help=_AGAIN)
+        raise UserError(f"`{where}` is not what was written: its own sha256 does not fit it", help=AGAIN)
     try:
         return _from_mapping(data)
     except KeyError as error:
         raise UserError(
-            f"`{where}` lacks the field {error.args[0]!r}".replace("'", "`"), help=_AGAIN
+            f"`{where}` lacks the field {error.args[0]!r}".replace("'", "`"), help=AGAIN
         ) from None
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise UserError(f"`{where}` is not a manifest of shards: {error}", help=_AGAIN) from None
+        raise UserError(f"`{where}` is not a manifest of shards: {error}", help=AGAIN) from None
 
 
 def read_manifest(folder: str | Path) -> Manifest:
@@ -255,7 +255,7 @@ def read_manifest(folder: str | Path) -> Manifest:
     try:
         size = check_regular(path)
         if size > MAX_MANIFEST_BYTES:
-            raise UserError(f"`{path}` has {size:,} bytes, more than any manifest", help=_AGAIN)
+            raise UserError(f"`{path}` has {size:,} bytes, more than any manifest", help=AGAIN)
         text = read_regular(path, MAX_MANIFEST_BYTES).decode("utf-8")
     except FileNotFoundError:
         raise UserError(
@@ -263,81 +263,8 @@ def read_manifest(folder: str | Path) -> Manifest:
             help="bind the `shards` output of a `shard_data` step that has finished",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read `{path}`: {describe_error(error)}", help=_AGAIN) from None
+        raise UserError(f"cannot read `{path}`: {describe_error(error)}", help=AGAIN) from None
     return manifest_from_json(text, str(path))
-
-
-def verify_shards(
-    folder: str | Path,
-    manifest: Manifest,
-    *,
-    splits: Iterable[str] = SPLITS,
-    checksums: bool = True,
-    part: tuple[int, int] = (0, 1),
-) -> None:
-    """Check that the shards are the files the manifest promises.
-
-    Sizes are checked for every shard. Checksums are read in parallel; `part` lets each rank read only its
-    share, so that a group reads every byte once.
-
-    Args:
-        folder: the shards folder.
-        manifest: what it should hold.
-        splits: the splits to check.
-        checksums: also compare SHA-256, which reads every byte.
-        part: `(rank, world size)`: checksums of the shards `rank`, `rank + world size`, ….
-
-    Raises:
-        UserError: naming the first shard that is missing, of another size, or of another content.
-    """
-    shards = [shard for name in splits for shard in manifest.split(name).shards]
-    for shard in shards:
-        check_shard_size(folder, shard)
-    if checksums:
-        rank, world = part
-        with ThreadPoolExecutor(max_workers=4) as pool:
-            for _ in pool.map(lambda shard: check_shard_content(folder, shard), shards[rank::world]):
-                pass
-
-
-def check_shard_size(folder: str | Path, shard: Shard) -> None:
-    """Compare the size of one shard with the manifest, without reading it; raises UserError."""
-    path = Path(folder) / shard.path
-    try:
-        size = check_regular(path)
-    except OSError as error:
-        raise UserError(f"cannot read shard `{shard.path}`: {describe_error(error)}", help=_AGAIN) from None
-    if size != shard.bytes:
-        raise UserError(
-            f"shard `{shard.path}` has {size:,} bytes, and the manifest says {shard.bytes:,}", help=_AGAIN
-        )
-
-
-def check_shard_content(folder: str | Path, shard: Shard) -> None:
-    """Compare the SHA-256 of one shard with the manifest, reading all of it; raises UserError."""
-    try:
-        digest = hash_file(Path(folder) / shard.path)
-    except OSError as error:
-        raise UserError(f"cannot read shard `{shard.path}`: {describe_error(error)}", help=_AGAIN) from None
-    if digest != shard.sha256:
-        raise UserError(
-            f"shard `{shard.path}` is corrupted: its sha256 is {digest[:12]}…, "
-            f"and the manifest says {shard.sha256[:12]}…",
-            help=_AGAIN,
-        )
-
-
-def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file in hex, read a piece at a time."""
-    digest = hashlib.sha256()
-    piece = memoryview(bytearray(1 << 20))
-    with open_regular(path) as file:
-        while count := file.readinto(piece):
-            digest.update(piece[:count])
-    return digest.hexdigest()
-
-
-_AGAIN = "write the folder again with a `shard_data` step"
 
 
 def _without_defaults(value: Any) -> dict[str, Any]:

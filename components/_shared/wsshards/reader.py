@@ -1,8 +1,8 @@
 """Reads a shards folder: random access to memory-mapped rows, by their number in the split.
 
-A shard is an Arrow IPC file with a fixed-size list column of features and a column of labels: a number for
-each row, or a fixed-size list of them. Mapping costs no copy: every process of an instance shares the pages
-of one file.
+A shard is an Arrow IPC file with a column of features and one of labels: a number for each row, or a
+fixed-size list of them. Features are a fixed-size list, or the file of a picture. Mapping costs no copy:
+every process of an instance shares the pages of one file.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from wsshards.manifest import (
     LABEL_COLUMN,
     LABEL_DTYPES,
     Shard,
-    check_shard_content,
-    check_shard_size,
     label_shape,
     read_manifest,
 )
+from wsshards.pictures import EncodedColumn, decode_rows
 from wsshards.regular_files import path_of_open
+from wsshards.verify import check_shard_content, check_shard_size
 
 Array = npt.NDArray[Any]
 
@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 class _Piece:
     """One record batch: consecutive rows of the split, as views of the mapped file."""
 
-    features: Array
+    features: Array | EncodedColumn
     labels: Array | None
     shard: int
 
@@ -77,24 +77,37 @@ class ShardReader:
             UserError: a shard is missing, of another size or corrupted.
             IndexError: a number is outside the split.
         """
+        features, labels = self.gather_stored(indices)
+        spec = self.manifest.features
+        if isinstance(features, list):
+            features = decode_rows(features, spec.shape)
+        if spec.stored:
+            features = np.multiply(features, np.dtype(spec.dtype).type(spec.scale), dtype=spec.dtype)
+        return features.reshape(len(indices), *spec.shape), labels
+
+    def gather_stored(self, indices: npt.NDArray[np.int64]) -> tuple[Array | list[bytes], Array | None]:
+        """Return rows as they are on disk: `[n, width]` of `disk_dtype`, or files of pictures.
+
+        Arguments, labels and errors are those of :meth:`gather`.
+        """
         if not self._pieces:
             self._open()
         indices = np.asarray(indices, np.int64)
         if indices.size and (indices.min() < 0 or indices.max() >= len(self)):
             raise IndexError(f"row numbers of `{self.split}` go from 0 to {len(self) - 1}")
-        features, labels = self._take(indices)
-        spec = self.manifest.features
-        if spec.stored:
-            features = np.multiply(features, np.dtype(spec.dtype).type(spec.scale), dtype=spec.dtype)
-        return features.reshape(len(indices), *spec.shape), labels
+        return self._take(indices)
 
-    def _take(self, indices: npt.NDArray[np.int64]) -> tuple[Array, Array | None]:
+    def _take(self, indices: npt.NDArray[np.int64]) -> tuple[Array | list[bytes], Array | None]:
         spec = self.manifest.features
         if len(self._pieces) == 1:
             self._check(self._pieces[0].shard)
             piece = self._pieces[0]
             return piece.features[indices], piece.labels[indices] if piece.labels is not None else None
-        features = np.empty((len(indices), spec.width), spec.disk_dtype)
+        features: Array = (
+            np.empty(len(indices), object)
+            if spec.encoded
+            else np.empty((len(indices), spec.width), spec.disk_dtype)
+        )
         labels = self._empty_labels(len(indices))
         where = np.searchsorted(self._starts, indices, side="right") - 1
         order = np.argsort(where, kind="stable")
@@ -107,7 +120,7 @@ class ShardReader:
             features[rows] = piece.features[local]
             if labels is not None and piece.labels is not None:
                 labels[rows] = piece.labels[local]
-        return features, labels
+        return (list(features) if spec.encoded else features), labels
 
     def _empty_labels(self, rows: int) -> Array | None:
         if self.manifest.label is None:
@@ -125,7 +138,7 @@ class ShardReader:
         if not self._shards:
             raise UserError(
                 f"the `{self.split}` split of `{self.folder}` has no rows",
-                help="shard the data with a `validation_fraction` above 0",
+                help=f"shard the data with a `{self.split}_fraction` above 0",
             )
         pieces = [piece for number in range(len(self._shards)) for piece in self._map(number)]
         self._starts = np.cumsum([0, *(len(piece.features) for piece in pieces)], dtype=np.int64)[:-1]
@@ -150,12 +163,18 @@ class ShardReader:
 
     def _piece(self, batch: Any, number: int) -> _Piece:
         spec = self.manifest.features
+        features: Array | EncodedColumn
         try:
-            values = batch.column(spec.name).flatten().to_numpy(zero_copy_only=True)
-            features = values.reshape(batch.num_rows, spec.width)
+            if spec.encoded:
+                features = EncodedColumn(batch.column(spec.name))
+            else:
+                values = batch.column(spec.name).flatten().to_numpy(zero_copy_only=True)
+                features = values.reshape(batch.num_rows, spec.width)
             labels = self._map_labels(batch)
         except (KeyError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
             raise _unreadable(self._shards[number], str(error)) from None
+        if isinstance(features, EncodedColumn):
+            return _Piece(features, labels, number)
         if features.dtype != spec.disk_dtype:
             raise _unreadable(
                 self._shards[number], f"values are {features.dtype}, the manifest says {spec.disk_dtype}"

@@ -35,9 +35,15 @@ def find_features(request: Request, file: Path, shapes: Mapping[str, tuple[int, 
             "name the array of features in `features` and the array of labels in `label`",
         )
     shape, rows = shapes[rest[0]], shapes[label]
-    if len(rows) != 1 or not shape or rows[0] != shape[0]:
+    if not 1 <= len(rows) <= 2 or not shape or rows[0] != shape[0] or 0 in rows[1:]:
         raise UserError(
             f"in `{request.show(file)}`, `{rest[0]}` has shape {list(shape)} and `{label}` {list(rows)}",
             "give one label for each row of features",
         )
     return rest[0]
+
+
+def name_targets(label: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the names of the columns of an array of labels `[n]` or `[n, targets]`."""
+    count = shape[0] if shape else 1
+    return (label,) if count == 1 else tuple(f"{label}_{place}" for place in range(count))

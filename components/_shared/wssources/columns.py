@@ -8,45 +8,53 @@ from pathlib import Path
 
 from wsshards.errors import UserError, clip_text
 from wssources.request import Request, suggest
+from wssources.tasks import split_label
 
 MAX_COLUMNS = 100_000  # of a table; pyarrow needs 5 KB for each
 
 
 def choose_columns(request: Request, file: Path, columns: Sequence[str]) -> list[str]:
-    """Return the feature columns of a table: the requested ones, or all except the label.
+    """Return the feature columns: the requested ones, or all except labels and what splits the rows.
 
     Raises:
-        UserError: the label or a feature is not a column, no feature is left, or there are too many.
+        UserError: a label, a feature or a column of the split is missing, or no feature is left.
     """
     if len(columns) > MAX_COLUMNS:
         raise UserError(
             f"`{request.show(file)}` has {len(columns):,} columns, and may have {MAX_COLUMNS:,}",
             "keep the features of a row as one list of numbers, in Parquet, JSON Lines or `.npz`",
         )
-    counts = Counter(columns)
-    for name in (request.label, *request.features):
-        if name not in counts:
-            kind = "label" if name == request.label else "feature"
+    labels, counts = split_label(request.label, columns), Counter(columns)
+    dividing = request.split.columns if request.split else ()
+    for kind, names in (("label", labels), ("feature", request.features), ("split", dividing)):
+        unknown = next((name for name in names if name not in counts), None)
+        if unknown is not None:
             raise UserError(
-                f"`{request.show(file)}` has no {kind} column `{clip_text(name)}`", suggest(name, columns)
+                f"`{request.show(file)}` has no {kind} column `{clip_text(unknown)}`",
+                suggest(unknown, columns),
             )
-    if request.label in request.features:
+    both = next((name for name in labels if name in request.features), None)
+    if both is not None:
         raise UserError(
-            f"column `{request.label}` is both the label and a feature",
+            f"column `{clip_text(both)}` is both the label and a feature",
             "leave it out of `features`: a model that sees the answer learns nothing",
         )
-    chosen = list(request.features) or [name for name in columns if name != request.label]
+    left_out = {*labels, *dividing}
+    chosen = list(request.features) or [name for name in columns if name not in left_out]
     if not chosen:
         raise UserError(
-            f"`{request.show(file)}` has no column but the label `{request.label}`",
-            "add at least one column of numbers",
+            f"`{request.show(file)}` has no column but the label `{clip_text(request.label)}`",
+            "add at least one column of features",
         )
-    repeated = min((name for name in (*chosen, request.label) if counts[name] > 1), default=None)
+    repeated = min((name for name in (*chosen, *labels, *dividing) if counts[name] > 1), default=None)
+    twice = repeated or next((name for name, count in Counter(chosen).items() if count > 1), None)
     if repeated is not None:
         raise UserError(
             f"`{request.show(file)}` has two columns called `{clip_text(repeated)}`",
             "give every column its own name",
         )
+    if twice is not None:
+        raise UserError(f"`features` names column `{clip_text(twice)}` twice", "name it once")
     return chosen
 
 

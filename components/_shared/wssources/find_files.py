@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wsshards.errors import UserError
 from wsshards.regular_files import MAX_FILES, check_regular, list_files, open_regular
-from wssources.formats import PICTURES, TABLES, TEXTS
+from wssources.formats import LABEL_FILE, PICTURES, TABLES, TEXTS
 from wssources.planned_rows import SOURCES
 from wssources.request import Request, is_packed, suggest, unreadable
 
@@ -63,7 +63,7 @@ def choose_files(root: Path, names: Sequence[str], kind: str, called: str) -> tu
         UserError: there are several formats, or none that is known.
     """
     kinds = [_kind(name or root.name) for name in names]
-    kind = kind if kind != "auto" else _detect(kinds, names[0] or root.name, called)
+    kind = kind if kind != "auto" else _detect(kinds, names, names[0] or root.name, called)
     return kind, [name for name, its in zip(names, kinds, strict=True) if its == kind] or list(names)
 
 
@@ -145,8 +145,10 @@ def _kind(name: str) -> str:
     return "text" if suffix in TEXTS else ""
 
 
-def _detect(formats: list[str], first: str, called: str) -> str:
+def _detect(formats: list[str], names: Sequence[str], first: str, called: str) -> str:
     kinds = sorted(set(formats) - {""})
+    if "images" in kinds and "csv" in kinds and LABEL_FILE in names and formats.count("csv") == 1:
+        kinds.remove("csv")  # it has the labels of the pictures
     # A note such as README.md beside the data is not data.
     kinds = [kind for kind in kinds if kind != "text"] or kinds
     if len(kinds) == 1:

@@ -9,6 +9,7 @@ TABLES = {
     ".npz": "npz",
 }
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+LABEL_FILE = "labels.csv"  # of pictures, beside them
 TEXTS = (
     ".c",
     ".h",

@@ -1,4 +1,4 @@
-"""Pictures in one folder per class: what is wrong with the folders, and with pictures that differ."""
+"""Pictures in one folder per class: what is wrong with the folders."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from pathlib import Path
 
 from wsshards.errors import UserError
 from wssources.request import Request
-
-_CHANNELS = {1: "grey", 3: "RGB", 4: "RGBA"}
 
 
 def find_class(request: Request, file: Path) -> str:
@@ -33,17 +31,3 @@ def check_folders(request: Request) -> None:
             raise UserError(
                 f"class folder `{folder.name}` holds no picture", "add pictures or remove the folder"
             )
-
-
-def describe_mixed(
-    request: Request, file: Path, shape: tuple[int, ...], first: tuple[Path, tuple[int, ...]]
-) -> UserError:
-    """Return the error for a picture of another `[channels, height, width]` than the first."""
-    other, theirs = request.show(first[0]), first[1]
-    if shape[1:] != theirs[1:]:
-        sizes = f"{shape[2]}×{shape[1]} pixels, but `{other}` has {theirs[2]}×{theirs[1]}"
-        return UserError(f"picture `{request.show(file)}` has {sizes}", "resize all pictures to one size")
-    return UserError(
-        f"picture `{request.show(file)}` is {_CHANNELS[shape[0]]}, but `{other}` is {_CHANNELS[theirs[0]]}",
-        "convert all pictures to one mode",
-    )

@@ -67,3 +67,27 @@ def validation_rows(rows_per_class: Sequence[int], fraction: float) -> int:
     return sum(
         min(max(math.floor(rows * fraction + 0.5), 1), rows - 1) for rows in rows_per_class if rows > 1
     )
+
+
+def held_out_rows(rows: int, validation: float, test: float) -> tuple[int, int]:
+    """Return the rows of one class that validate and that test.
+
+    Each part is :func:`validation_rows` of its fraction; the test part is taken first, and one row is always
+    left for training.
+
+    Args:
+        rows: of the class.
+        validation: share that validates.
+        test: share that tests; both are less than 1 together.
+    """
+    tested = validation_rows([rows], test)
+    if validation == 0 or rows - tested < 2:
+        return 0, tested
+    return min(max(math.floor(rows * validation + 0.5), 1), rows - tested - 1), tested
+
+
+def divide_rows(rows_per_class: Sequence[int], validation: float, test: float) -> tuple[int, int, int]:
+    """Return the rows of all classes that train, validate and test, by :func:`held_out_rows`."""
+    held = [held_out_rows(rows, validation, test) for rows in rows_per_class]
+    validated, tested = sum(each[0] for each in held), sum(each[1] for each in held)
+    return sum(rows_per_class) - validated - tested, validated, tested

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import difflib
 import io
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, overload
+from typing import IO, TYPE_CHECKING, overload
 
 from wsshards.errors import UserError, clip_text
 from wsshards.regular_files import open_regular
+from wssources.media_options import MediaOptions
 from wssources.unpack_limits import LimitedGzip
+
+if TYPE_CHECKING:
+    from wssources.split_settings import SplitSettings
 
 BLOCK_BYTES = 8 << 20  # of text, parsed at a time: no line is longer
 ROW_SHARE = 16  # of the memory limit: reader, sorter and writer hold about this many copies of a row
+REFUSE, FILL, DROP = MISSING = ("refuse", "fill", "drop")  # rows without a value
 _COMPARED = 10_000  # names that a misspelt name is compared with
 
 
@@ -45,11 +51,17 @@ class Request:
     Attributes:
         root: the folder or file.
         files: those of it that are read.
-        label: label column or array.
+        label: label column or array, or several with commas between them.
         features: feature columns or array; empty means all except the label.
         sequence_length: tokens a language model predicts per row.
         memory: memory limit in bytes.
         called: what messages call the root, where they do not name files by their path inside of it.
+        task: what is to be learned; `auto` decides by the label.
+        missing: what is done about rows without a value: `refuse`, `fill` or `drop`.
+        column_types: kinds of columns that are not decided by their values.
+        split: what divides the rows; None divides them by hash.
+        seed: of the hash of a row.
+        media: how pictures and text are read.
     """
 
     root: Path
@@ -59,6 +71,17 @@ class Request:
     sequence_length: int
     memory: int
     called: str = ""
+    task: str = "auto"
+    missing: str = REFUSE
+    column_types: Mapping[str, str] = field(default_factory=dict)
+    split: SplitSettings | None = None
+    seed: int = 0
+    media: MediaOptions = field(default_factory=MediaOptions)
+
+    @property
+    def name(self) -> str:
+        """What messages call the data."""
+        return self.called or self.root.name
 
     def show(self, path: Path) -> str:
         """Return the name of a file in messages: its path inside the data."""
@@ -66,6 +89,30 @@ class Request:
             return self.called or path.name
         name = path.relative_to(self.root).as_posix()
         return f"{self.called}/{name}" if self.called else name
+
+
+class InputError(UserError):
+    """A fault of the data, or of the input that says how it is read.
+
+    Attributes:
+        slug: the rule of the checker that reports it.
+        blamed: the input to correct; empty for the data.
+    """
+
+    def __init__(self, error: UserError, slug: str, blamed: str) -> None:
+        super().__init__(error.message, error.help)
+        self.slug, self.blamed = slug, blamed
+
+
+@contextmanager
+def blame_input(slug: str, blamed: str = "") -> Iterator[None]:
+    """Raise an error of the block as :class:`InputError`, unless it is one already."""
+    try:
+        yield
+    except InputError:
+        raise
+    except UserError as error:
+        raise InputError(error, slug, blamed) from None
 
 
 def check_row(what: str, row_bytes: int, memory: int) -> None:

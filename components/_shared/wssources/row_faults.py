@@ -1,22 +1,21 @@
-"""Finds the exact row of a fault: for the checker, and for the step after its fast reader has failed."""
+"""Finds the exact row of a fault in CSV, for the checker and for the step whose fast reader has failed."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wssources.request import BLOCK_BYTES, Request, first_line, open_data, unreadable
+from wsshards.manifest import BOOLEAN, CATEGORY, DATE, MULTI_LABEL, NUMBER, REGRESSION
+from wssources.column_kinds import MISSING_NUMBERS, parse_date
+from wssources.request import BLOCK_BYTES, DROP, REFUSE, Request, first_line, open_data, unreadable
+from wssources.table_plan import FILL_HELP, KIND_HELP, LABEL_HELP, Head, TablePlan, may_miss
+from wssources.tasks import BOOLEANS
 
-FILL = "fill or drop missing values before sharding"
-# The kinds of value that a field of JSON Lines may have.
-NUMBER, NUMBERS, WHOLE, BOOLEAN, TEXT = "a number", "a list of numbers", "a whole number", "a boolean", "text"
 _FAULTS = (OSError, ValueError, EOFError, csv.Error, zlib.error)  # of damaged files
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
@@ -94,23 +93,56 @@ def csv_header(request: Request, file: Path) -> list[str]:
     return header
 
 
-def explain_csv(request: Request, file: Path, columns: Sequence[str], error: object) -> UserError:
+def read_csv_head(request: Request, files: Sequence[Path], most_bytes: int) -> Head:
+    """Read the first rows of CSV files; rows with too many or too few values are left out.
+
+    Raises:
+        UserError: the first file has no header, or a file cannot be read.
+    """
+    header = csv_header(request, files[0])
+    head = Head(header, cells=True)
+    total = 0
+    for file in files:
+        lines = None
+        try:
+            with _open_text(file, errors="surrogateescape") as stream:
+                lines = _Lines(stream)
+                rows = lines.rows()
+                own = next(rows, [])
+                order = [own.index(name) if name in own else -1 for name in header] if own != header else None
+                for row in rows:
+                    if len(head.rows) >= head.most or total + lines.total > most_bytes:
+                        head.complete = False
+                        return head
+                    if len(row) == len(own):
+                        head.rows.append(
+                            row if order is None else [row[place] if place >= 0 else "" for place in order]
+                        )
+        except _FAULTS:
+            return head  # the reader of all rows says what is wrong
+        total += lines.total
+    return head
+
+
+def explain_csv(request: Request, file: Path, plan: TablePlan, error: object) -> UserError:
     """Find the first line that a CSV reader cannot read and report what is wrong with it."""
     try:
-        for _ in read_csv_labels(request, file, columns):
+        for _ in read_csv_rows(request, file, plan):
             pass
     except UserError as fault:
         return fault
-    return unreadable(request.show(file), error)
+    return error if isinstance(error, UserError) else unreadable(request.show(file), error)
 
 
-def read_csv_labels(
-    request: Request, file: Path, columns: Sequence[str], most: float = math.inf
-) -> Iterator[str]:
-    """Yield the label of each row of a CSV file, up to the row that ends after `most` characters.
+def read_csv_rows(
+    request: Request, file: Path, plan: TablePlan, most: float = math.inf
+) -> Iterator[dict[str, str] | None]:
+    """Yield the planned cells of each row of a CSV file, up to the row that ends after `most` characters.
+
+    A row that is dropped is None.
 
     Raises:
-        UserError: for the first line that is not a row of numbers in `columns`, and a label.
+        UserError: for the first line that is no row of the plan.
     """
     lines = None
     try:
@@ -119,197 +151,113 @@ def read_csv_labels(
             rows = lines.rows()
             header = next(rows)
             places = {column: place for place, column in reversed([*enumerate(header)])}
-            wanted = [(places[column], column) for column in columns]
-            label = places[request.label]
             for row in rows:
-                fault = _csv_fault(row, header, wanted, label) if row else None
-                if fault:
-                    raise UserError(f"line {lines.number} of `{request.show(file)}` {fault[0]}", fault[1])
+                if row and len(row) != len(header):
+                    raise UserError(
+                        f"line {lines.number} of `{request.show(file)}` has {len(row)} values, but the header"
+                        f" names {len(header)}",
+                        "give every row one value per column",
+                    )
                 if row:
-                    yield row[label]
+                    yield _check_cells(request, file, plan, row, places, number=lines.number)
                 if lines.total > most:
                     return
     except _FAULTS as error:
         raise _explain_line(request, file, lines, error) from None
 
 
-def _csv_fault(
-    row: list[str], header: list[str], wanted: list[tuple[int, str]], label: int
-) -> tuple[str, str] | None:
-    if len(row) != len(header):
-        return (
-            f"has {len(row)} values, but the header names {len(header)}",
-            "give every row one value per column",
-        )
-    for index, column in wanted:
-        if row[index] == "":
-            return f"has no value in column `{clip_text(column)}`", FILL
-        value = _number(row[index])
-        if value is None:
-            text = clip_text(row[index])
-            return (
-                f"has `{text}` in feature column `{clip_text(column)}`, which is not a number",
-                "list the numeric columns in `features`, or encode this one as numbers",
-            )
-        if not math.isfinite(value):
-            return f"has `{clip_text(row[index])}` in column `{clip_text(column)}`, which is not finite", FILL
-    return _label_fault(row[label], header[label])
+def read_csv_cells(request: Request, file: Path, header: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line number and the cells of each row of a CSV file of text.
 
-
-def _label_fault(label: str, column: str) -> tuple[str, str] | None:
-    if label == "":
-        return f"has no label in column `{clip_text(column)}`", FILL
-    if not label.isascii() and any("\udc80" <= character <= "\udcff" for character in label):
-        return f"has a label in column `{clip_text(column)}` that is not UTF-8", "save the file as UTF-8"
-    return None
-
-
-def first_object(request: Request, file: Path) -> dict[str, Any]:
-    """Read the first object of a JSON Lines file; raises UserError if there is none."""
-    for block in line_blocks(request, file, 1 << 16):
-        for line in block.splitlines():
-            if line.strip():
-                return _object(request, file, line, 1)
-    raise UserError(f"`{request.show(file)}` has no rows", "write one JSON object per line")
-
-
-def line_blocks(request: Request, file: Path, size: int) -> Iterator[bytes]:
-    """Yield the file in pieces of about `size` bytes of whole lines, none longer than `BLOCK_BYTES`."""
-    done = 0
+    Raises:
+        UserError: for the first line that is not a row of the header's width, or not UTF-8.
+    """
+    lines = None
     try:
-        with open_data(file) as stream:
-            rest = b""
-            while data := stream.read(size):
-                head, newline, tail = data.rpartition(b"\n")
-                if newline:
-                    block, rest = rest + head + newline, tail
-                    done += block.count(newline)
-                    yield block
-                else:
-                    rest += data
-                if len(rest) > BLOCK_BYTES:
+        with _open_text(file) as stream:
+            lines = _Lines(stream)
+            rows = lines.rows()
+            next(rows)
+            for row in rows:
+                if row and len(row) != len(header):
                     raise UserError(
-                        f"line {done + 1} of `{request.show(file)}` is longer than {BLOCK_BYTES:,} bytes",
-                        "write one JSON object a line",
+                        f"line {lines.number} of `{request.show(file)}` has {len(row)} values, but the header"
+                        f" names {len(header)}",
+                        "give every row one value per column",
                     )
-            if rest.strip():
-                yield rest
-    except OSError as error:
-        raise unreadable(request.show(file), error) from None
+                if row:
+                    yield lines.number, row
+    except _FAULTS as error:
+        raise _explain_line(request, file, lines, error) from None
 
 
-def _shown(value: object) -> str:
-    try:
-        return clip_text(json.dumps(value), 40)
-    except RecursionError:
-        return "[…]"
+def _check_cells(
+    request: Request, file: Path, plan: TablePlan, row: list[str], places: dict[str, int], *, number: int
+) -> dict[str, str] | None:
+    """Return the cells of a row, or None if it is dropped; raises UserError."""
+    cells = {name: row[places[name]] for name in plan.names}
+    dropped = False
+    for name, cell in cells.items():
+        shown = f"`{clip_text(name)}`"
+        if _is_missing(plan, name, cell):
+            if may_miss(plan, name):
+                dropped = dropped or plan.missing == DROP
+                continue
+            is_label = name in plan.labels
+            what, help_ = ("label", LABEL_HELP) if is_label else ("value", FILL_HELP)
+            fault = f"has no {what} in column {shown}"
+        else:
+            fault, help_ = (_label_fault if name in plan.labels else _cell_fault)(plan, name, cell)
+        if fault:
+            raise UserError(f"line {number} of `{request.show(file)}` {fault}", help_)
+    return None if dropped else cells
 
 
-def find_json_kinds(
-    request: Request, file: Path, example: Mapping[str, Any], columns: Sequence[str]
-) -> dict[str, str]:
-    """Return the kind of value in each feature column, and last in the label, by the first row.
-
-    Raises:
-        UserError: a feature is not a number.
-    """
-    kinds = {name: _feature_kind(request, file, name, example[name]) for name in columns}
-    label = example[request.label]
-    exact = {bool: BOOLEAN, int: WHOLE, float: NUMBER}
-    return kinds | {request.label: exact.get(type(label), TEXT)}
+def _is_missing(plan: TablePlan, name: str, cell: str) -> bool:
+    kind = plan.features.get(name)
+    is_target = name in plan.labels and plan.decision.task == REGRESSION
+    text = not is_target if kind is None else kind == CATEGORY
+    if cell == "" or text or cell not in MISSING_NUMBERS:
+        return cell == ""
+    return plan.missing != REFUSE or _number(cell) is None
 
 
-def _feature_kind(request: Request, file: Path, name: str, value: object) -> str:
-    if isinstance(value, list) and value and all(isinstance(item, int | float) for item in value):
-        return NUMBERS
-    if isinstance(value, int | float):
-        return NUMBER
-    raise UserError(
-        f"row 1 of `{request.show(file)}` has `{_shown(value)}` in feature `{clip_text(name)}`, which is not"
-        " a number",
-        "list the numeric fields in `features`, or encode this one as numbers",
-    )
+def _cell_fault(plan: TablePlan, name: str, cell: str) -> tuple[str, str]:
+    """Return what is wrong with the cell of a feature, or of what divides the rows, and how to correct it."""
+    shown, column = f"`{clip_text(cell)}`", f"column `{clip_text(name)}`"
+    kind = plan.features.get(name) or (plan.bounds.kind if plan.bounds and name == plan.time else "")
+    if kind == NUMBER:
+        value = _number(cell)
+        if value is None:
+            return f"has {shown} in feature {column}, which is not a number", KIND_HELP[kind]
+        if not math.isfinite(value):
+            return f"has {shown} in {column}, which is not finite", FILL_HELP
+    elif kind == BOOLEAN and cell.lower() not in BOOLEANS:
+        return f"has {shown} in {column}, which is neither true nor false", KIND_HELP[kind]
+    elif kind == DATE and parse_date(cell) is None:
+        return f"has {shown} in {column}, which is not a date", KIND_HELP[kind]
+    elif _is_broken(cell):
+        return f"has a value in {column} that is not UTF-8", "save the file as UTF-8"
+    return "", ""
 
 
-def explain_jsonl(
-    request: Request, file: Path, block: bytes, kinds: Mapping[str, str], *, start: int, error: object
-) -> UserError:
-    """Find the first line of a block that is not an object like that of the first line."""
-    try:
-        for _ in read_json_rows(request, file, block, kinds, start):
-            pass
-    except UserError as fault:
-        return fault
-    return unreadable(request.show(file), first_line(str(error)))
+def _label_fault(plan: TablePlan, name: str, cell: str) -> tuple[str, str]:
+    shown, label = f"`{clip_text(cell)}`", f"label `{clip_text(name)}`"
+    if plan.decision.task == REGRESSION:
+        value = _number(cell)
+        if value is None or not math.isfinite(value):
+            wrong = "not a number" if value is None else "not finite"
+            return f"has {shown} in {label}, which is {wrong}", "correct it, or leave the row out"
+    elif plan.decision.task == MULTI_LABEL and not plan.decision.several:
+        if cell.lower() not in BOOLEANS and _number(cell) not in (0, 1):
+            return f"has {shown} in {label}, which is neither 0 nor 1", "correct it"
+    elif _is_broken(cell):
+        return f"has a label in column `{clip_text(name)}` that is not UTF-8", "save the file as UTF-8"
+    return "", ""
 
 
-def read_json_rows(
-    request: Request, file: Path, block: bytes, kinds: Mapping[str, str], start: int
-) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a block of lines, which begins behind row `start`.
-
-    Raises:
-        UserError: for the first line that is not an object with values of these kinds.
-    """
-    number = start
-    for line in block.splitlines():
-        if not line.strip():
-            continue
-        number += 1
-        row = _object(request, file, line, number)
-        wrong = _json_fault(row, kinds)
-        if wrong:
-            raise UserError(
-                f"row {number} of `{request.show(file)}` {wrong}", "give every field one kind of value"
-            )
-        yield row
-
-
-def _json_fault(row: Mapping[str, Any], kinds: Mapping[str, str]) -> str | None:
-    for field, kind in kinds.items():
-        name = clip_text(field)
-        if field not in row:
-            return f"has no field `{name}`"
-        if row[field] is None:
-            return f"has no value in column `{name}`"
-        if not _fits(row[field], kind):
-            return f"has `{_shown(row[field])}` in `{name}`, and the first row {kind}"
-    return None
-
-
-def _object(request: Request, file: Path, line: bytes, number: int) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except RecursionError:
-        raise UserError(
-            f"row {number} of `{request.show(file)}` is nested too deeply to be read",
-            "write one JSON object a line, with numbers or one list of numbers in its fields",
-        ) from None
-    except ValueError as error:
-        reason = (
-            f"{error.msg} in column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-        )
-        raise UserError(
-            f"row {number} of `{request.show(file)}` is not JSON: {first_line(reason)}",
-            "write one JSON object a line",
-        ) from None
-    if not isinstance(row, dict):
-        raise UserError(
-            f"row {number} of `{request.show(file)}` is not a JSON object", "write one JSON object a line"
-        )
-    return row
-
-
-def _fits(value: object, kind: str) -> bool:
-    if kind == NUMBERS:
-        return isinstance(value, list) and all(_fits(item, NUMBER) for item in value)
-    if kind == BOOLEAN:
-        return isinstance(value, bool)
-    if kind == TEXT:
-        return isinstance(value, str)
-    if kind == WHOLE:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_broken(text: str) -> bool:
+    return not text.isascii() and any("\udc80" <= character <= "\udcff" for character in text)
 
 
 def _number(text: str) -> float | None:

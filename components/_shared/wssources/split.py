@@ -57,7 +57,9 @@ def hash_rows(rows: npt.NDArray[Any], seed: int) -> U64:
     return mix_bits(hashes ^ _salt(seed, 2))
 
 
-def find_thresholds(chunks: Chunks, rows_per_class: Sequence[int], fraction: float) -> U64:
+def find_thresholds(
+    chunks: Chunks, rows_per_class: Sequence[int], fraction: float, *, quotas: I64 | None = None
+) -> U64:
     """Return the hash below which a row of each class is held out.
 
     Reads the index of all rows twice and keeps only histograms and the few hashes near each boundary, so
@@ -67,12 +69,14 @@ def find_thresholds(chunks: Chunks, rows_per_class: Sequence[int], fraction: flo
         chunks: starts a new pass over `(hashes [n], classes [n])` pieces of the whole index.
         rows_per_class: rows of each class `[classes]`.
         fraction: share to hold out, `0 <= fraction < 1`.
+        quotas: rows to hold out of each class `[classes]`, instead of the fraction.
 
     Returns:
         Thresholds `[classes]`: a row of class `c` is held out when its hash is below `thresholds[c]`.
     """
     classes = len(rows_per_class)
-    quotas = np.array([validation_rows([rows], fraction) for rows in rows_per_class], np.int64)
+    if quotas is None:
+        quotas = np.array([validation_rows([rows], fraction) for rows in rows_per_class], np.int64)
     if not quotas.any():
         return np.zeros(classes, np.uint64)
     bits = max(1, min(16, 20 - max(classes - 1, 1).bit_length()))

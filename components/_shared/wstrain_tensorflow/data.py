@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from wsshards.manifest import LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
 from wsshards.reader import ShardReader
+from wstrain.data.augmentation import Augmentation
 from wstrain.data.prefetch import prefetch
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.data.sampler import GlobalBatchSampler
@@ -39,6 +40,7 @@ class BatchLoader:
         accumulation: micro-batches a replica takes for one step.
         seed: of everything random.
         workers: threads that read ahead; 0 reads when asked.
+        augmentation: changes the pictures of training rows.
     """
 
     reader: ShardReader
@@ -49,6 +51,7 @@ class BatchLoader:
     accumulation: int
     seed: int
     workers: int = 0
+    augmentation: Augmentation | None = None
 
     def stream(self, start: int, stop: int) -> Iterator[list[MicroBatch]]:
         """Yield, for each micro-batch of steps ``start … stop-1``, one for every replica of this process."""
@@ -64,7 +67,11 @@ class BatchLoader:
         rows = self.sampler.micro_batches(
             epoch, batch, rank=replica, world_size=self.replica_count, accumulation=self.accumulation
         )[micro]
-        inputs, targets = prepare_rows(self.samples, *self.reader.gather(rows))
+        if self.augmentation is not None:
+            gathered = self.augmentation.gather(self.reader, epoch, rows)
+        else:
+            gathered = self.reader.gather(rows)
+        inputs, targets = prepare_rows(self.samples, *gathered)
         return MicroBatch(inputs, targets, self._seed(step, replica * self.accumulation + micro))
 
     def _seed(self, step: int, position: int) -> Array:

@@ -13,11 +13,13 @@ import tensorflow as tf
 
 from wsmetrics.names import goal, metrics_with_goal
 from wsshards.errors import UserError
-from wsshards.manifest import Manifest, verify_shards
+from wsshards.manifest import Manifest
 from wsshards.reader import ShardReader
+from wsshards.verify import verify_shards
 from wstrain import run_facts
 from wstrain.checkpoint.checkpoint_folder import Retention
 from wstrain.checkpoint.saver import BackgroundWriter
+from wstrain.data.augmentation import make_augmentation
 from wstrain.data.sample_spec import read_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import non_finite
@@ -110,6 +112,7 @@ class Job:
             splits = ("train", "validation") if self.controller.schedule.intervals else ("train",)
             verify_shards(settings.shards, manifest, splits=splits, part=part)
             self.reader = ShardReader(settings.shards, "train", checksums=False)
+            self.augmentation = make_augmentation(settings.augmentation, manifest.features, settings.seed)
             self.sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
             self.models = Models(settings, self.samples, self._sample())
             model = self.models.make(dtype_policy(settings.precision))
@@ -169,6 +172,7 @@ class Job:
 
     def loader(self, replicas: Sequence[int], replica_count: int) -> BatchLoader:
         """Return the loader of some replicas' micro-batches."""
+        decodes = self.augmentation is not None or self.reader.manifest.features.encoded
         return BatchLoader(
             reader=self.reader,
             sampler=self.sampler,
@@ -177,8 +181,10 @@ class Job:
             replica_count=replica_count,
             accumulation=self.settings.gradient_accumulation_steps,
             seed=self.settings.seed,
-            # Without a GPU the cores compute the model; a loader thread would only take turns with it.
-            workers=self.settings.loader_workers if tf.config.list_physical_devices("GPU") else 0,
+            # Without a GPU the cores compute the model; a loader thread would only take turns with it, unless
+            # it decodes pictures.
+            workers=self.settings.loader_workers if decodes or tf.config.list_physical_devices("GPU") else 0,
+            augmentation=self.augmentation,
         )
 
     @contextmanager
@@ -233,7 +239,7 @@ class Job:
     def _sample(self) -> np.ndarray[Any, Any] | None:
         if self.samples.reads_tokens:
             return None
-        features, _ = self.reader.gather(self.sampler.some_rows(SAMPLE_ROWS))
+        features, _ = self.reader.gather(self.sampler.some_rows(self.samples.limit_rows(SAMPLE_ROWS)))
         sample: np.ndarray[Any, Any] = encode_inputs(self.samples, np.asarray(features)).numpy()
         return sample
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION, Manifest
+from wstrain.data.augmentation import Augmentation
 from wstrain.data.prefetch import prefetch
 from wstrain.data.sample_spec import SampleSpec, make_sample_spec, read_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler, Indices
@@ -127,6 +128,9 @@ class Reader(Protocol):
     def gather(self, indices: Indices) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
         """Return features ``[n, …]`` and labels ``[n, …]``."""
 
+    def gather_stored(self, indices: Indices) -> tuple[Any, npt.NDArray[np.int64] | None]:
+        """Return rows as they are on disk, and labels ``[n]``."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchLoader:
@@ -141,6 +145,7 @@ class BatchLoader:
         accumulation: micro-batches a rank takes for one step.
         device: where the batches go.
         workers: threads that read ahead; 0 reads when asked.
+        augmentation: changes the pictures of training rows.
     """
 
     reader: Reader
@@ -151,22 +156,29 @@ class BatchLoader:
     accumulation: int
     device: torch.device
     workers: int = 0
+    augmentation: Augmentation | None = None
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the micro-batches of optimizer steps ``start … stop-1``, counted over the whole training."""
         for batch in prefetch(self._load, self._indices(start, stop), self.workers):
             yield self._move(batch)
 
-    def _indices(self, start: int, stop: int) -> Iterator[Indices]:
+    def _indices(self, start: int, stop: int) -> Iterator[tuple[int, Indices]]:
         per_epoch = self.sampler.rows // self.sampler.global_batch
         for step in range(start, stop):
             epoch, batch = divmod(step, per_epoch)
-            yield from self.sampler.micro_batches(
+            micro_batches = self.sampler.micro_batches(
                 epoch, batch, rank=self.rank, world_size=self.world_size, accumulation=self.accumulation
             )
+            yield from ((epoch, indices) for indices in micro_batches)
 
-    def _load(self, indices: Indices) -> Batch:
-        inputs, targets = self.task.prepare(*self.reader.gather(indices))
+    def _load(self, position: tuple[int, Indices]) -> Batch:
+        epoch, indices = position
+        if self.augmentation is not None:
+            rows = self.augmentation.gather(self.reader, epoch, indices)
+        else:
+            rows = self.reader.gather(indices)
+        inputs, targets = self.task.prepare(*rows)
         if self.device.type == "cuda":  # only pinned memory can be copied while the GPU computes
             return inputs.pin_memory(), targets.pin_memory()
         return inputs, targets

@@ -16,11 +16,13 @@ from torch import Tensor, nn
 
 from wsmetrics.names import goal, metrics_with_goal
 from wsshards.errors import Interrupted, UserError
-from wsshards.manifest import Manifest, read_manifest, verify_shards
+from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
+from wsshards.verify import verify_shards
 from wstrain import run_facts, user_code
 from wstrain.checkpoint.checkpoint_folder import Retention
 from wstrain.checkpoint.saver import BackgroundWriter
+from wstrain.data.augmentation import make_augmentation
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import memory, non_finite, watchdog
 from wstrain.health.heartbeat import Heartbeat, Phase
@@ -77,6 +79,7 @@ def _train(
         part = (group.local_rank, group.local_size)
         verify_shards(settings.shards, manifest, splits=_splits(controller), part=part)
         reader = ShardReader(settings.shards, "train", checksums=False)
+        make_augmentation(settings.augmentation, manifest.features, settings.seed)  # fails now, if it does
         sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
         model = _build_model(settings, task, reader, sampler)
         precision = Precision(settings.precision, group.device)  # last, as it depends on the machine
@@ -201,7 +204,7 @@ def _build_model(
     torch.manual_seed(settings.seed)  # the same initial weights on every rank, at any world size
     sample: Tensor | None = None
     if not task.reads_tokens:
-        features, _ = reader.gather(sampler.some_rows(SAMPLE_ROWS))
+        features, _ = reader.gather(sampler.some_rows(task.limit_rows(SAMPLE_ROWS)))
         sample = task.inputs(np.asarray(features))
     options = ModelOptions(settings.gpt_layers, settings.gpt_heads, settings.gpt_width)
     model = models.build_model(
@@ -251,6 +254,9 @@ def _make_saver(
 def _make_loader(
     settings: Settings, group: Group, task: Task, reader: ShardReader, sampler: GlobalBatchSampler
 ) -> BatchLoader:
+    features = reader.manifest.features
+    augmentation = make_augmentation(settings.augmentation, features, settings.seed)
+    decodes = features.encoded or augmentation is not None
     return BatchLoader(
         reader=reader,
         sampler=sampler,
@@ -259,8 +265,10 @@ def _make_loader(
         world_size=group.mesh.data,
         accumulation=settings.gradient_accumulation_steps,
         device=group.device,
-        # Without a GPU the cores compute the model, so a loader thread would only take turns with it.
-        workers=settings.loader_workers if group.device.type == "cuda" else 0,
+        # Without a GPU the cores compute the model, so a loader thread would only take turns with it, unless
+        # it decodes pictures.
+        workers=settings.loader_workers if group.device.type == "cuda" or decodes else 0,
+        augmentation=augmentation,
     )
 
 

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wsshards.errors import UserError
+from wsshards.manifest import CLASSIFICATION
 from wssources.formats import MAX_CLASS_NAME, MAX_CLASSES
 from wssources.request import first_line
+from wssources.tasks import LabelValues, decide_task, name_class
 
 I32 = npt.NDArray[np.int32]
 
@@ -19,10 +21,11 @@ I32 = npt.NDArray[np.int32]
 class ClassIndex:
     """Classes in the order of their first row; `order` gives their final order once all are known."""
 
-    def __init__(self, label: str) -> None:
-        self.label = label
+    def __init__(self, label: str, *, fractions: bool = False) -> None:
+        self.label, self._fractions = label, fractions
         self.codes: dict[str, int] = {}
         self.rows: list[int] = []
+        self._first: dict[int, int] = {}  # row in which a class is met first
 
     def encode(self, labels: Any, first_row: int) -> I32:
         """Number the labels `[n]` of the rows from `first_row` on, counting from 0.
@@ -42,6 +45,8 @@ class ClassIndex:
         lookup = np.zeros(int(used[-1]) + 1 if len(used) else 0, np.int32)
         lookup[used] = [self._code(value) for value in self._values(labels.dictionary, used)]
         codes: I32 = lookup[labels.indices.to_numpy(zero_copy_only=False)]
+        for code in range(len(self._first), len(self.rows)):
+            self._first[code] = first_row + int(np.flatnonzero(codes == code)[0])
         for code, count in enumerate(np.bincount(codes, minlength=len(self.rows)).tolist()):
             self.rows[code] += count
         return codes
@@ -58,7 +63,7 @@ class ClassIndex:
     def _too_many(self) -> UserError:
         return UserError(
             f"label `{self.label}` has more than {MAX_CLASSES:,} distinct values",
-            "name a column of classes in `label`; numbers to predict are not classes",
+            "say `task: regression`, or name a column of classes in `label`",
         )
 
     def _values(self, dictionary: Any, used: npt.NDArray[np.int64]) -> list[Any]:
@@ -81,17 +86,42 @@ class ClassIndex:
 
     def _name(self, value: object) -> str:
         if isinstance(value, float):
-            if not value.is_integer():
+            if not value.is_integer() and not self._fractions:
                 raise UserError(
                     f"label `{self.label}` has the value `{value}`, which is not a class",
-                    "name a column of classes in `label`; numbers to predict are not classes",
+                    "say `task: regression`, or name a column of classes in `label`",
                 )
-            return str(int(value))
+            return name_class(value)
         if isinstance(value, str | int):
             return str(value)
         raise UserError(
             f"label `{self.label}` holds {type(value).__name__}, not text or whole numbers", "name another"
         )
+
+    def check_task(self) -> None:
+        """Refuse labels of which the first rows did not show that they are no classes, or several a row.
+
+        Raises:
+            UserError: saying the numbers.
+        """
+        values = LabelValues(self.label)
+        for name in self.codes:
+            values.add(name)
+        values.rows = sum(self.rows)
+        values.wholes += values.rows - len(self.codes) if values.numbers == len(self.codes) else 0
+        if values.fraction and values.numbers == values.rows:
+            row = self._first[self.codes[values.fraction]]
+            raise UserError(
+                f"row {row + 1:,} has `{values.fraction}` in label `{self.label}`, and the first rows whole"
+                " numbers",
+                "say `task: regression` or `task: classification`",
+            )
+        decision = decide_task("auto", [values], sampled=False, called="")
+        if decision.task != CLASSIFICATION:
+            raise UserError(
+                f"{decision.reason}, which the first rows did not show",
+                f"say `task: {decision.task}` or `task: classification`",
+            )
 
     def order(self) -> tuple[tuple[str, ...], I32]:
         """Return the class names in their final order, and the final number of each code `[classes]`.

@@ -12,25 +12,29 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from classes import ClassIndex
-from shards import FULL, Labels, SplitWriter, clear, shard_sizes, sync
+from division import Division
+from encoded_shards import make_writer
+from encoders import ColumnEncoders
+from labels import LabelEncoder, make_encoder
+from media_arguments import media_options
+from options import parse_options
+from shards import FULL, Labels, clear, shard_sizes, sync
 from sources import open_source
 from sources.common import Source, ahead
 from spill import Rows, Spill
 
 from wsshards import manifest as contents
 from wsshards.errors import UserError, describe_error, run_main
-from wssources.find_files import FORMATS
-from wssources.row_faults import check_rows
-from wssources.split import U64, find_thresholds, hash_rows, shuffle_keys
+from wssources.column_kinds import parse_column_types
+from wssources.split import hash_rows, shuffle_keys
+from wssources.split_settings import TEST, TRAIN, VALIDATION, make_split
 
-Codes = npt.NDArray[np.int32]
-Piece = tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+Piece = tuple[npt.NDArray[Any], npt.NDArray[Any], list[npt.NDArray[np.int64]]]
 
 
 def main() -> None:
     """Shard the data that the command line names."""
-    options = parse()
+    options = parse_options()
     try:
         shard(options)
     except MemoryError:
@@ -50,14 +54,22 @@ def shard(options: argparse.Namespace) -> None:
         features=tuple(name.strip() for name in options.features.split(",") if name.strip()),
         sequence_length=options.sequence_length,
         memory=options.memory_limit_mib << 20,
+        task=options.task,
+        missing=options.missing,
+        column_types=parse_column_types(options.column_types),
+        split=make_split(vars(options), options.seed),
+        seed=options.seed,
+        media=media_options(options),
     )
+    if source.decision is not None:
+        print(f"task: {source.task}, because {source.decision.reason}")
+    labels = make_encoder(source)
     # A quarter of the limit leaves room for the copies that sorting makes.
-    store = Spill(
-        source.features.width, source.features.disk_dtype, options.memory_limit_mib * (1 << 20) // 4
-    )
+    room = options.memory_limit_mib * (1 << 20) // 4
+    store = Spill(*source.row_layout, room, (labels.width, labels.dtype))
     try:
         with closing(store):
-            manifest = write(source, store, folder, options)
+            manifest = write(source, store, labels, folder, options)
     except OSError as error:
         clear(folder)
         raise _disk(error, folder) from None
@@ -67,97 +79,89 @@ def shard(options: argparse.Namespace) -> None:
     _report(manifest)
 
 
-def parse() -> argparse.Namespace:
-    """Parse the command line in `component.yml`."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", default=".")
-    parser.add_argument("--data", default="")
-    parser.add_argument("--format", choices=FORMATS, default="auto")
-    parser.add_argument("--label", default="label")
-    parser.add_argument("--features", default="")
-    parser.add_argument("--sequence_length", type=int, default=128)
-    parser.add_argument("--shard_count", type=int, default=1)
-    parser.add_argument("--validation_fraction", type=float, default=0.2)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--memory_limit_mib", type=int, default=512)
-    parser.add_argument("--shards", required=True)
-    options = parser.parse_args()
-    for name, low in (("sequence_length", 1), ("shard_count", 1), ("seed", 0), ("memory_limit_mib", 1)):
-        if getattr(options, name) < low:
-            raise UserError(f"`{name}` is {getattr(options, name)}", f"give a whole number of at least {low}")
-    if options.shard_count > contents.MAX_SHARDS:
-        raise UserError(
-            f"`shard_count` is {options.shard_count:,}",
-            f"give a whole number of at most {contents.MAX_SHARDS:,}",
-        )
-    if any("\ud800" <= character <= "\udfff" for character in options.source):  # the manifest names it
-        raise UserError(f"the name `{options.source}` is not UTF-8", "rename the file or folder")
-    if not 0 <= options.validation_fraction < 1:
-        raise UserError(
-            f"`validation_fraction` is {options.validation_fraction}", "give at least 0 and less than 1"
-        )
-    return options
-
-
-def write(source: Source, store: Spill, folder: Path, options: argparse.Namespace) -> contents.Manifest:
+def write(
+    source: Source, store: Spill, labels: LabelEncoder, folder: Path, options: argparse.Namespace
+) -> contents.Manifest:
     """Fill the folder and return its manifest, which is written last."""
-    classes = ingest(source, store, options)
-    names, final = classes.order() if source.label else ((), np.zeros(1, np.int32))
-    rows = classes.rows if source.label else [store.rows]
-    limits = find_thresholds(store.index, rows, options.validation_fraction)
-    held_out = sum(int((hashes < limits[codes]).sum()) for hashes, codes in store.index())
-    check_rows(store.rows - held_out, rows, names, options.source, options.shard_count)
+    division = Division(
+        make_split(vars(options), options.seed),
+        options.memory_limit_mib << 20,
+        source.fixed,
+        grouped=source.grouped,
+    )
+    ingest(source, store, labels, division, options.seed)
+    division.find_limits(store)
+    counts = division.count(store)
+    labels.check(counts[TRAIN], store.rows, options.source, options.shard_count)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / contents.MANIFEST_NAME).unlink(missing_ok=True)  # until the end the folder is incomplete
-    pieces = scattered(store, limits, final)
-    train, validation = save(source, pieces, (store.rows - held_out, held_out), folder, options.shard_count)
+    source.write(folder)
+    encoders = ColumnEncoders(source.features, source.codes)
+    encoders.find_categories(rows.features[division.parts(rows) == TRAIN] for rows in store.pieces())
+    pieces = scattered(store, division, labels, encoders)
+    written = save(source, pieces, counts, folder, options.shard_count, labels=labels.written)
     result = contents.Manifest(
         task=source.task,
         source=options.source,
         seed=options.seed,
-        features=source.features,
-        label=contents.Label((source.label,), names) if source.label else None,
-        train=train,
-        validation=validation,
+        features=encoders.describe(),
+        label=labels.describe(),
+        train=written[TRAIN],
+        validation=written[VALIDATION],
+        test=written[TEST],
     )
-    clear(folder, [shard.path for split in (train, validation) for shard in split.shards])
+    tokenizer = [source.features.tokenizer.path] if source.features.tokenizer else []
+    clear(folder, [shard.path for split in written for shard in split.shards] + tokenizer)
     publish(folder, contents.manifest_to_json(result))
     return result
 
 
-def ingest(source: Source, store: Spill, options: argparse.Namespace) -> ClassIndex:
-    """Read the source once: number, hash and store every row."""
-    classes = ClassIndex(source.label or "")
+def ingest(source: Source, store: Spill, labels: LabelEncoder, division: Division, seed: int) -> None:
+    """Read the source once: encode, hash and store every row."""
     for batch in ahead(source.batches()):
         first, count = store.rows, len(batch.features)
-        codes = classes.encode(batch.labels, first) if source.label else np.zeros(count, np.int32)
-        keys = shuffle_keys(first, count, options.seed)
-        store.put(Rows(keys, hash_rows(batch.features, options.seed), codes, batch.features))
-    return classes
+        codes, values = labels.encode(batch.labels, first, count)
+        keys = shuffle_keys(first, count, seed)
+        hashes = hash_rows(batch.features, seed) if batch.hashes is None else batch.hashes
+        parts = np.zeros(count, np.uint8) if batch.parts is None else batch.parts
+        division.add(hashes, codes, parts)
+        store.put(Rows(keys, hashes, codes, parts, values, batch.features))
 
 
-def scattered(store: Spill, limits: U64, final: Codes) -> Iterator[Piece]:
+def scattered(
+    store: Spill, division: Division, labels: LabelEncoder, encoders: ColumnEncoders
+) -> Iterator[Piece]:
     """Yield all rows in shuffled order, in pieces: features, labels, and the rows of each part."""
     for rows, order in store.ordered():
-        held_out = (rows.hashes < limits[rows.codes])[order]
-        yield rows.features, final[rows.codes].astype(np.int64), (order[~held_out], order[held_out])
+        parts = division.parts(rows)[order]
+        marks = labels.decode(rows)
+        encoders.recode(rows.features)
+        orders = [order[parts == part] for part in range(len(contents.SPLITS))]
+        labels.learn(marks, orders[TRAIN])
+        encoders.learn(rows.features, orders[TRAIN])
+        yield rows.features, marks, orders
 
 
 def save(
-    source: Source, pieces: Iterator[Piece], rows: tuple[int, int], folder: Path, shard_count: int
-) -> tuple[contents.Split, contents.Split]:
-    """Write the rows of both parts, `rows` in total, as shards."""
-    counts = (shard_count, max(1, min(shard_count, rows[1])))
-    labels = Labels("int64") if source.label else None
+    source: Source,
+    pieces: Iterator[Piece],
+    rows: list[int],
+    folder: Path,
+    shard_count: int,
+    *,
+    labels: Labels | None,
+) -> list[contents.Split]:
+    """Write the rows of all parts, `rows` in total, as shards."""
+    counts = (shard_count, *(max(1, min(shard_count, count)) for count in rows[1:]))
     with ThreadPoolExecutor(2) as pool:
         sides = [
-            SplitWriter(folder, name, shard_sizes(total, count), source.features, labels, pool=pool)
-            for name, total, count in zip(("train", "validation"), rows, counts, strict=True)
+            make_writer(folder, name, shard_sizes(total, count), source, labels, pool=pool)
+            for name, total, count in zip(contents.SPLITS, rows, counts, strict=True)
         ]
-        for features, labels, orders in pieces:
+        for features, marks, orders in pieces:
             for side, order in zip(sides, orders, strict=True):
-                side.add(features, labels, order)
-        return sides[0].finish(), sides[1].finish()
+                side.add(features, marks, order)
+        return [side.finish() for side in sides]
 
 
 def publish(folder: Path, text: str) -> None:

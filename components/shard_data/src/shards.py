@@ -15,10 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wsshards.manifest import LABEL_COLUMN, SPLITS, Features, Shard, Split, hash_file
+from wsshards.manifest import LABEL_COLUMN, SPLITS, Features, Shard, Split
+from wsshards.verify import hash_file
 
 Array = npt.NDArray[Any]
 BATCH_BYTES = 16 << 20  # of features in one record batch; part of the format, so it must not depend on memory
+TOKENIZER_FILE = "tokenizer.json"
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no space, quota, file-size limit
 
 
@@ -99,7 +101,7 @@ class SplitWriter:
         if self._left == 0:
             index = len(self._done)
             self._left = self._sizes[index]
-            self._open = _ShardFile(
+            self._open = ShardFile(
                 self._root,
                 f"{self._name}/shard-{index:05d}.arrow",
                 self._left,
@@ -124,30 +126,34 @@ class SplitWriter:
             self._done.append(self._pool.submit(file.close))
 
 
-class _ShardFile:
+class ShardFile:
     """One Arrow IPC file under a temporary name."""
 
     def __init__(self, root: Path, path: str, rows: int, features: Features, labels: Labels | None) -> None:
         self._path, self._rows = path, rows
         self._final = root / path
         self._temporary = self._final.with_name(f".{self._final.name}.part")
-        fields = [
-            pa.field(features.name, _column_type(features.disk_dtype, (features.width,)), nullable=False)
-        ]
+        values = pa.binary() if features.encoded else _column_type(features.disk_dtype, (features.width,))
+        fields = [pa.field(features.name, values, nullable=False)]
         if labels is not None:
             fields.append(pa.field(LABEL_COLUMN, _column_type(labels.dtype, labels.shape), nullable=False))
-        self._schema = pa.schema(fields)
+        self.schema = pa.schema(fields)
         self._sink = pa.OSFile(str(self._temporary), "wb")
-        self._writer = pa.ipc.new_file(self._sink, self._schema)
+        self._writer = pa.ipc.new_file(self._sink, self.schema)
 
     def write(self, values: Array, marks: Array) -> None:
+        """Write features `[n, width]` and labels as a record batch."""
         columns = [
-            _make_column(array, field.type)
-            for array, field in zip((values, marks), self._schema, strict=False)
+            make_column(array, field.type) for array, field in zip((values, marks), self.schema, strict=False)
         ]
-        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+        self.write_columns(columns)
+
+    def write_columns(self, columns: Sequence[Any]) -> None:
+        """Write Arrow arrays as a record batch."""
+        self._writer.write_batch(pa.record_batch(list(columns), schema=self.schema))
 
     def close(self) -> Shard:
+        """Flush the file to disk and give it its final name."""
         self._writer.close()
         self._sink.close()
         sync(self._temporary)
@@ -161,7 +167,8 @@ def _column_type(dtype: str, shape: tuple[int, ...]) -> Any:
     return pa.list_(kind, math.prod(shape)) if shape else kind
 
 
-def _make_column(values: Array, kind: Any) -> Any:
+def make_column(values: Array, kind: Any) -> Any:
+    """Return an array `[n]` or `[n, …]` as an Arrow array of a type."""
     flat = pa.array(values.reshape(-1))
     return pa.FixedSizeListArray.from_arrays(flat, type=kind) if values.ndim > 1 else flat
 
@@ -184,3 +191,5 @@ def clear(folder: Path, keep: Sequence[str] = ()) -> None:
         for file in [*(folder / name).glob("shard-*.arrow"), *(folder / name).glob(".shard-*.part")]:
             if file.relative_to(folder).as_posix() not in keep:
                 file.unlink(missing_ok=True)
+    if TOKENIZER_FILE not in keep:
+        (folder / TOKENIZER_FILE).unlink(missing_ok=True)

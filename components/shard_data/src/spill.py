@@ -22,6 +22,7 @@ from wssources.split import U64
 Array = npt.NDArray[Any]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint8]
 
 
 _WRITE_ROWS = 1 << 14  # gathered and written at a time: small enough for the processor's cache
@@ -29,19 +30,21 @@ _WRITE_ROWS = 1 << 14  # gathered and written at a time: small enough for the pr
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows with sort keys, content hashes and class codes, all `[n]` except the features `[n, width]`."""
+    """Rows: sort keys, content hashes, class codes and parts `[n]`; labels and features `[n, width]`."""
 
     keys: U64
     hashes: U64
     codes: I32
+    parts: U8
+    labels: Array
     features: Array
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def columns(self) -> tuple[Array, ...]:
-        """Return the four arrays in the order in which they are written."""
-        return self.keys, self.hashes, self.codes, self.features
+        """Return the arrays in the order in which they are written."""
+        return self.keys, self.hashes, self.codes, self.parts, self.labels, self.features
 
     def part(self, start: int, stop: int) -> Rows:
         """Return the rows from `start` up to, but not including, `stop` as views."""
@@ -55,14 +58,16 @@ class Spill:
     files, which the system removes when the process ends.
     """
 
-    def __init__(self, width: int, dtype: str, limit: int) -> None:
-        row_bytes = 20 + width * np.dtype(dtype).itemsize
+    def __init__(self, width: int, dtype: str, limit: int, labels: tuple[int, str] = (0, "float64")) -> None:
+        row_bytes = 21 + width * np.dtype(dtype).itemsize + labels[0] * np.dtype(labels[1]).itemsize
         self._room = max(1, limit // row_bytes)
         # Pages of an empty array take no memory until they are written.
         self._buffer = Rows(
             np.empty(self._room, np.uint64),
             np.empty(self._room, np.uint64),
             np.empty(self._room, np.int32),
+            np.empty(self._room, np.uint8),
+            np.empty((self._room, labels[0]), labels[1]),
             np.empty((self._room, width), dtype),
         )
         self._filled = 0
@@ -85,18 +90,27 @@ class Spill:
             self.rows += count
             start += count
 
-    def index(self) -> Iterator[tuple[U64, I32]]:
-        """Yield hashes and class codes of all rows in pieces; every call starts from the beginning."""
+    def index(self) -> Iterator[Rows]:
+        """Yield all rows in pieces, of which only hashes, codes and parts are read from disk.
+
+        Every call starts from the beginning, and the next piece overwrites this one.
+        """
+        yield from self._sequence((1, 2, 3))
+
+    def pieces(self) -> Iterator[Rows]:
+        """Yield all rows in pieces, without their keys; like :meth:`index`."""
+        yield from self._sequence((1, 2, 3, 4, 5))
+
+    def _sequence(self, columns: tuple[int, ...]) -> Iterator[Rows]:
         if not self._files:
-            rows = self._buffer.part(0, self._filled)
-            yield rows.hashes, rows.codes
+            yield self._buffer.part(0, self._filled)
             return
         self._write_run()
         for start in range(0, self.rows, self._room):
             piece = self._buffer.part(0, min(self._room, self.rows - start))
-            self._read(1, start, piece.hashes)
-            self._read(2, start, piece.codes)
-            yield piece.hashes, piece.codes
+            for number in columns:
+                self._read(number, start, piece.columns()[number])
+            yield piece
 
     def ordered(self) -> Iterator[tuple[Rows, I64]]:
         """Yield all rows by ascending key: pieces of rows, each with the order in which to take them.
@@ -120,18 +134,21 @@ class Spill:
         self._closing.close()
         self._files = []
 
+    def _new_file(self) -> IO[bytes]:
+        return self._closing.enter_context(tempfile.TemporaryFile())
+
     def _write_run(self) -> None:
         if not self._filled:
             return
         if not self._files:
             # `close` closes them; their names are already removed.
-            self._files = [self._closing.enter_context(tempfile.TemporaryFile()) for _ in range(4)]  # noqa: SIM115
+            self._files = [self._new_file() for _ in self._buffer.columns()]
         rows = self._buffer.part(0, self._filled)
         order = np.argsort(rows.keys)
         for column, file in zip(rows.columns(), self._files, strict=True):
             file.seek(0, os.SEEK_END)
             for start in range(0, len(order), _WRITE_ROWS):
-                file.write(column[order[start : start + _WRITE_ROWS]].data)
+                file.write(column[order[start : start + _WRITE_ROWS]].data if column.size else b"")
             file.flush()
         self._runs.append(self.rows - self._filled)
         self._filled = 0
@@ -141,7 +158,7 @@ class Spill:
         row_bytes = out.itemsize * (out.shape[1] if out.ndim > 1 else 1)
         file = self._files[column]
         file.seek(start * row_bytes)
-        if len(out) and file.readinto(out.reshape(-1).view(np.uint8).data) != out.nbytes:  # type: ignore[attr-defined]
+        if out.nbytes and file.readinto(out.reshape(-1).view(np.uint8).data) != out.nbytes:  # type: ignore[attr-defined]
             raise OSError(errno.EIO, "a temporary file is shorter than what was written to it")
 
     def _fetch(self, spans: list[tuple[int, int]]) -> Rows:

@@ -69,15 +69,15 @@ def cnn(input_shape: tuple[int, ...], classes: int) -> Network | None:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def gpt(tokens: int, layers: int, heads: int, width: int) -> Network:
-    """The byte-level transformer on rows of ``tokens`` tokens."""
-    embedding = Weight("tokens.weight", (VOCABULARY, width), dimension=0)
+def gpt(tokens: int, layers: int, heads: int, width: int, vocabulary: int = VOCABULARY) -> Network:
+    """The transformer on rows of ``tokens`` tokens; bytes have a vocabulary of 256."""
+    embedding = Weight("tokens.weight", (vocabulary, width), dimension=0)
     parts = [Part("tokens", (embedding,), Kept(wide=2 * tokens))]  # token numbers take 8 bytes each
     parts += [_block(f"blocks.{number}", tokens, heads, width) for number in range(layers)]
     parts.append(Part("norm", _norm("norm", width), Kept(wide=tokens * (width + 2)), tokens * width))
-    head = Weight("head.weight", (VOCABULARY, width), dimension=0)
+    head = Weight("head.weight", (vocabulary, width), dimension=0)
     parts.append(Part("head", (head,), Kept(narrow=tokens * width), tokens * width))
-    return Network("gpt", (*parts, _loss(tokens, VOCABULARY)), 8 * tokens)
+    return Network("gpt", (*parts, _loss(tokens, vocabulary)), 8 * tokens)
 
 
 def _block(name: str, tokens: int, heads: int, width: int) -> Part:

@@ -145,7 +145,7 @@ def _network(
         layers, heads, width = (_count(values[name]) for name in ("gpt_layers", "gpt_heads", "gpt_width"))
         if not layers or not heads or not width or width % heads or layers > MAX_LAYERS:
             return None
-        return built_in.gpt(read.shape[0], layers, heads, width)
+        return built_in.gpt(read.shape[0], layers, heads, width, read.outputs)
     if model in built_in.NAMES:
         if read.task != "classification":
             return None

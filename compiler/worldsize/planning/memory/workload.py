@@ -14,6 +14,7 @@ from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Component, Job, Literal, Step
 from worldsize.planning.model import StepPlan
 from wssources import planned_rows
+from wssources.media_options import BPE, BYTES_TOKENIZER, DEFAULT_VOCABULARY
 
 PREDICTION = "predicted_memory_bytes"  # the input that tells a training step the memory planned for it
 SHARDING = "shard_data"  # the built-in component
@@ -21,6 +22,7 @@ HARMLESS = 2**30  # bytes that every VM size of the catalogue has for a process
 BYTES = 256  # a language model reads and predicts bytes
 _DIGITS = (1, 8, 8), 10  # scikit-learn's handwritten digits
 _TRAINERS = ("train_ddp", "train_horovod", "train_deepspeed")  # known inside; Keras has not been measured
+_TEXT_INPUTS = ("text", "task", "tokenizer", "vocabulary_size")
 _SIZES = ("gpt_layers", "gpt_heads", "gpt_width")
 
 
@@ -58,15 +60,26 @@ def read_samples(job: Job, step: Step, *, text: bool, read_table: ReadTable | No
     source = job.steps.get(argument.value.expression.step or "")
     if source is None or not is_sharding(source.component):
         return None
-    values = literal_inputs(source, ("source", "format", "sequence_length"))
+    values = literal_inputs(source, ("source", "format", "sequence_length", *_TEXT_INPUTS))
     if values["source"] == planned_rows.DIGITS:
         return None if text else Samples("classification", *_DIGITS)
     if not text and values["source"] != planned_rows.PYTHON_SOURCE and values["format"] != "text":
         return read_table(source) if read_table is not None else None
     length = literals.parse_number(values["sequence_length"])
-    if length is None or length < 1:
+    vocabulary = _read_vocabulary(values)
+    if length is None or length < 1 or vocabulary is None:
         return None
-    return Samples("language_model", (int(length),), BYTES)
+    return Samples("language_model", (int(length),), vocabulary)
+
+
+def _read_vocabulary(values: Mapping[str, Any]) -> int | None:
+    """Tokens of a language model's text; None for whole texts, or where only a tokenizer's file tells."""
+    if values["text"] is not None or values["task"] == "classification":
+        return None
+    if values["tokenizer"] in (None, BYTES_TOKENIZER):
+        return BYTES
+    size = literals.parse_number(values["vocabulary_size"])
+    return int(size) or DEFAULT_VOCABULARY if values["tokenizer"] == BPE and size is not None else None
 
 
 def literal_inputs(step: Step, names: tuple[str, ...]) -> Mapping[str, Any]:
@@ -98,6 +111,6 @@ def may_matter(job: Job, step: Step, plan: StepPlan) -> bool:
         return False
     sizes = [literals.parse_number(values[name]) for name in _SIZES]
     layers, heads, width = (size or 1 for size in sizes)
-    weights = layers * (13 * width * width + 20 * width) + 600 * width
-    kept = read.shape[0] * (layers * (32 * width + heads + 8) + 6 * 256)
+    weights = layers * (13 * width * width + 20 * width) + (88 + 2 * read.outputs) * width
+    kept = read.shape[0] * (layers * (32 * width + heads + 8) + 6 * read.outputs)
     return 40 * weights + 4 * samples * kept > HARMLESS

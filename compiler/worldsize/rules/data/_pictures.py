@@ -48,7 +48,7 @@ def read_shape(path: Path) -> Shape | None:
 def _read_png(file: IO[bytes], head: bytes) -> Shape:
     if len(head) < 33 or head[12:16] != b"IHDR":
         raise ValueError("it ends before the picture begins")
-    width, height, bits, colours = struct.unpack_from(">IIBB", head, 16)
+    width, height, _, colours = struct.unpack_from(">IIBB", head, 16)
     size, at, pixels = file.seek(0, 2), 8, False
     for _ in range(_CHUNKS):
         file.seek(at)
@@ -61,8 +61,6 @@ def _read_png(file: IO[bytes], head: bytes) -> Shape:
         at += 12 + int.from_bytes(start[:4], "big")
         if start[4:] == b"IDAT" and at > size + _CHECKSUMS:
             raise ValueError(f"it has {size:,} bytes, and its pixels end at byte {at:,}")
-    if bits == 16 and colours == 0:
-        raise ValueError("it has 16 bits a channel, and pictures are read with 8")
     return _PNG_CHANNELS.get(colours, 0), height, width
 
 

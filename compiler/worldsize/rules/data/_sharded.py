@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,28 +16,42 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.rules.context import Context
-from worldsize.rules.data._sharded_rows import MAX_OPENED, MAX_ROWS, read_sample
+from worldsize.rules.data._media import read_media
+from worldsize.rules.data._sharded_rows import MAX_OPENED, MAX_ROWS, read_sample, read_texts
 from worldsize.yaml.nodes import Scalar
 from wsshards.errors import UserError, clip_text
-from wssources import planned_rows
+from wsshards.manifest import CLASSIFICATION
+from wssources import documents
+from wssources.column_kinds import parse_column_types
 from wssources.find_files import FORMATS, check_content, choose_files, find_files, name_source
+from wssources.media_options import MediaOptions
 from wssources.request import Files, Request
 from wssources.row_faults import check_rows
+from wssources.split_settings import make_split
 
 MAX_FILES = 20_000  # names in a folder; of more nothing is said
-_INPUTS = ("source", "data", "format", "label", "features")
-_FEW, _MANY, _ALL_DIFFERENT = 5, 50, 10  # different labels
-_NUMBERS = {"sequence_length": 1.0, "shard_count": 1.0, "validation_fraction": 0.0, "memory_limit_mib": 1e6}
+_TEXTS = ("source", "label", "format", "task", "missing", "split")
+_OPTIONAL = ("features", "column_types", "split_by", "split_time", "validation_after", "test_after")
+_ALL_DIFFERENT = 10  # labels
+_NUMBERS = {
+    "sequence_length": 1.0,
+    "shard_count": 1.0,
+    "validation_fraction": 0.0,
+    "test_fraction": 0.0,
+    "seed": 0.0,
+    "memory_limit_mib": 1e6,
+}
 
 
 class _Source(Struct):
     """Local data of a step, the inputs that say how it is read, and what messages call it."""
 
     step: Step
-    values: Mapping[str, Any]
+    values: dict[str, Any]
     base: Path
     span: Span  # of the path of the data
     called: str
+    media: MediaOptions | None = None  # None where an input about pictures or text is not known
 
     def span_of(self, *names: str) -> Span:
         """Where the first of the inputs that the step gives is written, else the path of the data."""
@@ -60,8 +74,12 @@ def check_source(context: Context, job: Job, step: Step, reported: set[Span]) ->
             return
         slug, first_input = "data-format-wrong", "format"
         called = name_source(source.values["source"], root)
+        if source.media is not None and source.media.labels and source.values["format"] == "auto":
+            source.values["format"] = "images"
         kind, chosen = choose_files(root, files, source.values["format"], called)
+        slug, first_input = "input-out-of-range", "validation_fraction"
         request = _make_request(source, root, chosen)
+        slug, first_input = "data-format-wrong", "format"
         for file in islice(request.files, MAX_OPENED):
             check_content(request, file, kind)
     except UserError as error:
@@ -78,11 +96,13 @@ def _report(slug: str, span: Span, error: UserError) -> Problem:
 def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
     """The local data that a step reads; None where it is a built-in set, elsewhere, or not known here."""
     component = step.component
-    if component is None or not component.inputs.keys() >= {*_INPUTS, *_NUMBERS}:
+    if component is None or not component.inputs.keys() >= {*_TEXTS, *_OPTIONAL, *_NUMBERS, "data"}:
         return None
-    values = dict(literal_inputs(step, (*_INPUTS, *_NUMBERS)))
-    texts = [values[name] for name in ("source", "label", "format")]
-    texts += [values["features"]] if "features" in step.inputs else []
+    values = dict(literal_inputs(step, (*_TEXTS, *_OPTIONAL, *_NUMBERS)))
+    for name in _OPTIONAL:  # dates and numbers may be written without quotes
+        if name in step.inputs and isinstance(values[name], int | float):
+            values[name] = str(values[name])
+    texts = [values[name] for name in (*_TEXTS, *(name for name in _OPTIONAL if name in step.inputs))]
     if not all(isinstance(text, str) and "${{" not in text for text in texts):
         return None
     path = _find_path(job, step)
@@ -97,7 +117,8 @@ def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
         argument = step.inputs.get(name)
         number = parse_number(values[name]) if argument is None or argument.span is not None else None
         values[name] = silent if number is None or number < 0 else float(number)
-    return _Source(step, values, local, path.node.span, path.value.removeprefix("./").rstrip("/") or ".")
+    called = path.value.removeprefix("./").rstrip("/") or "."
+    return _Source(step, values, local, path.node.span, called, read_media(step, local))
 
 
 def _find_path(job: Job, step: Step) -> Field[Any] | None:
@@ -136,52 +157,58 @@ def _make_request(source: _Source, root: Path, names: list[str]) -> Request:
     called = source.called if inner == "." else f"{source.called}/{inner}" if source.called != "." else inner
     features = tuple(name.strip() for name in str(values["features"] or "").split(",") if name.strip())
     length, memory = int(values["sequence_length"]), int(values["memory_limit_mib"]) << 20
-    return Request(root, Files(root, names), values["label"], features, length, memory, called)
+    seed = int(values["seed"])
+    return Request(
+        root,
+        Files(root, names),
+        values["label"],
+        features,
+        length,
+        memory,
+        called,
+        values["task"],
+        values["missing"],
+        parse_column_types(values["column_types"] or ""),
+        make_split(values, seed),
+        seed,
+        source.media or MediaOptions(),
+    )
 
 
 def _check_rows(source: _Source, request: Request, kind: str) -> Iterator[Problem]:
     """Report the first fault of columns, rows or labels, then too few rows of data that was read whole."""
-    read = read_sample(request, kind)
+    if source.media is None:
+        return
+    tokenized = documents.is_tokenized(kind, request.media, request.task)
+    read = read_texts(request, kind) if tokenized else read_sample(request, kind)
     if read.fault is not None:
         yield _report(read.slug, source.span_of(read.blamed or "source", "source"), read.fault)
         return
     at_label = source.span_of("label", "source")
-    values, labels = source.values, read.labels if kind != "text" else {}
-    odd = _describe_labels(request, labels)
+    odd = _describe_labels(request, read.labels) if read.task == CLASSIFICATION else None
     if odd is not None:
         yield _report("label-not-categorical", at_label, odd)
         return
-    rows = list(labels.values()) if kind != "text" else [read.rows]
-    train = sum(rows) - planned_rows.validation_rows(rows, min(values["validation_fraction"], 0.99))
+    names = list(read.labels) if read.task == CLASSIFICATION else []
     try:
         if read.complete:
-            check_rows(train, rows, list(labels), request.called, int(values["shard_count"]))
+            train = read.divide(request)
+            rows = list(read.labels.values()) or [read.rows]
+            check_rows(train, rows, names, request.called, int(source.values["shard_count"]))
     except UserError as error:
-        if len(labels) == 1 and kind != "images":
+        if len(names) == 1 and kind != "images":
             yield _report("label-not-a-class", at_label, error)
         else:
             yield _report("data-too-few-rows", source.span_of("source"), error)
 
 
 def _describe_labels(request: Request, labels: Mapping[str, int]) -> UserError | None:
-    """Say that labels of text are numbers to predict, or names of single rows."""
+    """Say that labels are names of single rows."""
     rows, distinct = sum(labels.values()), len(labels)
-    named = f"label `{clip_text(request.label)}` of `{request.called}`"
+    if not distinct == rows >= _ALL_DIFFERENT:
+        return None
     what = f"the first {rows:,} rows" if rows >= MAX_ROWS else f"the {rows:,} rows"
-    if distinct >= _FEW and (distinct * 2 > rows or distinct > _MANY) and _are_fractions(labels):
-        example = next(label for label in labels if not float(label).is_integer())
-        message = f"{named} has {distinct:,} values such as `{example}` in {what}"
-        return UserError(message, "name a column of classes in `label`; numbers to predict are not classes")
-    if distinct == rows >= _ALL_DIFFERENT:
-        message = f"{named} has another value in each of {what}"
-        return UserError(
-            message, "name a column of classes in `label`; what differs in every row is no class"
-        )
-    return None
-
-
-def _are_fractions(labels: Iterable[str]) -> bool:
-    try:
-        return not all(float(label).is_integer() for label in labels)
-    except (ValueError, OverflowError):
-        return False
+    return UserError(
+        f"label `{clip_text(request.label)}` of `{request.called}` has another value in each of {what}",
+        "name a column of classes in `label`; what differs in every row is no class",
+    )

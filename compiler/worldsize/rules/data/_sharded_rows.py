@@ -7,7 +7,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,29 @@ from msgspec import Struct, field
 from worldsize.base import limits
 from worldsize.rules.data import _pictures
 from wsshards.errors import UserError, clip_text
+from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL
 from wsshards.regular_files import check_regular, open_regular
-from wssources import picture_folders, row_faults
+from wssources import documents, picture_folders, picture_labels, row_faults
 from wssources.array_names import find_features, find_label
 from wssources.columns import choose_columns, same_columns
-from wssources.formats import MAX_CLASSES
+from wssources.media_options import BPE, BYTES_TOKENIZER
 from wssources.parquet import check_footer
-from wssources.request import Request, check_row, is_packed, open_data, suggest, unreadable
+from wssources.planned_rows import divide_rows
+from wssources.request import (
+    REFUSE,
+    InputError,
+    Request,
+    blame_input,
+    is_packed,
+    open_data,
+    suggest,
+    unreadable,
+)
+from wssources.split_settings import SplitSettings, check_by_hash, find_parts
+from wssources.table_plan import FILL_HELP
+from wssources.table_rows import Tally, plan_file_table, read_rows
+from wssources.tasks import LabelValues, check_possible, decide_task, name_class, split_label
+from wssources.tokenizer_files import check_tokenizer_file
 from wssources.unpack_limits import open_archive, read_npy_header
 
 MAX_ROWS = 10_000
@@ -42,6 +58,8 @@ class Sample(Struct):
     labels: Counter[str] = field(default_factory=Counter)
     rows: int = 0
     complete: bool = True  # every row was read
+    task: str = CLASSIFICATION
+    tally: Tally | None = None  # of a table
 
     @property
     def full(self) -> bool:
@@ -50,21 +68,27 @@ class Sample(Struct):
             self.complete = False
         return not self.complete
 
-    def add(self, request: Request, value: Any) -> None:
-        """Count the label of a row; raises UserError for one that is no class."""
-        self.labels[str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)] += 1
+    def add(self, value: Any) -> None:
+        """Count the label of a row."""
+        self.labels[name_class(value)] += 1
         self.rows += 1
-        fault = ""
-        if isinstance(value, float) and not value.is_integer():
-            fault = f"has the value `{value}`, which is not a class"
-        elif len(self.labels) > MAX_CLASSES:
-            fault = f"has more than {MAX_CLASSES:,} distinct values"
-        if fault:
-            self.slug, self.blamed = "label-not-a-class", "label"
-            raise UserError(
-                f"label `{clip_text(request.label)}` of `{request.called}` {fault}",
-                "name a column of classes in `label`; numbers to predict are not classes",
-            )
+
+    def add_row(self, file: Path, row: Mapping[str, Any] | None) -> None:
+        """Take in a row of a table; None is one that is dropped."""
+        assert self.tally is not None
+        self.tally.add(file, row)
+        if row is not None and self.task == CLASSIFICATION:
+            self.add(row[self.tally.plan.labels[0]])
+        elif row is not None:
+            self.rows += 1
+
+    def divide(self, request: Request) -> int:
+        """The training rows of data that was read whole."""
+        if self.tally is not None:
+            return self.tally.parts.divide()[0]
+        split = request.split or SplitSettings()
+        counts = list(self.labels.values()) if self.labels else [self.rows]
+        return divide_rows(counts, split.validation, split.test)[0]
 
 
 def read_sample(request: Request, kind: str) -> Sample:
@@ -72,23 +96,13 @@ def read_sample(request: Request, kind: str) -> Sample:
     sample = Sample()
     try:
         _READERS[kind](request, sample)
+    except InputError as error:
+        sample.fault, sample.slug, sample.blamed = error, error.slug, error.blamed
     except UserError as error:
         sample.fault = error
     except OSError:
         sample.complete = False  # no permission, here
     return sample
-
-
-def _choose_columns(request: Request, sample: Sample, columns: Sequence[str]) -> list[str]:
-    try:
-        return choose_columns(request, request.files[0], columns)
-    except UserError:
-        sample.slug = "data-column-missing"
-        unknown = request.label in columns and bool(
-            {*request.features} - {*columns} or request.label in request.features
-        )
-        sample.blamed = "features" if unknown else "label"
-        raise
 
 
 def _list_tables(request: Request, sample: Sample) -> Iterator[Path]:
@@ -104,80 +118,134 @@ def _list_tables(request: Request, sample: Sample) -> Iterator[Path]:
 
 
 def _read_csv(request: Request, sample: Sample) -> None:
-    first = request.files[0]
     sample.slug = "data-format-wrong"
-    columns = _choose_columns(request, sample, row_faults.csv_header(request, first))
-    for file in _list_tables(request, sample):
-        sample.slug = "data-format-wrong"
-        header = row_faults.csv_header(request, file)
-        sample.slug = "data-column-missing"
-        same_columns(request, first, [*columns, request.label], file, header)
-        sample.slug = "data-row-invalid"
-        most = min(MAX_ROWS, max(1, MAX_CELLS // len(header))) - sample.rows
-        for number, label in enumerate(row_faults.read_csv_labels(request, file, columns, MAX_BYTES)):
-            limits.check_time()
-            sample.add(request, label)
-            if number + 1 >= most:
-                sample.complete = False
-                return
+    row_faults.csv_header(request, request.files[0])
+    _read_table(request, sample, "csv")
 
 
 def _read_jsonl(request: Request, sample: Sample) -> None:
-    first = request.files[0]
-    with open_data(first) as stream:
+    with open_data(request.files[0]) as stream:
         sample.slug = "data-row-invalid" if stream.read(1 << 16).strip() else "data-too-few-rows"
-    example = row_faults.first_object(request, first)
-    columns = _choose_columns(request, sample, list(example))
-    sample.slug = "data-row-invalid"
-    kinds = row_faults.find_json_kinds(request, first, example, columns)
+    _read_table(request, sample, "jsonl")
+
+
+def _read_table(request: Request, sample: Sample, kind: str) -> None:
+    """Read the first rows, which decide how all are read, then check rows up to the bounds of this module."""
+    with blame_input("data-source-missing", "split"):
+        find_parts(request)
+    plan, head = plan_file_table(request, kind)
+    sample.task, sample.tally = plan.decision.task, Tally(request, plan)
     for file in _list_tables(request, sample):
-        start = read = 0
-        for block in row_faults.line_blocks(request, file, 1 << 16):
+        if kind == "csv":
+            sample.slug = "data-format-wrong"
+            header = row_faults.csv_header(request, file)
+            sample.slug = "data-column-missing"
+            same_columns(request, request.files[0], plan.names, file, header)
+        sample.slug = "data-row-invalid"
+        most = min(MAX_ROWS, max(1, MAX_CELLS // max(len(head.columns), 1))) - sample.rows
+        for number, row in enumerate(read_rows(request, kind, file, plan, head, most=MAX_BYTES)):
             limits.check_time()
-            for row in row_faults.read_json_rows(request, file, block, kinds, start):
-                start += 1
-                _check_width(request, file, start, row[columns[0]], example[columns[0]])
-                sample.add(request, row[request.label])
-            read += len(block)
-            if sample.full or read > MAX_BYTES:
+            sample.add_row(file, row)
+            if number + 1 >= most:
                 sample.complete = False
                 return
-
-
-def _check_width(request: Request, file: Path, row: int, value: Any, first: Any) -> None:
-    """Refuse a list of features that is longer or shorter than the first; raises UserError."""
-    if isinstance(first, list) and len(value) != len(first):
-        raise UserError(
-            f"row {row} of `{request.show(file)}` has {len(value)} values, but the first row {len(first)}",
-            "all rows must have the same number of features",
-        )
+        if sample.full:
+            return
 
 
 def _read_pictures(request: Request, sample: Sample) -> None:
-    sample.slug = "picture-invalid"
-    picture_folders.check_folders(request)
-    sample.labels.update(picture_folders.find_class(request, file) for file in request.files)
-    first: tuple[Path, _pictures.Shape] | None = None
+    check_by_hash(request.split, request.name, "images")
+    sample.slug, sample.blamed = "data-column-missing", "labels"
+    file = picture_labels.find_label_file(request)
+    if file is not None:
+        _read_picture_labels(request, sample, file)
+    else:
+        sample.slug, sample.blamed = "picture-invalid", ""
+        check_possible(request.task, CLASSIFICATION, request.name)
+        picture_folders.check_folders(request)
+        sample.labels.update(picture_folders.find_class(request, file) for file in request.files)
+    sample.slug, sample.blamed = "picture-invalid", ""
+    if request.media.broken_images == "skip":
+        sample.complete = False
+        return
     for file in request.files[:: -(-len(request.files) // MAX_PICTURES)]:
         limits.check_time()
         try:
-            shape = _pictures.read_shape(file)
+            _pictures.read_shape(file)
         except ValueError as error:
-            raise unreadable(request.show(file), error) from None
-        if shape is None:
-            continue
-        width, height = shape[2], shape[1]
-        check_row(
-            f"picture `{request.show(file)}` of {width}×{height} pixels",
-            width * height * max(shape[0], 1),
-            request.memory,
-        )
-        first = first or (file, shape)
-        if shape[1:] != first[1][1:] or (shape[0] and first[1][0] and shape[0] != first[1][0]):
-            raise picture_folders.describe_mixed(request, file, shape, first)
+            fault = unreadable(request.show(file), error)
+            raise UserError(fault.message, f"{fault.help}, or say `broken_images: skip`") from None
+
+
+def _read_picture_labels(request: Request, sample: Sample, file: Path) -> None:
+    """Count the labels of pictures in a CSV, if it is small."""
+    if check_regular(file) > MAX_BYTES:
+        sample.complete = False
+        return
+    columns = row_faults.csv_header(request, file)
+    picture_labels.choose_label_columns(request, file, columns)
+    sample.slug, sample.blamed = "data-row-invalid", "labels"
+    labels = picture_labels.read_picture_labels(request, file)
+    with blame_input("label-not-a-class", "label"):
+        sample.task = labels.decide(request.task, request.show(file)).task
+    if sample.task == CLASSIFICATION:
+        sample.labels.update(values[0] for values in labels.values.values())
+    else:
+        sample.rows = len(labels.values)
+
+
+def read_texts(request: Request, kind: str) -> Sample:
+    """Read documents of text up to the first fault, or the bounds of this module."""
+    sample = Sample(slug="data-column-missing")
+    try:
+        _read_texts(request, kind, sample)
+    except InputError as error:
+        sample.fault, sample.slug, sample.blamed = error, error.slug, error.blamed
+    except UserError as error:
+        sample.fault = error
+    except ImportError:
+        sample.complete = False  # Parquet, without pyarrow
+    except OSError:
+        sample.complete = False  # no permission, here
+    return sample
+
+
+def _read_texts(request: Request, kind: str, sample: Sample) -> None:
+    check_by_hash(request.split, request.name, "text")
+    sample.blamed = "tokenizer"
+    if request.media.tokenizer not in (BYTES_TOKENIZER, BPE):
+        check_tokenizer_file(request.media)
+    sample.blamed = "text"
+    sample.task = documents.find_task(request, kind)
+    labelled, found = sample.task == CLASSIFICATION, LabelValues(request.label)
+    sample.slug, sample.blamed = "data-row-invalid", ""
+    if labelled and kind == "text":
+        documents.check_text_folders(request)
+    size = 0
+    for document in documents.read_corpus(request, kind, labelled=labelled):
+        limits.check_time()
+        block = next(document.blocks(), "")
+        if labelled and not block.strip():
+            raise UserError(f"`{document.name}` has no text", "remove it, or write its text into it")
+        size += len(block.strip())
+        if labelled:
+            sample.labels[document.label] += 1
+            found.add(document.label)
+        sample.rows += 1
+        if sample.full or size > MAX_BYTES:
+            sample.complete = False
+            return
+    if size == 0:
+        raise UserError(f"`{request.called}` has no text", "give it at least one document")
+    if labelled and kind != "text":
+        documents.check_text_labels(request, found)
+    sample.complete = labelled  # how many rows of tokens a corpus has is not known before it is read
 
 
 def _read_text(request: Request, sample: Sample) -> None:
+    check_by_hash(request.split, request.name, "text")
+    check_possible(request.task, LANGUAGE_MODEL, request.name)
+    sample.task = LANGUAGE_MODEL
     sample.rows = sum(check_regular(file) for file in request.files) // (request.sequence_length + 1)
 
 
@@ -198,11 +266,12 @@ def _read_parquet(request: Request, sample: Sample) -> None:
         except (ValueError, OSError) as error:  # pyarrow's own are such
             raise unreadable(request.show(file), error) from None
         names = metadata.schema.to_arrow_schema().names
-        columns = columns or _choose_columns(request, sample, names)
-        sample.slug = "data-column-missing"
-        same_columns(request, request.files[0], [*columns, request.label], file, names)
-        sample.slug = "data-row-invalid"
-        for name in (*columns, request.label):
+        sample.slug, sample.blamed = "data-column-missing", "label" if not columns else ""
+        columns = columns or choose_columns(request, request.files[0], names)
+        labels = split_label(request.label, names)
+        same_columns(request, request.files[0], [*columns, *labels], file, names)
+        sample.slug, sample.blamed = "data-row-invalid", ""
+        for name in (*columns, *labels) if request.missing == REFUSE else ():
             _check_parquet_column(request, sample, file, metadata, name)
         sample.rows += metadata.num_rows
     sample.complete = sample.rows == 0  # how many rows each class has is not in the footers
@@ -213,26 +282,16 @@ def _check_parquet_column(request: Request, sample: Sample, file: Path, metadata
     if name not in paths:  # a list or a struct
         return
     index, missing = paths.index(name), 0
-    kind = metadata.schema.column(index)
-    if name != request.label and kind.physical_type == "BYTE_ARRAY" and kind.logical_type.type == "STRING":
-        raise UserError(
-            f"feature column `{clip_text(name)}` of `{request.show(file)}` holds text, not numbers",
-            "list the numeric columns in `features`, or encode this one as numbers",
-        )
     for group in range(min(metadata.num_row_groups, MAX_OPENED)):
         limits.check_time()
         statistics = metadata.row_group(group).column(index).statistics
         if statistics is None:
             continue
         missing += statistics.null_count if statistics.has_null_count else 0
-        if name == request.label and statistics.has_min_max and isinstance(statistics.min, float):
-            for value in (statistics.min, statistics.max):
-                if not value.is_integer():
-                    sample.add(request, value)
     if missing:
         where = f"in {missing:,} of {metadata.num_rows:,} rows"
         message = f"`{request.show(file)}` has no value in column `{clip_text(name)}` {where}"
-        raise UserError(message, row_faults.FILL)
+        raise UserError(message, FILL_HELP)
 
 
 def _read_npz(request: Request, sample: Sample) -> None:
@@ -276,13 +335,22 @@ def _add_labels(request: Request, sample: Sample, file: Path, label: str) -> Non
     """Count the labels of an archive, if they are numbers; text is left to the step."""
     with open_regular(file) as stream, open_archive(stream) as archive:
         header, values = _read_header(archive, f"{label}.npy")
-    (rows,), code = header["shape"], str(header["descr"])
+    rows, code = header["shape"][0], str(header["descr"])
+    if len(header["shape"]) > 1 or (request.split is not None and request.split.given):
+        sample.complete, sample.task = False, ""
+        return
     if code[1:] not in _NUMBERS or rows > MAX_ROWS - sample.rows:
-        sample.complete = False
+        sample.complete, sample.task = False, ""
         return
     order = ">" if code[0] == ">" else "<"
+    found = LabelValues(label)
     for value in struct.unpack_from(f"{order}{rows}{_NUMBERS[code[1:]]}", values):
-        sample.add(request, value)
+        found.add(value)
+        sample.add(value)
+    sample.slug, sample.blamed = "label-not-a-class", "label"
+    sample.task = decide_task(
+        request.task, [found], sampled=not sample.complete, called=request.show(file)
+    ).task
 
 
 _NUMBERS = {

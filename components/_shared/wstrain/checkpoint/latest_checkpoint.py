@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wsshards.errors import UserError, describe_error
-from wsshards.manifest import hash_file
+from wsshards.verify import hash_file
 from wstrain.checkpoint import checkpoint_folder
 from wstrain.checkpoint.checkpoint_folder import CARD, Checkpoint
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from wsshards.manifest import (
     Tokenizer,
 )
 from wstrain.data.table_encoding import TableEncoding, make_table_encoding
+
+SAMPLE_BYTES = 128 << 20  # of rows from which the scale of inputs is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,10 @@ class SampleSpec:
     def reads_tokens(self) -> bool:
         """Whether a sample is a row of token numbers."""
         return self.tokenizer is not None
+
+    def limit_rows(self, rows: int) -> int:
+        """Return at most so many rows that they take no more than ``SAMPLE_BYTES`` as float32."""
+        return min(rows, max(1, SAMPLE_BYTES // (4 * math.prod(self.input_shape))))
 
     def example_rows(self) -> np.ndarray[Any, Any]:
         """Return two rows of zeros, as stored."""

@@ -75,13 +75,15 @@ class Models:
             )
 
     def _built_in(self) -> Any:
-        samples = self._samples
+        samples, name = self._samples, self._settings.model
+        if samples.reads_tokens and name != "gpt":
+            raise UserError(f"model `{name}` takes numbers, and the shards hold tokens of text", "use `gpt`")
         shape = (None,) if samples.name == LANGUAGE_MODEL else samples.input_shape
         inputs = keras.Input(shape, dtype="int32" if samples.reads_tokens else "float32")
         x = inputs
         if self._sample is not None:
             x = Standardise(self._sample, samples.encoding.scaled if samples.encoding else ())(inputs)
-        scores = BUILT_IN[self._settings.model](samples, x, self._settings)
+        scores = BUILT_IN[name](samples, x, self._settings)
         return keras.Model(inputs, scores)
 
     def _own(self) -> Any:

@@ -13,7 +13,7 @@ from wsshards.manifest import LANGUAGE_MODEL
 from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
 
-LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π
+LONGEST_WAVE = 10_000  # of the rotary positions, in tokens times 2π
 
 
 def build_model(samples: SampleSpec, tokens: Any, sizes: Any) -> Any:
@@ -57,7 +57,7 @@ class Attention(keras.layers.Layer):  # type: ignore[misc]
         self._heads = heads
 
     def call(self, x: Any) -> Any:
-        """Mix each byte with those before it."""
+        """Mix each token with those before it."""
         length, features = ops.shape(x)[1], x.shape[-1] // 3 // self._heads
         parts = ops.reshape(x, (-1, length, self._heads, 3, features))
         query, key, value = (ops.transpose(parts[:, :, :, part], (0, 2, 1, 3)) for part in range(3))

@@ -38,6 +38,8 @@ def build_model(
     if user_code.is_reference(name):
         model = _build_user_model(name, task)
     elif name in BUILT_IN:
+        if task.reads_tokens and name != "gpt":
+            raise UserError(f"model `{name}` takes numbers, and the shards hold tokens of text", "use `gpt`")
         model = BUILT_IN[name](task, options)
         if sample is not None:
             model = Standardised(model, sample, task.encoding.scaled if task.encoding else ())

@@ -14,7 +14,7 @@ from wsshards.manifest import LANGUAGE_MODEL
 from wstrain_torch.data import Task
 from wstrain_torch.models.layers import Head, ModelOptions
 
-LONGEST_WAVE = 10_000  # of the rotary positions, in bytes times 2π
+LONGEST_WAVE = 10_000  # of the rotary positions, in tokens times 2π
 
 
 def build_model(task: Task, options: ModelOptions) -> nn.Module:
@@ -153,7 +153,7 @@ class Attention(nn.Module):
 def _rotate(x: Tensor) -> Tensor:
     """Turn pairs of features by angles that grow with the position (Su et al. 2021, "RoFormer").
 
-    Attention then sees how far apart two bytes are, which a small model learns much sooner than absolute
+    Attention then sees how far apart two tokens are, which a small model learns much sooner than absolute
     places. ``[n, heads, t, features] -> [n, heads, t, features]``.
     """
     length, half = x.shape[-2], x.shape[-1] // 2

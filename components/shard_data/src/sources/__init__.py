@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -10,10 +10,14 @@ import numpy as np
 
 from sources.common import Batch, Source, rows_per_batch
 from wsshards.errors import UserError
-from wsshards.manifest import CLASSIFICATION, Features
+from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, Features
+from wssources.documents import is_tokenized
 from wssources.find_files import check_content, choose_files, find_files, name_source
-from wssources.planned_rows import DIGITS, PYTHON_SOURCE, SOURCES
-from wssources.request import Files, Request, check_row, suggest
+from wssources.media_options import BYTES_TOKENIZER, MediaOptions
+from wssources.planned_rows import DIGITS, SOURCES
+from wssources.request import REFUSE, Files, Request, check_row, suggest
+from wssources.split_settings import SplitSettings, check_by_hash
+from wssources.tasks import AUTO, check_possible
 
 
 def open_source(
@@ -25,6 +29,12 @@ def open_source(
     features: tuple[str, ...],
     sequence_length: int,
     memory: int,
+    task: str = AUTO,
+    missing: str = REFUSE,
+    column_types: Mapping[str, str] | None = None,
+    split: SplitSettings | None = None,
+    seed: int = 0,
+    media: MediaOptions | None = None,
 ) -> Source:
     """Open the stream of rows of a source.
 
@@ -36,51 +46,84 @@ def open_source(
         features: feature columns or array; empty means all except the label.
         sequence_length: tokens a language model predicts per row.
         memory: memory limit in bytes.
+        task: what is to be learned; `auto` decides by the label.
+        missing: what is done about rows without a value.
+        column_types: kinds of columns of a table that are not decided by their values.
+        split: what divides the rows.
+        seed: of the hash of a row.
+        media: how pictures and text are read.
 
     Raises:
         UserError: the source is unknown, missing, empty or in no known format, or its rows are too large.
     """
-    if source.startswith("builtin:"):
-        opened = _builtin(source, sequence_length)
-    else:
-        request = partial(
-            Request, label=label, features=features, sequence_length=sequence_length, memory=memory
-        )
-        opened = _open_files(source, data, kind, request)
-    row_bytes = opened.features.width * np.dtype(opened.features.disk_dtype).itemsize
-    check_row(f"a row of `{source}`", row_bytes, memory)
+    request = partial(
+        Request,
+        label=label,
+        features=features,
+        sequence_length=sequence_length,
+        memory=memory,
+        task=task,
+        missing=missing,
+        column_types=column_types or {},
+        split=split,
+        seed=seed,
+        media=media or MediaOptions(),
+    )
+    opened = (_open_builtin if source.startswith("builtin:") else _open_files)(source, data, kind, request)
+    width, dtype = opened.row_layout
+    check_row(f"a row of `{source}`", width * np.dtype(dtype).itemsize, memory)
     return opened
 
 
-def _open_files(source: str, data: str, kind: str, request: Callable[[Path, Files], Request]) -> Source:
+def _open_files(source: str, data: str, kind: str, request: partial[Request]) -> Source:
     root, names = find_files(source, data)
-    kind, wanted = choose_files(root, names, kind, name_source(source, root))
+    kind = "images" if kind == "auto" and request.keywords["media"].labels else kind
+    called = name_source(source, root)
+    kind, wanted = choose_files(root, names, kind, called)
     chosen = request(root, Files(root, wanted))
     check_content(chosen, chosen.files[0], kind)
+    tokenized = is_tokenized(kind, chosen.media, chosen.task)
+    if tokenized or kind in ("images", "text"):
+        check_by_hash(chosen.split, called, "images" if kind == "images" else "text")
+    if tokenized:
+        from sources.tokens import read_documents
+
+        return read_documents(chosen, kind)
+    if kind == "text":
+        check_possible(chosen.task, LANGUAGE_MODEL, called)
     return _readers()[kind](chosen)
 
 
 def _readers() -> dict[str, Callable[[Request], Source]]:
-    from sources import arrays, pictures, tables, text  # each imports its own library
+    # Each imports its own library.
+    from sources import arrays, csv_tables, json_tables, parquet_tables, pictures, text
 
     return {
-        "csv": tables.read_csv,
-        "parquet": tables.read_parquet,
-        "jsonl": tables.read_jsonl,
+        "csv": csv_tables.read_csv,
+        "parquet": parquet_tables.read_parquet,
+        "jsonl": json_tables.read_jsonl,
         "npz": arrays.read_npz,
         "images": pictures.read_images,
         "text": text.read_text,
     }
 
 
-def _builtin(source: str, sequence_length: int) -> Source:
+def _open_builtin(source: str, _data: str, _kind: str, request: partial[Request]) -> Source:
+    if source not in SOURCES:
+        raise UserError(f"unknown source `{source}`", suggest(source, SOURCES))
+    asked = request(Path(), ())
+    check_by_hash(asked.split, source, "images" if source == DIGITS else "text")
     if source == DIGITS:
+        check_possible(asked.task, CLASSIFICATION, source)
         return _digits()
-    if source == PYTHON_SOURCE:
-        from sources.text import read_python_source
+    check_possible(asked.task, LANGUAGE_MODEL, source)
+    from sources.text import find_python_files, read_python_source
 
-        return read_python_source(sequence_length)
-    raise UserError(f"unknown source `{source}`", suggest(source, SOURCES))
+    if asked.media.tokenizer == BYTES_TOKENIZER:
+        return read_python_source(asked.sequence_length)
+    from sources.tokens import read_documents
+
+    return read_documents(find_python_files(request), "text")
 
 
 def _digits() -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,9 +16,12 @@ from sources.common import FAULTS, Array, Batch, Source, check_finite, rows_per_
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import CLASSIFICATION, Features
 from wsshards.regular_files import open_regular
-from wssources.array_names import find_features, find_label
+from wssources.array_names import find_features, find_label, name_targets
 from wssources.formats import MAX_CLASS_NAME
 from wssources.request import Request, check_row, suggest, unreadable
+from wssources.split_settings import UNDECIDED, SplitSettings, find_parts, head_files
+from wssources.table_plan import HEAD_ROWS
+from wssources.tasks import AUTO, LabelValues, decide_task
 from wssources.unpack_limits import open_archive, read_npy_header
 
 CHANNELS = (1, 3, 4)
@@ -31,18 +35,62 @@ def read_npz(request: Request) -> Source:
     Raises:
         UserError: an archive cannot be read, or its arrays are not features and labels.
     """
-    first = request.files[0]
+    split = request.split or SplitSettings()
+    if split.columns or split.by_time:
+        raise UserError(
+            f"`{split.columns[0] if split.columns else 'validation_after'}` divides the rows of tables with"
+            f" columns, and `{request.name}` is none",
+            "use `validation_fraction` and `test_fraction`, or `split: given`",
+        )
+    parts, files = find_parts(request), head_files(request)
+    first = files[0]
     heads = _heads(request, first)
     label = find_label(request, first, heads)
     name = _features_name(request, first, heads, label)
-    shape = heads[name][0][1:]
+    shape, targets = heads[name][0][1:], heads[label][0][1:]
     features = _describe(heads[name][1], shape)
+    names = name_targets(label, targets)
+    sample, sampled = _sample_labels(request, first, label, names)
+    decision = decide_task(
+        request.task, sample, sampled=sampled or len(files) > 1, called=request.show(first)
+    )
 
     def batches() -> Iterator[Batch]:
         for file in request.files:
-            yield from _stream(request, file, (name, label), features, shape)
+            part = parts.get(file, UNDECIDED)
+            for batch in _stream(request, file, (name, label), features, (shape, targets)):
+                marks = np.full(len(batch.features), part, np.uint8) if part else None
+                yield replace(batch, parts=marks)
 
-    return Source(CLASSIFICATION, features, label, batches)
+    return Source(
+        decision.task,
+        features,
+        label,
+        batches,
+        labels=names,
+        decision=decision,
+        checked=request.task == AUTO and decision.task == CLASSIFICATION,
+        fixed=frozenset(part for part in parts.values() if part),
+    )
+
+
+def _sample_labels(
+    request: Request, file: Path, label: str, names: tuple[str, ...]
+) -> tuple[list[LabelValues], bool]:
+    """Return what the first labels are, and whether there are more."""
+    columns = [LabelValues(name) for name in names]
+    try:
+        with ExitStack() as stack:
+            archive = stack.enter_context(open_archive(stack.enter_context(open_regular(file))))
+            member = stack.enter_context(archive.open(f"{label}.npy"))
+            for rows in _pieces(member, HEAD_ROWS):
+                for column, values in zip(columns, rows.reshape(len(rows), -1).T, strict=True):
+                    for value in values[:HEAD_ROWS].tolist():
+                        column.add(value)
+                return columns, len(rows) >= HEAD_ROWS
+    except FAULTS as error:
+        raise unreadable(request.show(file), error) from None
+    return columns, False
 
 
 Head = tuple[tuple[int, ...], Any]
@@ -123,16 +171,23 @@ def _channels_first(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _stream(
-    request: Request, file: Path, names: tuple[str, str], features: Features, shape: tuple[int, ...]
+    request: Request,
+    file: Path,
+    names: tuple[str, str],
+    features: Features,
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> Iterator[Batch]:
+    shape, targets = shapes
     heads = _heads(request, file)
     for name in names:
         if name not in heads:
             raise UserError(f"`{request.show(file)}` has no array `{name}`", suggest(name, heads))
-    if heads[names[0]][0][1:] != shape:
-        own_shape, other = list(heads[names[0]][0][1:]), request.show(request.files[0])
+    for name, wanted in zip(names, shapes, strict=True):
+        own_shape, other = list(heads[name][0][1:]), request.show(request.files[0])
+        if own_shape == list(wanted):
+            continue
         raise UserError(
-            f"rows of `{request.show(file)}` have shape {own_shape}, those of `{other}` {list(shape)}",
+            f"rows of `{request.show(file)}` have shape {own_shape}, those of `{other}` {list(wanted)}",
             "files of one data set must have rows of one shape",
         )
     row_bytes = math.prod(shape) * heads[names[0]][1].itemsize
@@ -150,7 +205,8 @@ def _stream(
                     rows = rows.transpose(0, 3, 1, 2)  # noqa: PLW2901
                 flat = np.ascontiguousarray(rows.reshape(len(rows), -1), features.disk_dtype)
                 check_finite(flat, lambda row, at=start: f"row {at + row + 1} of `{request.show(file)}`")  # type: ignore[misc]
-                yield Batch(flat, pa.array(marks))
+                columns = [pa.array(column) for column in marks.T] if targets else pa.array(marks)
+                yield Batch(flat, columns[0] if targets == (1,) else columns)
                 start += len(rows)
     except FAULTS as error:
         raise unreadable(request.show(file), error) from None

@@ -8,14 +8,21 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from blobs import REFERENCE_WIDTH, BlobFile
 
 from wsshards.errors import UserError
 from wsshards.manifest import Features
+from wssources.table_plan import FILL_HELP
+from wssources.tasks import Decision
+
+if TYPE_CHECKING:
+    from sources.table_codes import TableCodes
 
 Array = npt.NDArray[Any]
 BATCH_BYTES = 8 << 20  # of features; large enough to be vectorised, small compared with a shard
@@ -37,10 +44,24 @@ FAULTS = (
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive rows: features `[n, width]` as stored, labels as an Arrow array `[n]` or None."""
+    """Consecutive rows.
+
+    Attributes:
+        features: `[n, width]`, as stored; of rows of any length, references to them in the source's blob.
+        labels: an Arrow array `[n]`, a list of one for each label column, or None.
+        hashes: `[n]`, what the rows are split by; None for the bytes of the features.
+        parts: `[n]`, places in `SPLITS` to which a file, a date or a document puts rows; 0 leaves them to the
+            hash, and to training where the source fills the other parts.
+    """
 
     features: Array
     labels: Any = None
+    hashes: npt.NDArray[np.uint64] | None = None
+    parts: npt.NDArray[np.uint8] | None = None
+
+
+def _write_nothing(_: Path) -> None:
+    """Write no further files."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +69,41 @@ class Source:
     """A stream of rows and their description.
 
     Attributes:
-        task: `classification` or `language_model`.
+        task: one of `wsshards.manifest.TASKS`.
         features: what one row contains.
         label: name of the label, or None.
         batches: starts the stream; the order of the rows is always the same.
+        labels: names of the targets or of the columns of classes, where they are several.
+        classes: of several in one column, which are known before the rows are read.
+        decision: how the task was chosen.
+        checked: whether all labels must be of the kind that the first rows have.
+        codes: what turns a table's columns into numbers.
+        fixed: parts that files, dates or documents fill.
+        grouped: whether rows are split by their groups.
+        blob: has the rows themselves where they are of any length.
+        write: writes further files into the folder of shards, before the manifest.
     """
 
     task: str
     features: Features
     label: str | None
     batches: Callable[[], Iterator[Batch]]
+    labels: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    decision: Decision | None = None
+    checked: bool = False
+    codes: TableCodes | None = None
+    fixed: frozenset[int] = frozenset()
+    grouped: bool = False
+    blob: BlobFile | None = None
+    write: Callable[[Path], None] = _write_nothing
+
+    @property
+    def row_layout(self) -> tuple[int, str]:
+        """The number and the NumPy type of the values that are sorted for a row."""
+        if self.blob is not None:
+            return REFERENCE_WIDTH, "uint64"
+        return self.features.width, self.features.disk_dtype
 
 
 def numeric(width: int, *, shape: Sequence[int] = ()) -> Features:
@@ -88,6 +134,4 @@ def check_finite(values: Array, place: Callable[[int], str]) -> None:
     # A sum is finite only if its terms are, and needs no second array. It may overflow; then check each term.
     if not np.isfinite(total) and not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
-        raise UserError(
-            f"{place(row)} holds a number that is not finite", "fill or drop missing values before sharding"
-        )
+        raise UserError(f"{place(row)} holds a number that is not finite", FILL_HELP)

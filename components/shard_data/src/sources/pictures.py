@@ -1,107 +1,200 @@
-"""Images in one folder per class: decoded in parallel, stored as bytes, read as numbers from 0 to 1."""
+"""Images of any size and mode, labelled by their folders or by a CSV; stored as pixels or as files."""
 
 from __future__ import annotations
 
-import io
 import os
-import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from blobs import BlobFile
 
-from sources.common import FAULTS, Array, Batch, Source, rows_per_batch
+from sources.common import Batch, Source, rows_per_batch
+from sources.picture_files import PictureFormat, read_encoded, read_picture, silence_warnings, survey_picture
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, Features
-from wsshards.regular_files import read_regular
-from wssources.picture_folders import check_folders, describe_mixed, find_class
-from wssources.request import ROW_SHARE, Request, check_row, unreadable
+from wssources.media_options import parse_image_size
+from wssources.picture_folders import check_folders, find_class
+from wssources.picture_labels import PictureLabels, find_label_file, read_picture_labels
+from wssources.request import Request, check_row
+from wssources.split import hash_rows
+from wssources.tasks import Decision, check_possible
 
-_FORMATS = (
-    "BMP",
-    "GIF",
-    "JPEG",
-    "PNG",
-    "PPM",
-    "TIFF",
-    "WEBP",
-)  # no other format is tried, regardless of the file's name
-_LEAST = 16 << 20  # bytes of an image file that are read under any memory limit
-_TILE_WIDTH, _TILE_HEIGHT = 322, 323  # tags of TIFF
-_SCAN = b"\xff\xda"  # begins one
-_MAX_SCANS = 200
-# Modes that are not plain channels are converted to the mode that loses nothing.
-_PLAIN = {"1": "L", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB", "LA": "RGBA", "PA": "RGBA"}
+_LARGEST, _SMALLEST, _STEP = 224, 32, 32  # pixels of a side that pictures of mixed sizes are brought to
+_KEPT = 1024  # pixels of the longer side up to which a size that all pictures have is kept
+_SHOWN = 10  # names of broken pictures that are printed
+_GROUP = 1024  # pictures decoded at a time, at most
+_CHANNELS = {"grey": 1, "rgb": 3, "rgba": 4}
+Item = TypeVar("Item")
+
+
+class _Broken:
+    """The pictures that cannot be read, and what is done about them."""
+
+    def __init__(self, request: Request) -> None:
+        self._skip, self._total = request.media.broken_images == "skip", len(request.files)
+        self._first: UserError | None = None
+        self._names: list[str] = []
+        self.count = 0
+
+    def add(self, name: str, error: UserError) -> None:
+        self._first = self._first or error
+        self.count += 1
+        if len(self._names) < _SHOWN:
+            self._names.append(name)
+
+    @property
+    def stops(self) -> bool:
+        """Whether nothing is to be written, as there are broken pictures and they are not skipped."""
+        return self._first is not None and not self._skip
+
+    def finish(self) -> None:
+        """Raise the UserError, or print which were skipped."""
+        if self._first is None:
+            return
+        if not self._skip or self.count == self._total:
+            more = self.count - 1
+            said = f", and {more:,} more of {self._total:,} pictures cannot be used" if more else ""
+            remedy = (
+                self._first.help if self._total == 1 else f"{self._first.help}, or say `broken_images: skip`"
+            )
+            raise UserError(f"{self._first.message}{said}", remedy)
+        rest = self.count - len(self._names)
+        names = ", ".join(f"`{name}`" for name in self._names) + (f" and {rest:,} more" if rest else "")
+        print(f"skipped {self.count:,} of {self._total:,} pictures, which cannot be read: {names}")
 
 
 def read_images(request: Request) -> Source:
-    """Read a folder with one folder of images per class: `cats/1.png`, `dogs/a/2.png`.
+    """Read pictures with a folder for each class (`cats/1.png`, `dogs/a/2.png`), or with a CSV of labels.
 
     Raises:
-        UserError: an image is outside a class folder, a class is empty, or an image cannot be read.
+        UserError: a picture has no label, a class is empty, or no image can be read.
     """
-    check_folders(request)
-    warnings.filterwarnings("ignore", module="PIL")  # a fault in an image is reported in one sentence
-    first = _decode(request, request.files[0])
-    shape = _shape(first)
-    features = Features("features", "float32", shape, stored="uint8", scale=1 / 255)
+    silence_warnings()
+    labels, decision = _read_labels(request)
+    if labels is None:
+        check_possible(request.task, CLASSIFICATION, request.name)
+        check_folders(request)
+    elif labels.files is not None:
+        request = labels.choose(request)
+    form = _choose_format(request)
+    encoded = request.media.image_storage == "jpeg"
+    blob = BlobFile() if encoded else None
+    features = Features("features", "float32", form.shape, stored="uint8", scale=1 / 255, encoded=encoded)
+    if encoded:  # the shards hold files, but a reader makes rows of pixels of them
+        check_row(f"a row of `{request.root.name}`", features.width, request.memory)
 
     def batches() -> Iterator[Batch]:
-        files = iter(request.files)
-        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            while group := list(islice(files, min(1024, rows_per_batch(features.width)))):
-                pictures = list(pool.map(lambda file: _decode(request, file), group))
-                for file, picture in zip(group, pictures, strict=True):
-                    if picture.shape != first.shape:
-                        raise describe_mixed(request, file, _shape(picture), (request.files[0], shape))
-                stacked = np.stack(pictures).reshape(len(group), first.shape[0], first.shape[1], -1)
-                rows = np.ascontiguousarray(stacked.transpose(0, 3, 1, 2)).reshape(len(group), -1)
-                yield Batch(rows, pa.array([find_class(request, file) for file in group]))
+        find = labels.find if labels is not None else partial(find_class, request)
+        for files, rows in _read_groups(request, form, features.width):
+            values = (
+                labels.to_arrow(files) if labels is not None else pa.array([find(file) for file in files])
+            )
+            if blob is not None:
+                references = blob.append(rows)
+                identity = np.ascontiguousarray(references[:, 2:])
+                yield Batch(references, values, hash_rows(identity, request.seed))
+            else:
+                yield Batch(np.stack(rows).reshape(len(rows), -1), values)
 
-    return Source(CLASSIFICATION, features, "label", batches)
+    if labels is None or decision is None:
+        return Source(CLASSIFICATION, features, "label", batches, blob=blob)
+    return Source(
+        decision.task,
+        features,
+        labels.columns[0],
+        batches,
+        labels=labels.columns,
+        classes=labels.find_classes(decision),
+        decision=decision,
+        blob=blob,
+    )
 
 
-def _decode(request: Request, file: Path) -> Array:
-    """Decode the first image in a file to bytes, `[height, width]` or `[height, width, channels]`."""
-    from PIL import Image, UnidentifiedImageError  # only this source needs it
+def _read_labels(request: Request) -> tuple[PictureLabels | None, Decision | None]:
+    """Return the labels of a CSV, if there is one, and what is learned from them."""
+    file = find_label_file(request)
+    if file is None:
+        return None, None
+    labels = read_picture_labels(request, file)
+    return labels, labels.decide(request.task, request.show(file))
 
-    name = request.show(file)
+
+def _read_groups(request: Request, form: PictureFormat, width: int) -> Iterator[tuple[list[Path], list[Any]]]:
+    """Yield pictures in groups, as long as none is broken that must not be."""
+    read: Callable[..., Any] = read_encoded if request.media.image_storage == "jpeg" else read_picture
+    broken = _Broken(request)
+    files = iter(request.files)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        while group := list(islice(files, min(_GROUP, rows_per_batch(width)))):
+            results = list(pool.map(lambda file: _attempt(read, request, file, form), group))
+            good: list[tuple[Path, Any]] = []
+            for file, result in zip(group, results, strict=True):
+                if isinstance(result, UserError):
+                    broken.add(request.show(file), result)
+                else:
+                    good.append((file, result))
+            if good and not broken.stops:
+                yield [file for file, _ in good], [row for _, row in good]
+    broken.finish()
+
+
+def _attempt(read: Callable[..., Item], *arguments: Any) -> Item | UserError:
     try:
-        # An uncompressed image takes as much as its row, and its metadata takes little.
-        data = read_regular(file, max(_LEAST, 4 * request.memory // ROW_SHARE))
-        Image.MAX_IMAGE_PIXELS = None  # checked below against the memory limit, with one sentence
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as picture:
-            mode = _PLAIN.get(picture.mode, picture.mode)
-            if mode not in {"L", "RGB", "RGBA"}:
-                raise UserError(
-                    f"picture `{name}` has mode {mode}, not 8 bits a channel",
-                    "convert it to grey, RGB or RGBA with 8 bits a channel",
-                )
-            pixels = f"picture `{name}` of {picture.width}×{picture.height} pixels"
-            check_row(pixels, picture.width * picture.height * len(mode), request.memory)
-            _check_pieces(picture, data, request)
-            return np.asarray(picture if mode == picture.mode else picture.convert(mode), np.uint8)
-    except UnidentifiedImageError:
-        raise unreadable(name, "it is not a picture of a known format") from None
-    except (*FAULTS, Image.DecompressionBombError) as error:
-        raise unreadable(name, error) from None
+        return read(*arguments)
+    except UserError as error:
+        return error
 
 
-def _check_pieces(picture: Any, data: bytes, request: Request) -> None:
-    """Raise ValueError for an image whose pieces are larger, or more numerous, than it needs."""
-    if picture.format == "TIFF":
-        width, height = (picture.tag_v2.get(tag, 0) for tag in (_TILE_WIDTH, _TILE_HEIGHT))
-        if width * height * 4 > request.memory // ROW_SHARE:
-            raise ValueError(f"it is cut in tiles of {width}×{height} pixels")
-    # Each scan of a JPEG covers the whole image; a progressive JPEG has about ten.
-    if picture.format in {"JPEG", "MPO"} and (scans := data.count(_SCAN)) > _MAX_SCANS:
-        raise ValueError(f"it has {scans:,} scans, and may have {_MAX_SCANS}")
+def _choose_format(request: Request) -> PictureFormat:
+    """Return the size and channels of all pictures: as asked for, or by their headers."""
+    media = request.media
+    size = parse_image_size(media.image_size)
+    if size is not None and media.image_mode != "auto":
+        return PictureFormat((_CHANNELS[media.image_mode], *size), media.image_resize)
+    sizes: Counter[tuple[int, int]] = Counter()
+    grey = True
+    first_error: UserError | None = None
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        files = iter(request.files)
+        while group := list(islice(files, _GROUP)):
+            for result in pool.map(lambda file: _attempt(survey_picture, request, file), group):
+                if isinstance(result, UserError):
+                    first_error = first_error or result
+                    continue
+                sizes[result[0]] += 1
+                grey = grey and result[1]
+                if len(sizes) > _GROUP:  # only their shorter sides matter from now on
+                    sizes = _shorter_sides(sizes)
+    if not sizes and first_error is not None:
+        raise first_error
+    channels = _CHANNELS[media.image_mode] if media.image_mode != "auto" else (1 if grey else 3)
+    return PictureFormat((channels, *(size or _choose_size(sizes))), media.image_resize)
 
 
-def _shape(picture: Array) -> tuple[int, ...]:
-    channels = 1 if picture.ndim == 2 else picture.shape[2]
-    return (channels, picture.shape[0], picture.shape[1])
+def _shorter_sides(sizes: Counter[tuple[int, int]]) -> Counter[tuple[int, int]]:
+    counts: Counter[tuple[int, int]] = Counter()
+    for (height, width), count in sizes.items():
+        counts[min(height, width), min(height, width)] += count
+    return counts
+
+
+def _choose_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
+    """Return the size that all have if it is small, or a square that at least half of the pictures cover."""
+    if len(sizes) == 1 and max(next(iter(sizes))) <= _KEPT:
+        return next(iter(sizes))
+    sides = sorted(_shorter_sides(sizes).items())
+    half, seen, median = sum(sizes.values()) / 2, 0, 0
+    for (side, _), count in sides:
+        seen += count
+        median = side
+        if seen >= half:
+            break
+    side = min(_LARGEST, median // _STEP * _STEP if median >= _SMALLEST else median)
+    return side, side

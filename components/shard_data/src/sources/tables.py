@@ -1,395 +1,243 @@
-"""CSV, Parquet and JSON Lines: pyarrow streams batches, and columns are stacked without a loop over rows."""
+"""Tables of any format: from record batches, which pyarrow streams, to numbers, labels, groups and parts."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
-from sources.common import (
-    BATCH_BYTES,
-    FAULTS,
-    Array,
-    Batch,
-    Source,
-    check_finite,
-    numeric,
-    rows_per_batch,
-)
+from sources.common import Array, Batch, Source, check_finite, numeric
+from sources.table_codes import TableCodes, hash_groups, read_dates, read_numbers
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import CLASSIFICATION
-from wsshards.regular_files import open_regular, path_of_open
-from wssources import row_faults
-from wssources.columns import choose_columns, same_columns
-from wssources.parquet import UnpackedSizes, check_footer, check_pages, dictionary_columns
-from wssources.request import BLOCK_BYTES, Request, is_packed, open_data, unreadable
-from wssources.unpack_limits import FREE_BYTES
+from wsshards.manifest import DATE, Column
+from wssources.formats import MAX_CLASSES
+from wssources.request import DROP, REFUSE, Request
+from wssources.split_settings import TEST, UNDECIDED, VALIDATION, find_parts, fixed_parts
+from wssources.table_plan import FILL_HELP, LABEL_HELP, TablePlan, may_miss
 
-TEXT_BYTES = 32 << 20  # of texts, in a batch
-PIECE_BYTES = 1 << 20  # of a column of a large row group, read at a time
-ROW_GROUP_BYTES = 32 << 20  # largest row group that is decoded at once
-_JSON_TYPES = {
-    row_faults.NUMBER: pa.float32(),
-    row_faults.NUMBERS: pa.list_(pa.float32()),
-    row_faults.WHOLE: pa.int64(),
-    row_faults.BOOLEAN: pa.bool_(),
-    row_faults.TEXT: pa.string(),
-}
-
-
-def read_parquet(request: Request) -> Source:
-    """Rows of Parquet files: numeric columns, or one column of equally long lists of numbers.
-
-    Raises:
-        UserError: a file cannot be read, or its columns do not fit.
-    """
-    first = request.files[0]
-    columns, width = _parquet_columns(request, first)
-
-    def batches() -> Iterator[Batch]:
-        for file in request.files:
-            names = [*columns, request.label]
-            start = 0
-            try:
-                with _open_parquet(request, file) as opened:
-                    same_columns(request, first, names, file, opened.schema.names)
-                    opened.check_types(columns)
-                    unpacked = opened.check_sizes(names)
-                    opened.check_lists(columns, width)
-                    for batch in _parquet_batches(opened, names, unpacked, width):
-                        place = _Place(request.show(file), start)
-                        yield _table_batch(batch, place, columns, request.label, width)
-                        start += batch.num_rows
-            except FAULTS as error:
-                raise unreadable(request.show(file), error) from None
-
-    return Source(CLASSIFICATION, numeric(width), request.label, batches)
-
-
-class _Parquet:
-    """A Parquet file whose metadata is read once, and whose columns are checked before they are read."""
-
-    def __init__(self, request: Request, file: Path, path: str, stream: IO[bytes]) -> None:
-        check_footer(stream)
-        self._request, self._name, self._path, self._stream = request, request.show(file), path, stream
-        self.metadata = pq.read_metadata(path)
-        # One long text may be the label of every row: a dictionary stores it once.
-        self._once = dictionary_columns(self.metadata, [request.label])
-        self.schema = self.open().schema_arrow
-
-    def open(self, **options: Any) -> Any:
-        """Open the file with pyarrow; may be called repeatedly."""
-        return pq.ParquetFile(self._path, metadata=self.metadata, read_dictionary=self._once, **options)
-
-    def check_types(self, columns: list[str]) -> None:
-        """Raise UserError if a feature column is not numeric, or the label column has no classes."""
-        for name in columns:
-            kind = self.schema.field(name).type
-            _check_numeric(
-                self._name, name, kind.value_type if len(columns) == 1 and _is_list(kind) else kind
-            )
-        label = self.schema.field(self._request.label).type
-        if pa.types.is_nested(label):
-            raise UserError(
-                f"label `{clip_text(self._request.label)}` holds {clip_text(str(label))},"
-                " not text or whole numbers",
-                "name another",
-            )
-
-    def check_sizes(self, names: list[str]) -> UnpackedSizes:
-        """Return the uncompressed size of the columns.
-
-        Raises:
-            UserError: too much of them is in memory at a time.
-            ValueError: they expand far more than real data does.
-        """
-        memory = self._request.memory
-        once = [name for name in self._once if pa.types.is_dictionary(self.schema.field(name).type)]
-        unpacked = check_pages(self._stream, self.metadata, set(names), once)
-        room = max(memory // 2, FREE_BYTES)
-        if unpacked.held > room:
-            raise UserError(
-                f"the pages of `{self._name}` that are read together take {unpacked.held:,} bytes, and a"
-                f" `memory_limit_mib` of {memory >> 20:,} has room for {room:,}",
-                "write smaller pages, or give a `memory_limit_mib` of at least"
-                f" {-(-unpacked.held * 2 >> 20):,}",
-            )
-        return unpacked
-
-    def check_lists(self, columns: list[str], width: int | None) -> None:
-        """Raise UserError if lists that are too long to be read cannot all have the same length."""
-        if len(columns) > 1 or not _is_list(self.schema.field(columns[0]).type):
-            return
-        leaf = next(
-            index
-            for index in range(self.metadata.num_columns)
-            if self.metadata.schema.column(index).path.startswith(f"{columns[0]}.")
-        )
-        for number in range(self.metadata.num_row_groups):
-            group = self.metadata.row_group(number)
-            values, rows = group.column(leaf).num_values, max(group.num_rows, 1)
-            fits = values % rows == 0 if width is None else values == rows * width
-            if not fits and values > self._request.memory // 32:
-                raise UserError(
-                    f"column `{clip_text(columns[0])}` of `{self._name}` has {values:,} values in the"
-                    f" {group.num_rows:,} rows of row group {number + 1}"
-                    + (f", and in the first row {width:,}" if width is not None else ""),
-                    "all rows must have the same number of features",
-                )
-
-
-@contextmanager
-def _open_parquet(request: Request, file: Path) -> Iterator[_Parquet]:
-    with path_of_open(file) as path, open_regular(path) as stream:
-        yield _Parquet(request, file, path, stream)
-
-
-def _parquet_batches(
-    opened: _Parquet, names: list[str], unpacked: UnpackedSizes, width: int
-) -> Iterator[Any]:
-    """Yield record batches in the order of the file; two sets of small row groups are decoded at a time."""
-    # Texts that are or may be long are read a few at a time.
-    step = min(rows_per_batch(4 * width), max(1, TEXT_BYTES // max(unpacked.value, 1)))
-    groups = (opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups))
-    sizes = [
-        max(size, 4 * width * group.num_rows) for size, group in zip(unpacked.groups, groups, strict=True)
-    ]
-    lots = _lots(sizes)
-    if len(lots) < 2 or max(sizes) > ROW_GROUP_BYTES:
-        # Only a piece of a column of a large group is in memory at a time.
-        piece = PIECE_BYTES if max(sizes, default=0) > 8 * ROW_GROUP_BYTES else 0
-        yield from opened.open(pre_buffer=False, buffer_size=piece).iter_batches(step, columns=names)
-        return
-
-    def decode(lot: list[int]) -> list[Any]:
-        return list(opened.open().iter_batches(step, row_groups=lot, columns=names, use_threads=False))
-
-    with ThreadPoolExecutor(2) as pool:
-        coming = deque(pool.submit(decode, lot) for lot in lots[:2])
-        for index in range(len(lots)):
-            batches = coming.popleft().result()
-            if index + 2 < len(lots):
-                coming.append(pool.submit(decode, lots[index + 2]))
-            yield from batches
-
-
-def _lots(sizes: list[int]) -> list[list[int]]:
-    """Group row groups that are decoded together, because each one has a fixed cost."""
-    lots: list[list[int]] = []
-    room = 0
-    for group, size in enumerate(sizes):
-        if size > room:
-            lots.append([])
-            room = BATCH_BYTES
-        lots[-1].append(group)
-        room -= size
-    return lots
-
-
-def _parquet_columns(request: Request, file: Path) -> tuple[list[str], int]:
-    """Return the feature columns and the number of values in a row."""
-    try:
-        with _open_parquet(request, file) as opened:
-            columns = choose_columns(request, file, opened.schema.names)
-            opened.check_types(columns)
-            kind = opened.schema.field(columns[0]).type
-            if len(columns) > 1 or not _is_list(kind):
-                return columns, len(columns)
-            if pa.types.is_fixed_size_list(kind):
-                return columns, int(kind.list_size)
-            opened.check_sizes(columns)
-            opened.check_lists(columns, None)
-            for batch in opened.open(pre_buffer=False, buffer_size=PIECE_BYTES).iter_batches(
-                1, columns=columns
-            ):
-                return columns, int(batch.column(0).value_lengths()[0].as_py() or 0)
-    except FAULTS as error:
-        raise unreadable(request.show(file), error) from None
-    return columns, 1
+SIGNATURE_COLUMNS = 1_000  # a table of more numbers is one vector to a model
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """The origin of a batch, so that messages can name its rows; rows count from 1."""
 
     file: str
     start: int
 
     def __call__(self, row: int) -> str:
+        """Return the name of a row of the batch, which count from 0."""
         return f"row {self.start + row + 1} of `{self.file}`"
 
 
-def _table_batch(batch: Any, place: _Place, columns: list[str], label: str, width: int) -> Batch:
-    for name in (*columns, label):
-        column = batch.column(name)
-        if column.null_count:
-            row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+@dataclass(frozen=True)
+class FileBatch:
+    """Consecutive rows of a file.
+
+    Attributes:
+        table: a record batch with the planned columns.
+        place: where it begins.
+        file: that it comes from.
+        explain: finds the line of a fault.
+    """
+
+    table: Any
+    place: Place
+    file: Path
+    explain: Callable[[UserError], UserError] | None = None
+
+
+Stream = Callable[[TablePlan], Iterator[FileBatch]]
+
+
+def make_source(request: Request, plan: TablePlan, width: int, stream: Stream) -> Source:
+    """Return the source that a stream of record batches is.
+
+    Args:
+        request: what the user wants to read.
+        plan: how the table is read.
+        width: numbers in a row of one column of lists; else that of the plan.
+        stream: yields the columns of a plan, which may be fewer.
+    """
+    parts = find_parts(request)
+    codes = None if plan.listed else TableCodes(plan, request.seed)
+    several = plan.decision.several
+    features = numeric(width)
+    if codes is not None and (not plan.is_plain or width <= SIGNATURE_COLUMNS):
+        columns = tuple(Column(name, kind) for name, kind in plan.features.items())
+        features = replace(features, columns=columns)
+
+    def batches() -> Iterator[Batch]:
+        for piece in stream(plan):
+            try:
+                made = _make_batch(request, plan, codes, piece, width)
+            except UserError as error:
+                raise (piece.explain(error) if piece.explain else error) from None
+            part = parts.get(piece.file, UNDECIDED)
+            if part:
+                made = replace(made, parts=np.full(len(made.features), part, np.uint8))
+            yield made
+
+    return Source(
+        plan.decision.task,
+        features,
+        plan.labels[0],
+        batches,
+        labels=plan.labels,
+        classes=_find_classes(plan, stream) if several else (),
+        decision=plan.decision,
+        checked=plan.checked,
+        codes=codes,
+        fixed=fixed_parts(plan.bounds, parts.values()),
+        grouped=bool(plan.by),
+    )
+
+
+def _find_classes(plan: TablePlan, stream: Stream) -> tuple[str, ...]:
+    """Return the classes of a column that has several a row, from a pass over that column alone."""
+    only = replace(plan, features={}, listed="", by="", time="", bounds=None)
+    found: set[str] = set()
+    for piece in stream(only):
+        column = split_classes(piece.table.column(plan.labels[0]), plan.decision.separator)
+        found.update(
+            str(value) for value in pc.unique(pc.list_flatten(column)).to_pylist() if value not in (None, "")
+        )
+        if len(found) > MAX_CLASSES:
+            raise UserError(
+                f"label `{clip_text(plan.labels[0])}` has more than {MAX_CLASSES:,} distinct classes",
+                "name another column in `label`",
+            )
+    return tuple(sorted(found))
+
+
+def split_classes(column: Any, separator: str) -> Any:
+    """Return the classes of each row, as a column of lists of text."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.dictionary_decode(), kind.value_type
+    if is_list(kind):
+        return column.cast(pa.list_(pa.string()))
+    parts = pc.split_pattern(column.cast(pa.string()), separator)
+    trimmed = pc.utf8_trim_whitespace(parts.flatten())
+    return pa.ListArray.from_arrays(parts.offsets, trimmed)
+
+
+def _make_batch(
+    request: Request, plan: TablePlan, codes: TableCodes | None, piece: FileBatch, width: int
+) -> Batch:
+    table, place = _drop_missing(plan, piece.table, piece.place)
+    hashes = None
+    if codes is None:
+        values = stack_lists(table.column(plan.listed), plan.listed, place, width)
+        check_finite(values, place)
+    else:
+        values, hashes = codes.encode(table, place)
+        kept = _check_numbers(plan, values, place)
+        if kept is not None:
+            values, hashes = values[kept], None if hashes is None else hashes[kept]
+            table = table.filter(pa.array(kept))
+    labels = [table.column(name) for name in plan.labels]
+    if plan.by:
+        hashes = hash_groups(table.column(plan.by), request.split.seed if request.split else 0)
+    return Batch(
+        values,
+        labels[0] if len(labels) == 1 else labels,
+        hashes,
+        _divide_by_time(plan, table, place) if plan.bounds else None,
+    )
+
+
+def _drop_missing(plan: TablePlan, table: Any, place: Place) -> tuple[Any, Callable[[int], str]]:
+    """Drop rows without a value where the plan says so; raises UserError for one that must have it."""
+    dropped: npt.NDArray[np.bool_] | None = None
+    for name in plan.names:
+        column = table.column(name)
+        if not column.null_count:
+            continue
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        if not may_miss(plan, name):
+            row = int(np.flatnonzero(missing)[0])
             raise UserError(
                 f"{place(row)} has no value in column `{clip_text(name)}`",
-                "fill or drop missing values before sharding",
+                LABEL_HELP if name in plan.labels else FILL_HELP,
             )
-    values = _stack(batch, place, columns, width)
-    check_finite(values, place)
-    return Batch(values, batch.column(label))
+        if plan.missing == DROP:
+            dropped = missing if dropped is None else dropped | missing
+    if dropped is None:
+        return table, place
+    rows = np.flatnonzero(~dropped)
+    return table.filter(pa.array(~dropped)), lambda row: place(int(rows[row]))
 
 
-def _stack(batch: Any, place: _Place, columns: list[str], width: int) -> Array:
-    """Stack the batch's feature columns into one float32 array `[n, width]`."""
-    first = batch.column(columns[0])
-    if len(columns) == 1 and _is_list(first.type):
-        lengths = first.value_lengths().to_numpy(zero_copy_only=False) if batch.num_rows else np.empty(0)
-        wrong = np.flatnonzero(lengths != width)
-        if len(wrong):
-            row = int(wrong[0])
+def _check_numbers(
+    plan: TablePlan, values: Array, place: Callable[[int], str]
+) -> npt.NDArray[np.bool_] | None:
+    """Return the rows to keep if a number is missing and such rows are dropped, else None.
+
+    Raises:
+        UserError: naming the first row with an infinity, or with a NaN if that is refused.
+    """
+    if plan.missing == REFUSE:
+        check_finite(values, place)
+        return None
+    infinite = np.isinf(values).any(axis=1)
+    if infinite.any():
+        raise UserError(
+            f"{place(int(np.flatnonzero(infinite)[0]))} holds a number that is not finite", FILL_HELP
+        )
+    if plan.missing != DROP:
+        return None
+    missing: npt.NDArray[np.bool_] = np.isnan(values).any(axis=1)
+    return ~missing if missing.any() else None
+
+
+def _divide_by_time(plan: TablePlan, table: Any, place: Callable[[int], str]) -> npt.NDArray[np.uint8]:
+    bounds, column = plan.bounds, table.column(plan.time)
+    assert bounds is not None
+    reader = read_dates if bounds.kind == DATE else read_numbers
+    times = np.asarray(reader(column, plan.time, place), np.float64)
+    if np.isnan(times).any():
+        row = int(np.flatnonzero(np.isnan(times))[0])
+        raise UserError(
+            f"{place(row)} has no value in column `{clip_text(plan.time)}`", "rows are divided by it"
+        )
+    parts = np.full(len(times), UNDECIDED, np.uint8)
+    if bounds.validation is not None:
+        parts[times >= bounds.validation] = VALIDATION
+    if bounds.test is not None:
+        parts[times >= bounds.test] = TEST
+    return parts
+
+
+def stack_lists(column: Any, name: str, place: Callable[[int], str], width: int) -> Array:
+    """Stack one column of lists into one float32 array `[n, width]`; raises UserError for other lengths."""
+    if not is_list(column.type):
+        if len(column):
             raise UserError(
-                f"{place(row)} has {int(lengths[row])} values in `{clip_text(columns[0])}`,"
-                f" the rows before it {width}",
-                "all rows must have the same number of features",
+                f"{place(0)} has 1 value in `{clip_text(name)}`, the rows before it {width}", _SAME_LENGTH
             )
-        values = _numbers(place, columns[0], first.flatten())
-        return np.ascontiguousarray(values.reshape(batch.num_rows, width), np.float32)
-    if len(columns) != width and batch.num_rows:
+        return np.empty((0, width), np.float32)
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False) if len(column) else np.empty(0)
+    wrong = np.flatnonzero(lengths != width)
+    if len(wrong):
+        row = int(wrong[0])
         raise UserError(
-            f"{place(0)} has 1 value in `{clip_text(columns[0])}`, the rows before it {width}",
-            "all rows must have the same number of features",
+            f"{place(row)} has {int(lengths[row])} values in `{clip_text(name)}`, the rows before it {width}",
+            _SAME_LENGTH,
         )
-    stacked = np.empty((batch.num_rows, width), np.float32)
-    for index, name in enumerate(columns):
-        stacked[:, index] = _numbers(place, name, batch.column(name))
-    return stacked
+    values = read_numbers(column.flatten(), name, place)
+    return np.ascontiguousarray(values.reshape(len(column), width), np.float32)
 
 
-def _numbers(place: _Place, name: str, column: Any) -> Array:
-    kind = column.type
-    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
-        column = column.cast(pa.float32())
-    else:
-        _check_numeric(place.file, name, kind)
-    values: Array = column.to_numpy(zero_copy_only=False)
-    return values
+_SAME_LENGTH = "all rows must have the same number of features"
 
 
-def _check_numeric(file: str, name: str, kind: Any) -> None:
-    types = pa.types
-    if not (types.is_primitive(kind) or types.is_decimal(kind) or types.is_null(kind)) or types.is_temporal(
-        kind
-    ):
-        raise UserError(
-            f"feature column `{clip_text(name)}` of `{file}` holds {clip_text(str(kind))}, not numbers",
-            "list the numeric columns in `features`, or encode this one as numbers",
-        )
-
-
-def _is_list(kind: Any) -> bool:
+def is_list(kind: Any) -> bool:
+    """Return whether an Arrow type is one of lists."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def read_csv(request: Request) -> Source:
-    """Rows of CSV files with a header: numeric feature columns and a label of any kind.
-
-    Raises:
-        UserError: a file cannot be read, has no header, or its columns do not fit.
-    """
-    first = request.files[0]
-    columns = choose_columns(request, first, row_faults.csv_header(request, first))
-    width = len(columns)
-
-    def batches() -> Iterator[Batch]:
-        for file in request.files:
-            same_columns(
-                request, first, [*columns, request.label], file, row_faults.csv_header(request, file)
-            )
-            try:
-                yield from _csv_batches(request, file, columns)
-            except OSError as error:
-                raise unreadable(request.show(file), error) from None
-            except FAULTS as error:
-                raise row_faults.explain_csv(request, file, columns, error) from None
-
-    return Source(CLASSIFICATION, numeric(width), request.label, batches)
-
-
-def _csv_batches(request: Request, file: Path, columns: list[str]) -> Iterator[Batch]:
-    from pyarrow import csv  # shadows the standard library's name
-
-    types = dict.fromkeys(columns, pa.float32()) | {request.label: pa.string()}
-    options = csv.ConvertOptions(
-        column_types=types,
-        include_columns=[*columns, request.label],
-        null_values=[""],
-        strings_can_be_null=True,
-    )
-    with _csv_stream(file) as stream:
-        reader = csv.open_csv(
-            stream,
-            csv.ReadOptions(block_size=BLOCK_BYTES),
-            csv.ParseOptions(newlines_in_values=True),
-            options,
-        )
-        for batch in reader:
-            values = np.empty((batch.num_rows, len(columns)), np.float32)
-            for index, column in enumerate(batch.columns[:-1]):
-                values[:, index] = column.to_numpy(zero_copy_only=False)
-            if batch.column(len(columns)).null_count or not np.isfinite(values).all():
-                raise row_faults.explain_csv(request, file, columns, "a value is missing")
-            yield Batch(values, batch.column(len(columns)))
-
-
-@contextmanager
-def _csv_stream(file: Path) -> Iterator[Any]:
-    if is_packed(file):
-        with open_data(file) as unpacked:
-            yield pa.PythonFile(unpacked, "r")
-        return
-    with path_of_open(file) as path, pa.OSFile(path) as stream:
-        yield stream
-
-
-def read_jsonl(request: Request) -> Source:
-    """Rows of JSON Lines files: one object per line, with numbers in its fields or one list of numbers.
-
-    Raises:
-        UserError: a file cannot be read, or its first line does not fit.
-    """
-    first = request.files[0]
-    example = row_faults.first_object(request, first)
-    columns = choose_columns(request, first, list(example))
-    listed = example[columns[0]]
-    width = len(listed) if isinstance(listed, list) else len(columns)
-    kinds = row_faults.find_json_kinds(request, first, example, columns)
-
-    def batches() -> Iterator[Batch]:
-        for file in request.files:
-            start = 0
-            for block in row_faults.line_blocks(request, file, BLOCK_BYTES):
-                batch = _parse_lines(request, file, block, kinds, start)
-                yield _table_batch(batch, _Place(request.show(file), start), columns, request.label, width)
-                start += batch.num_rows
-
-    return Source(CLASSIFICATION, numeric(width), request.label, batches)
-
-
-def _parse_lines(request: Request, file: Path, block: bytes, kinds: dict[str, str], start: int) -> Any:
-    from pyarrow import json  # shadows the standard library's name
-
-    types = {name: _JSON_TYPES[kind] for name, kind in kinds.items()}
-    if kinds[request.label] == row_faults.NUMBER:
-        types[request.label] = pa.float64()
-    schema = pa.schema([*types.items()])
-    try:
-        table = json.read_json(
-            pa.BufferReader(block),
-            read_options=json.ReadOptions(block_size=max(len(block), 1 << 10) + 1),
-            parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-        return table.select(schema.names).combine_chunks().to_batches()[0]
-    except (*FAULTS, IndexError) as error:
-        raise row_faults.explain_jsonl(request, file, block, kinds, start=start, error=error) from None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,21 @@ def read_python_source(sequence_length: int) -> Source:
     Raises:
         UserError: this Python contains less text than that.
     """
+    request = find_python_files(
+        partial(Request, label="", features=(), sequence_length=sequence_length, memory=0)
+    )
+    return _windows(lambda: _first(_blocks(request, request.files), PYTHON_SOURCE_BYTES), sequence_length)
+
+
+def find_python_files(request: Callable[[Path, Sequence[Path]], Request]) -> Request:
+    """Return the request for this Python's standard library, as files in the order of names.
+
+    Args:
+        request: makes one of a folder and its files.
+
+    Raises:
+        UserError: this Python contains less text than `builtin:python-source` has.
+    """
     root = Path(sysconfig.get_path("stdlib"))
     files = sorted(
         (file for file in root.rglob("*.py") if not _LEFT_OUT & set(file.relative_to(root).parts[:-1])),
@@ -58,8 +74,18 @@ def read_python_source(sequence_length: int) -> Source:
             f"`{PYTHON_SOURCE}` takes {PYTHON_SOURCE_BYTES:,} bytes and this Python carries {available:,}",
             "use a Python that has its standard library as files",
         )
-    request = Request(root, tuple(files), "", (), sequence_length, 0)
-    return _windows(lambda: _first(_blocks(request, files), PYTHON_SOURCE_BYTES), sequence_length)
+    return request(root, _first_files(files))
+
+
+def _first_files(files: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the files that begin within the first `PYTHON_SOURCE_BYTES`."""
+    chosen, size = [], 0
+    for file in files:
+        if size >= PYTHON_SOURCE_BYTES:
+            break
+        chosen.append(file)
+        size += file.stat().st_size
+    return tuple(chosen)
 
 
 def _windows(blocks: Callable[[], Iterable[bytes]], sequence_length: int) -> Source:

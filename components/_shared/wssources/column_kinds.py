@@ -1,0 +1,164 @@
+"""What the columns of a table hold, decided from their values, and how a date is read."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from wsshards.errors import UserError, clip_text
+from wsshards.manifest import BOOLEAN, CATEGORY, COLUMN_KINDS, DATE, NUMBER
+from wssources.request import suggest
+
+MAX_CATEGORIES = 1_000  # of a column
+MISSING_NUMBERS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # in a column of numbers
+_IDS_ROWS, _IDS_SHARE = 20, 0.9  # from so many rows on, a text that so many rows have alone is no category
+_DAY = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_DATE = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6})\d{0,3})?)?(Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
+
+
+def parse_column_types(text: str) -> dict[str, str]:
+    """Return the kinds in `zip=category, opened=date`.
+
+    Raises:
+        UserError: a pair has no `=`, or names no kind.
+    """
+    kinds = {}
+    for pair in text.split(","):
+        name, sign, kind = (part.strip() for part in pair.rpartition("="))
+        if not pair.strip():
+            continue
+        if not sign or not name:
+            raise UserError(
+                f"`column_types` has `{clip_text(pair.strip())}`, not a column, `=` and a kind",
+                "write for example `zip=category,opened=date`",
+            )
+        if kind not in COLUMN_KINDS:
+            raise UserError(
+                f"`column_types` has the unknown kind `{clip_text(kind)}`", suggest(kind, COLUMN_KINDS)
+            )
+        kinds[name] = kind
+    return kinds
+
+
+def check_column_types(kinds: Mapping[str, str], columns: Sequence[str], called: str) -> None:
+    """Raise UserError if a kind is given for what is no column."""
+    unknown = next((name for name in kinds if name not in set(columns)), None)
+    if unknown is not None:
+        raise UserError(
+            f"`column_types` names `{clip_text(unknown)}`, which is no column of `{called}`",
+            suggest(unknown, columns),
+        )
+
+
+def find_kind(values: Iterable[Any], *, cells: bool) -> str:
+    """Return the kind of column that values are.
+
+    A column that is mostly numbers, or mostly dates, is one with faults; anything else mixed is text.
+
+    Args:
+        values: of the column; None and empty text are missing.
+        cells: whether text may stand for numbers, as in CSV.
+    """
+    counts = {NUMBER: 0, BOOLEAN: 0, DATE: 0, CATEGORY: 0}
+    for value in values:
+        if value is not None and value != "" and not (cells and value in MISSING_NUMBERS):
+            counts[_kind_of(value, cells=cells)] += 1
+    total = sum(counts.values())
+    for kind in (NUMBER, BOOLEAN, DATE):
+        if counts[kind] * 2 > total or not total:
+            return kind
+    return CATEGORY
+
+
+def check_categories(name: str, values: Iterable[Any], *, sampled: bool, called: str) -> None:
+    """Refuse texts that are no categories: names or notes, of which nearly every row has its own.
+
+    Raises:
+        UserError: saying the numbers.
+    """
+    texts = [str(value) for value in values if value is not None and value != ""]
+    distinct = len(set(texts))
+    if distinct > MAX_CATEGORIES or (len(texts) >= _IDS_ROWS and distinct > _IDS_SHARE * len(texts)):
+        raise describe_texts(name, distinct, len(texts), sampled=sampled, called=called)
+
+
+def describe_texts(name: str, distinct: int, rows: int, *, sampled: bool, called: str) -> UserError:
+    """Return the error for a column of text with too many distinct values."""
+    what = f"the first {rows:,} rows" if sampled else f"{rows:,} rows"
+    return UserError(
+        f"column `{clip_text(name)}` of `{called}` has {distinct:,} distinct texts in {what}, and a column of"
+        f" categories may have {MAX_CATEGORIES:,}"
+        if distinct > MAX_CATEGORIES
+        else f"column `{clip_text(name)}` of `{called}` has another text in nearly every row: {distinct:,} in"
+        f" {what}",
+        "leave it out: name the other columns in `features`",
+    )
+
+
+def _kind_of(value: Any, *, cells: bool) -> str:
+    if isinstance(value, bool):
+        return BOOLEAN
+    if isinstance(value, dt.date):
+        return DATE
+    if not isinstance(value, str):
+        return NUMBER
+    if cells and is_number(value):
+        return NUMBER
+    if cells and value.lower() in ("true", "false"):
+        return BOOLEAN
+    return DATE if parse_date(value) is not None else CATEGORY
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number, also one that is not finite."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
+def parse_date(text: str) -> float | None:
+    """Return the seconds since 1970-01-01 UTC of a date in ISO 8601, or None if it is none.
+
+    A date has a time or none; a time without a zone is taken as UTC.
+    """
+    found = _DATE.fullmatch(text.strip())
+    if found is None:
+        return None
+    numbers = [int(found[place] or 0) for place in range(1, 7)]
+    try:
+        moment = dt.datetime(*numbers, tzinfo=dt.timezone.utc)  # type: ignore[misc, arg-type]
+    except ValueError:
+        return None
+    seconds = (moment - _DAY).total_seconds() + int((found[7] or "0").ljust(6, "0")) / 1e6
+    return seconds - _offset(found[8] or "Z")
+
+
+def _offset(zone: str) -> int:
+    if zone == "Z":
+        return 0
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    seconds = int(digits[:2]) * 3600 + int(digits[2:]) * 60
+    return -seconds if zone[0] == "-" else seconds
+
+
+def to_order(value: Any, kind: str) -> float | None:
+    """Return a date as seconds since 1970, or a number, for comparing; None if the value is none."""
+    if isinstance(value, dt.datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=dt.timezone.utc)
+        return (aware - _DAY).total_seconds()
+    if isinstance(value, dt.date):
+        return (value - _DAY.date()).total_seconds()
+    if kind == DATE:
+        return parse_date(value) if isinstance(value, str) else None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,63 @@
+"""How many rows of a table train, validate and test, counted row by row as `shard_data` divides them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from wssources.planned_rows import divide_rows
+from wssources.split_settings import (
+    TEST,
+    TRAIN,
+    UNDECIDED,
+    VALIDATION,
+    SplitSettings,
+    group_limits,
+    hash_group,
+)
+
+
+@dataclass
+class PartCounts:
+    """Rows by part, and undecided ones by class and by group.
+
+    Attributes:
+        split: what divides the rows.
+        fixed: parts that files or dates fill.
+        rows: of the parts that are decided.
+        classes: undecided rows of each class; one class for what has none.
+        groups: undecided rows by the hash of their group.
+    """
+
+    split: SplitSettings
+    fixed: frozenset[int] = frozenset()
+    rows: list[int] = field(default_factory=lambda: [0, 0, 0])
+    classes: Counter[str] = field(default_factory=Counter)
+    groups: Counter[int] = field(default_factory=Counter)
+
+    def add(self, name: str, part: int = UNDECIDED, group: object = None) -> None:
+        """Count a row of a class."""
+        if part != UNDECIDED:
+            self.rows[part] += 1
+            return
+        self.classes[name] += 1
+        if self.split.by:
+            self.groups[hash_group(group, self.split.seed)] += 1
+
+    def divide(self) -> tuple[int, int, int]:
+        """Return the rows that train, validate and test.
+
+        Where copies of one row sit on a boundary the step may differ by those.
+        """
+        validation = 0.0 if VALIDATION in self.fixed else self.split.validation
+        test = 0.0 if TEST in self.fixed else self.split.test
+        if not self.split.by:
+            divided = divide_rows(list(self.classes.values()), validation, test)
+        else:
+            tested, held = group_limits(sorted(self.groups), validation, test)
+            parts = [0, 0, 0]
+            for group, rows in self.groups.items():
+                parts[TEST if group < tested else VALIDATION if group < held else TRAIN] += rows
+            divided = parts[0], parts[1], parts[2]
+        train, validated, tested_rows = (a + b for a, b in zip(self.rows, divided, strict=True))
+        return train, validated, tested_rows

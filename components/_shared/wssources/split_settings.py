@@ -1,0 +1,267 @@
+"""How rows are divided into training, validation and test: by hash, by group, by time, or as given."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from wsshards.errors import UserError, clip_text
+from wsshards.manifest import DATE, NUMBER, SPLITS
+from wssources.column_kinds import to_order
+from wssources.planned_rows import held_out_rows
+from wssources.request import blame_input, suggest
+
+if TYPE_CHECKING:
+    from wssources.request import Request
+
+HASH, GIVEN = "hash", "given"
+METHODS = (HASH, GIVEN)
+TRAIN, VALIDATION, TEST = range(3)  # places in `SPLITS`
+UNDECIDED = 0  # rows that no file or date puts elsewhere are divided by hash
+_NAMES = {
+    **dict.fromkeys(("train", "training"), TRAIN),
+    **dict.fromkeys(("validation", "val", "valid", "dev"), VALIDATION),
+    **dict.fromkeys(("test", "testing"), TEST),
+}
+INPUTS = (
+    "validation_fraction",
+    "test_fraction",
+    "split",
+    "split_by",
+    "split_time",
+    "validation_after",
+    "test_after",
+)
+
+
+@dataclass(frozen=True)
+class SplitSettings:
+    """The inputs of `shard_data` that divide rows.
+
+    Attributes:
+        validation: fraction of the rows, or of the groups, that validate.
+        test: fraction that tests.
+        given: whether files or folders are named for the parts.
+        by: column whose rows of one value stay in one part.
+        time: column of dates or numbers; empty for the one column of dates.
+        validation_after: rows from this value of `time` on validate.
+        test_after: rows from this value of `time` on test.
+        seed: of the hash.
+    """
+
+    validation: float = 0.2
+    test: float = 0.0
+    given: bool = False
+    by: str = ""
+    time: str = ""
+    validation_after: str = ""
+    test_after: str = ""
+    seed: int = 0
+
+    @property
+    def by_time(self) -> bool:
+        """Whether a date divides rows."""
+        return bool(self.validation_after or self.test_after)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that divide rows, as far as they are named."""
+        return tuple(name for name in (self.by, self.time) if name)
+
+
+def make_split(values: Mapping[str, Any], seed: int = 0) -> SplitSettings:
+    """Return the settings that inputs give; what is missing or None has its default.
+
+    Raises:
+        UserError: a fraction is out of range, both take all rows, or inputs contradict each other.
+    """
+    texts = {name: str(values.get(name) or "").strip() for name in INPUTS[2:]}
+    fractions = {name: float(values.get(name) or 0) for name in INPUTS[:2]}
+    for name, fraction in fractions.items():
+        if not 0 <= fraction < 1:
+            raise UserError(f"`{name}` is {fraction}", "give at least 0 and less than 1")
+    validation, test = fractions["validation_fraction"], fractions["test_fraction"]
+    if validation + test >= 1:
+        raise UserError(
+            f"`validation_fraction` {validation} and `test_fraction` {test} add up to"
+            f" {round(validation + test, 6)}",
+            "leave a part of the rows for training: less than 1 together",
+        )
+    if (texts["split"] or HASH) not in METHODS:
+        raise UserError(f"unknown `split: {clip_text(texts['split'])}`", suggest(texts["split"], METHODS))
+    given, after = texts["split"] == GIVEN, texts["validation_after"] or texts["test_after"]
+    if texts["split_time"] and not after:
+        raise UserError(
+            f"`split_time` is `{clip_text(texts['split_time'])}`, but neither `validation_after` nor"
+            " `test_after` is given",
+            "say from which value on rows validate or test",
+        )
+    if given and (after or texts["split_by"]):
+        other = next(name for name in INPUTS[3:] if texts[name])
+        raise UserError(f"`split` is `given`, and `{other}` is set too", "keep one of the two")
+    return SplitSettings(
+        validation,
+        test,
+        given,
+        texts["split_by"],
+        texts["split_time"],
+        texts["validation_after"],
+        texts["test_after"],
+        seed,
+    )
+
+
+def check_by_hash(split: SplitSettings | None, called: str, what: str) -> None:
+    """Refuse what divides the rows of tables for data that is read as images or text; raises InputError."""
+    if split is None or not (split.columns or split.by_time or split.given):
+        return
+    name = "split_by" if split.by else "split" if split.given else "split_time"
+    if name == "split_time" and not split.time:
+        name = "validation_after" if split.validation_after else "test_after"
+    with blame_input("data-column-missing", name):
+        raise UserError(
+            f"`{name}` divides the rows of tables, and `{called}` is read as {what}",
+            "use `validation_fraction` and `test_fraction`",
+        )
+
+
+@dataclass(frozen=True)
+class TimeBounds:
+    """The dates or numbers from which on rows validate or test; None where nothing is divided."""
+
+    kind: str
+    validation: float | None
+    test: float | None
+
+    def part(self, value: float) -> int:
+        """Return the part of a row by its time."""
+        if self.test is not None and value >= self.test:
+            return TEST
+        return VALIDATION if self.validation is not None and value >= self.validation else UNDECIDED
+
+
+def find_bounds(split: SplitSettings, name: str, kind: str) -> TimeBounds:
+    """Return the bounds in the unit of the column `name`.
+
+    Raises:
+        UserError: the column holds no dates or numbers, a bound is none, or they are in the wrong order.
+    """
+    if kind not in (DATE, NUMBER):
+        raise UserError(
+            f"rows are divided by time, and column `{clip_text(name)}` holds no dates or numbers",
+            "name a column of dates such as `2026-01-31`, or of numbers, in `split_time`",
+        )
+    bounds = []
+    for field, text in (("validation_after", split.validation_after), ("test_after", split.test_after)):
+        bound = to_order(text, kind) if text else None
+        if text and bound is None:
+            what = "dates" if kind == DATE else "numbers"
+            raise UserError(
+                f"`{field}` is `{clip_text(text)}`, and column `{clip_text(name)}` holds {what}",
+                "give a date such as `2026-01-31`" if kind == DATE else "give a number",
+            )
+        bounds.append(bound)
+    validation, test = bounds
+    if validation is not None and test is not None and test <= validation:
+        raise UserError(
+            f"`test_after` is `{split.test_after}`, not after `validation_after`, which is"
+            f" `{split.validation_after}`",
+            "test on the latest rows: give a later value",
+        )
+    return TimeBounds(kind, validation, test)
+
+
+def find_time_column(split: SplitSettings, kinds: Mapping[str, str]) -> str:
+    """Return the column that divides rows by time: as named, or the only one of dates; raises UserError."""
+    if split.time:
+        return split.time
+    dates = [name for name, kind in kinds.items() if kind == DATE]
+    if len(dates) == 1:
+        return dates[0]
+    shown = ", ".join(f"`{clip_text(name)}`" for name in dates[:6])
+    raise UserError(
+        f"rows are divided by time, and the data has {len(dates)} columns of dates"
+        + (f": {shown}" if dates else ""),
+        "name the column of dates or numbers in `split_time`",
+    )
+
+
+def part_of_file(name: str) -> int | None:
+    """Return the part for which a file or its first folder is named, or None: `train/a.csv`, `test.csv`."""
+    path = PurePosixPath(name)
+    first = path.parts[0] if path.parts else ""
+    stem = first.split(".")[0] if len(path.parts) == 1 else first
+    return _NAMES.get(stem.lower())
+
+
+def divide_files(names: Iterable[str], called: str) -> dict[str, int]:
+    """Return the part of each file of a data set that comes divided.
+
+    Raises:
+        UserError: a file is named for no part, or no file for training.
+    """
+    parts = {}
+    for name in names:
+        part = part_of_file(name)
+        if part is None:
+            raise UserError(
+                f"`split` is `given`, and `{clip_text(name) or called}` is named for none of"
+                f" {', '.join(f'`{each}`' for each in SPLITS)}",
+                "name files or folders for the parts: `train.csv`, `test/a.parquet`",
+            )
+        parts[name] = part
+    if TRAIN not in parts.values():
+        raise UserError(
+            f"`split` is `given`, and `{called}` has no training files",
+            "name a file or a folder `train`",
+        )
+    return parts
+
+
+def find_parts(request: Request) -> dict[Path, int]:
+    """Return the part of each file, if files are named for parts, else nothing; raises UserError."""
+    if request.split is None or not request.split.given:
+        return {}
+    root, files = request.root, request.files
+    names = {file: "" if file == root else file.relative_to(root).as_posix() for file in files}
+    parts = divide_files(names.values(), request.name)
+    return {file: parts[name] for file, name in names.items()}
+
+
+def head_files(request: Request) -> Sequence[Path]:
+    """Return the files whose first rows decide how the data is read: those named for training, or all."""
+    parts = find_parts(request)
+    return [file for file in request.files if parts[file] == UNDECIDED] if parts else request.files
+
+
+def fixed_parts(bounds: TimeBounds | None, parts: Iterable[int]) -> frozenset[int]:
+    """Return the parts that dates or files fill."""
+    dated = {VALIDATION} if bounds and bounds.validation is not None else set()
+    dated |= {TEST} if bounds and bounds.test is not None else set()
+    return frozenset(dated | {part for part in parts if part})
+
+
+def hash_group(value: object, seed: int) -> int:
+    """Return the 64-bit hash of a group's value, which does not depend on the machine; 3 and 3.0 are one."""
+    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    salted = f"{seed}:{text}".encode("utf-8", "surrogateescape")
+    return int.from_bytes(hashlib.blake2b(salted, digest_size=8).digest(), "little")
+
+
+def group_limits(hashes: Iterable[int], validation: float, test: float) -> tuple[int, int]:
+    """Return the hashes below which groups test, and below which they test or validate.
+
+    Args:
+        hashes: of all distinct groups, sorted.
+        validation: fraction of the groups that validate.
+        test: fraction of the groups that test.
+    """
+    ordered = list(hashes)
+    held_validation, held_test = held_out_rows(len(ordered), validation, test)
+    ends = [*ordered, 1 << 64]
+    return ends[held_test] if held_test else 0, ends[held_test + held_validation] if (
+        held_test + held_validation
+    ) else 0

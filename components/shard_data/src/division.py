@@ -1,0 +1,88 @@
+"""Which part each row goes to: as its file or date says, else by the hash of its content or its group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+from spill import Rows, Spill
+
+from wsshards.errors import UserError
+from wssources.planned_rows import held_out_rows
+from wssources.split import I64, U64, find_thresholds
+from wssources.split_settings import TEST, TRAIN, UNDECIDED, VALIDATION, SplitSettings, group_limits
+
+U8 = npt.NDArray[np.uint8]
+GROUP_SHARE = 16  # of the memory limit: that the hashes of all groups may take
+
+
+class Division:
+    """Decides the part of each row, once all rows are stored."""
+
+    def __init__(
+        self, split: SplitSettings, memory: int, fixed: frozenset[int] = frozenset(), *, grouped: bool = False
+    ) -> None:
+        self._memory, self._grouped = memory, grouped
+        self._validation = 0.0 if VALIDATION in fixed else split.validation
+        self._test = 0.0 if TEST in fixed else split.test
+        self._rows = np.zeros(0, np.int64)  # undecided rows of each class
+        self._groups: U64 = np.empty(0, np.uint64)
+        self._limits: tuple[U64, U64] = (np.empty(0, np.uint64), np.empty(0, np.uint64))
+
+    def add(self, hashes: U64, codes: npt.NDArray[np.int32], parts: U8) -> None:
+        """Take in rows as they are stored; raises UserError if there are too many groups."""
+        open_codes = codes[parts == UNDECIDED]
+        counts = np.bincount(open_codes, minlength=len(self._rows)).astype(np.int64)
+        counts[: len(self._rows)] += self._rows
+        self._rows = counts
+        if self._grouped:
+            self._groups = np.union1d(self._groups, hashes[parts == UNDECIDED])
+            if self._groups.nbytes > self._memory // GROUP_SHARE:
+                raise UserError(
+                    f"the rows have more than {self._memory // GROUP_SHARE // 8:,} groups",
+                    "raise `memory_limit_mib`, or split by another column",
+                )
+
+    def find_limits(self, store: Spill) -> None:
+        """Find the hashes that part the rows; reads the index of all rows."""
+        if self._grouped:
+            limits = group_limits(self._groups.tolist(), self._validation, self._test)
+            tested, held = (np.full(max(len(self._rows), 1), limit, np.uint64) for limit in limits)
+            self._limits = tested, held
+            return
+        rows = self._rows.tolist() or [0]
+        quotas = np.array(
+            [held_out_rows(count, self._validation, self._test) for count in rows], np.int64
+        ).reshape(-1, 2)
+
+        def chunks() -> Iterator[tuple[U64, npt.NDArray[np.int32]]]:
+            for piece in store.index():
+                undecided = piece.parts == UNDECIDED
+                yield piece.hashes[undecided], piece.codes[undecided]
+
+        tested = find_thresholds(chunks, rows, 0, quotas=quotas[:, 1])
+        held = find_thresholds(chunks, rows, 0, quotas=quotas.sum(axis=1))
+        self._limits = tested, np.maximum(tested, held)
+
+    def parts(self, rows: Rows) -> U8:
+        """Return the place in `SPLITS` `[n]` of each row."""
+        hashed = self.parts_of_hashes(rows.hashes, rows.codes)
+        parts: U8 = np.where(rows.parts == UNDECIDED, hashed, rows.parts)
+        return parts
+
+    def parts_of_hashes(self, hashes: U64, codes: npt.NDArray[np.int32]) -> U8:
+        """Return the place in `SPLITS` `[n]` of undecided rows of the classes `codes`."""
+        tested, held = self._limits
+        codes = np.minimum(codes, len(tested) - 1)
+        parts: U8 = np.full(len(hashes), TRAIN, np.uint8)
+        parts[hashes < held[codes]] = VALIDATION
+        parts[hashes < tested[codes]] = TEST
+        return parts
+
+    def count(self, store: Spill) -> list[int]:
+        """Return the rows of each part; reads the index of all rows."""
+        counts: I64 = np.zeros(3, np.int64)
+        for rows in store.index():
+            counts += np.bincount(self.parts(rows), minlength=3)
+        return [int(count) for count in counts]

@@ -1,0 +1,52 @@
+"""The command line of `shard_data`."""
+
+from __future__ import annotations
+
+import argparse
+
+from media_arguments import add_media_options
+
+from wsshards.errors import UserError
+from wsshards.manifest import MAX_SHARDS
+from wssources.find_files import FORMATS
+from wssources.request import MISSING, REFUSE
+from wssources.split_settings import HASH, METHODS, make_split
+from wssources.tasks import AUTO, TASK_CHOICES
+
+
+def parse_options() -> argparse.Namespace:
+    """Parse the command line in `component.yml`; raises UserError for values out of range."""
+    parser = argparse.ArgumentParser(description="Shard data.")
+    parser.add_argument("--source", default=".")
+    parser.add_argument("--data", default="")
+    parser.add_argument("--format", choices=FORMATS, default="auto")
+    parser.add_argument("--task", choices=TASK_CHOICES, default=AUTO)
+    parser.add_argument("--label", default="label")
+    parser.add_argument("--features", default="")
+    parser.add_argument("--missing", choices=MISSING, default=REFUSE)
+    parser.add_argument("--column_types", default="")
+    parser.add_argument("--sequence_length", type=int, default=128)
+    parser.add_argument("--shard_count", type=int, default=1)
+    parser.add_argument("--validation_fraction", type=float, default=0.2)
+    parser.add_argument("--test_fraction", type=float, default=0.0)
+    parser.add_argument("--split", choices=METHODS, default=HASH)
+    parser.add_argument("--split_by", default="")
+    parser.add_argument("--split_time", default="")
+    parser.add_argument("--validation_after", default="")
+    parser.add_argument("--test_after", default="")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--memory_limit_mib", type=int, default=512)
+    add_media_options(parser)
+    parser.add_argument("--shards", required=True)
+    options = parser.parse_args()
+    for name, low in (("sequence_length", 1), ("shard_count", 1), ("seed", 0), ("memory_limit_mib", 1)):
+        if getattr(options, name) < low:
+            raise UserError(f"`{name}` is {getattr(options, name)}", f"give a whole number of at least {low}")
+    if options.shard_count > MAX_SHARDS:
+        raise UserError(
+            f"`shard_count` is {options.shard_count:,}", f"give a whole number of at most {MAX_SHARDS:,}"
+        )
+    if any("\ud800" <= character <= "\udfff" for character in options.source):  # the manifest names it
+        raise UserError(f"the name `{options.source}` is not UTF-8", "rename the file or folder")
+    make_split(vars(options), options.seed)
+    return options

@@ -1,0 +1,237 @@
+"""Decodes one picture file of any mode and orientation, within the memory limit."""
+
+from __future__ import annotations
+
+import io
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sources.common import FAULTS, Array
+from wsshards.errors import UserError
+from wsshards.pictures import (
+    CROP,
+    MODES,
+    STORED_FORMATS,
+    find_scale,
+    fit_picture,
+    shrink_while_decoding,
+    to_array,
+)
+from wsshards.regular_files import open_regular, read_regular
+from wssources.request import ROW_SHARE, Request, unreadable
+
+_FORMATS = (
+    "BMP",
+    "GIF",
+    "JPEG",
+    "PNG",
+    "PPM",
+    "TIFF",
+    "WEBP",
+)  # no other format is tried, regardless of the file's name
+_LEAST = 16 << 20  # bytes of an image file that are read under any memory limit
+_SHARE = 6  # of the memory limit: what one decoded picture may take, as it is copied when it is converted
+_ALONE = 64  # of the memory limit: a picture that takes more is decoded while no other such is
+_TILE_WIDTH, _TILE_HEIGHT = 322, 323  # tags of TIFF
+_ORIENTATION = 0x0112  # tag of EXIF
+_SCAN = b"\xff\xda"  # begins one
+_MAX_SCANS = 200
+_GREY = frozenset(["1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"])
+_ALPHA = frozenset(["LA", "La", "RGBA", "RGBa", "PA"])
+_COVER = 8 / 7  # a kept file's shorter side against the picture's: 256 pixels for 224, room for random crops
+_QUALITY = 90  # of a JPEG that is written again
+_LARGE = threading.Lock()
+
+
+@dataclass(frozen=True)
+class PictureFormat:
+    """What every picture is brought to: `(channels, height, width)`, and how."""
+
+    shape: tuple[int, int, int]
+    resize: str = CROP
+
+
+def survey_picture(request: Request, file: Path) -> tuple[tuple[int, int], bool]:
+    """Return the height and width of a picture as it is seen, and whether it is grey, from its header.
+
+    Raises:
+        UserError: it is not a picture.
+    """
+    with (
+        _faults(request, file),
+        open_regular(file) as stream,
+        _image().open(stream, formats=_FORMATS) as picture,
+    ):
+        width, height = picture.size
+        size = (width, height) if _orientation(picture) >= 5 else (height, width)
+        return size, picture.mode in _GREY
+
+
+def read_picture(request: Request, file: Path, form: PictureFormat) -> Array:
+    """Decode the first image in a file to uint8 `[channels, height, width]`.
+
+    Raises:
+        UserError: it is damaged, no picture, or takes too much memory.
+    """
+    with _decoded(request, file, form) as (picture, turns, _):
+        size = (form.shape[2], form.shape[1])
+        fitted = fit_picture(picture, size[::-1] if turns >= 5 else size, form.resize)
+        return to_array(_turn(fitted, turns))
+
+
+def read_encoded(request: Request, file: Path, form: PictureFormat) -> bytes:
+    """Return a JPEG or PNG of the first image in a file: the file itself if it needs no change.
+
+    A picture that is much larger than `form` is made smaller in its own proportions.
+
+    Raises:
+        UserError: as in :func:`read_picture`.
+    """
+    with _decoded(request, file, form) as (picture, turns, original):
+        size = (form.shape[2], form.shape[1])
+        size = size[::-1] if turns >= 5 else size
+        if form.resize != CROP:
+            smaller = fit_picture(picture, size, form.resize)
+        else:
+            scale = find_scale(picture.size, size, CROP) * _COVER
+            sides = tuple(max(1, round(side * scale)) for side in picture.size)
+            smaller = picture if scale >= 1 else picture.resize(sides, _image().Resampling.BILINEAR)
+        if original and smaller is picture and turns == 1:
+            return original
+        return _encode(_turn(smaller, turns))
+
+
+def _encode(picture: Any) -> bytes:
+    target = io.BytesIO()
+    if picture.mode == "RGBA":
+        picture.save(target, "PNG")
+    else:
+        picture.save(target, "JPEG", quality=_QUALITY)
+    return target.getvalue()
+
+
+@contextmanager
+def _decoded(request: Request, file: Path, form: PictureFormat) -> Iterator[tuple[Any, int, bytes]]:
+    """Yield the image in the channels of `form`, its orientation, and its file if that can be kept."""
+    with _faults(request, file):
+        # An uncompressed image takes as much as its row, and its metadata takes little.
+        data = read_regular(file, max(_LEAST, 4 * request.memory // ROW_SHARE))
+        with _image().open(io.BytesIO(data), formats=_FORMATS) as picture:
+            turns, size, mode = _orientation(picture), picture.size, picture.mode
+            wanted = (form.shape[2], form.shape[1])
+            progressive = bool(picture.info.get("progressive"))
+            shrink_while_decoding(picture, wanted[::-1] if turns >= 5 else wanted, form.resize)
+            need = _check_memory(request, file, picture, size, progressive=progressive)
+            _check_pieces(picture, data, request)
+            with _LARGE if need > request.memory // _ALONE else nullcontext():
+                picture.load()
+                plain = _convert(picture, MODES[form.shape[0]])
+            keep = picture.format in STORED_FORMATS and mode == plain.mode and picture.size == size
+            yield plain, turns, data if keep else b""
+
+
+def _check_memory(
+    request: Request, file: Path, picture: Any, size: tuple[int, int], *, progressive: bool
+) -> int:
+    """Return the bytes that the decoded picture takes; raises UserError if they are too many."""
+    width, height = picture.size
+    channels = 1 if picture.mode in _GREY else 4 if picture.mode in _ALPHA else 3
+    need = width * height * channels
+    if progressive:  # its decoder holds two bytes of each value at full size
+        need = max(need, size[0] * size[1] * channels * 2)
+    if need > request.memory // _SHARE:
+        limit, least = request.memory >> 20, -(-need * _SHARE >> 20)
+        raise UserError(
+            f"picture `{request.show(file)}` of {size[0]}×{size[1]} pixels takes {need:,} bytes, and a"
+            f" `memory_limit_mib` of {limit:,} has room for {request.memory // _SHARE:,}",
+            f"make it smaller, or give a `memory_limit_mib` of at least {least:,}",
+        )
+    return need
+
+
+def _check_pieces(picture: Any, data: bytes, request: Request) -> None:
+    """Raise ValueError for an image whose pieces are larger, or more numerous, than it needs."""
+    if picture.format == "TIFF":
+        width, height = (picture.tag_v2.get(tag, 0) for tag in (_TILE_WIDTH, _TILE_HEIGHT))
+        if width * height * 4 > request.memory // ROW_SHARE:
+            raise ValueError(f"it is cut in tiles of {width}×{height} pixels")
+    # Each scan of a JPEG covers the whole image; a progressive JPEG has about ten.
+    if picture.format in {"JPEG", "MPO"} and (scans := data.count(_SCAN)) > _MAX_SCANS:
+        raise ValueError(f"it has {scans:,} scans, and may have {_MAX_SCANS}")
+
+
+def _convert(picture: Any, mode: str) -> Any:
+    """Return the image in `mode`; what is transparent is seen on white where the mode has no transparency."""
+    if picture.mode == mode:
+        return picture
+    if picture.mode == "F":
+        raise ValueError("its values are fractions, not 8 or 16 bits a channel")
+    if picture.mode.startswith("I"):
+        values = np.asarray(picture)
+        deep = picture.mode != "I" or values.max(initial=0) > 255
+        picture = _image().fromarray(np.clip(values >> 8 if deep else values, 0, 255).astype(np.uint8))
+    if picture.mode in _ALPHA or (picture.mode == "P" and "transparency" in picture.info):
+        picture = picture.convert("RGBA")
+        if mode != "RGBA":
+            white = _image().new("RGBA", picture.size, (255, 255, 255, 255))
+            picture = _image().alpha_composite(white, picture)
+    return picture if picture.mode == mode else picture.convert("RGB").convert(mode)
+
+
+def _orientation(picture: Any) -> int:
+    """Return how the camera was held, 1 to 8, as EXIF has it; 1 where it cannot be read."""
+    try:
+        turns = picture.getexif().get(_ORIENTATION, 1)
+    except FAULTS:
+        return 1
+    return turns if isinstance(turns, int) and 1 <= turns <= 8 else 1
+
+
+def _turn(picture: Any, turns: int) -> Any:
+    if turns == 1:
+        return picture
+    turn = _image().Transpose
+    method = {
+        2: turn.FLIP_LEFT_RIGHT,
+        3: turn.ROTATE_180,
+        4: turn.FLIP_TOP_BOTTOM,
+        5: turn.TRANSPOSE,
+        6: turn.ROTATE_270,
+        7: turn.TRANSVERSE,
+        8: turn.ROTATE_90,
+    }[turns]
+    return picture.transpose(method)
+
+
+@contextmanager
+def _faults(request: Request, file: Path) -> Iterator[None]:
+    """Say in one sentence what a library raises for a damaged picture."""
+    from PIL import Image, UnidentifiedImageError
+
+    name = request.show(file)
+    try:
+        yield
+    except UnidentifiedImageError:
+        empty = file.stat().st_size == 0
+        raise unreadable(name, "it is empty" if empty else "it is not a picture of a known format") from None
+    except (*FAULTS, Image.DecompressionBombError) as error:
+        raise unreadable(name, error) from None
+
+
+def _image() -> Any:
+    from PIL import Image  # only this source needs it
+
+    Image.MAX_IMAGE_PIXELS = None  # checked against the memory limit, with one sentence
+    return Image
+
+
+def silence_warnings() -> None:
+    """Keep Pillow's warnings out of the log: a fault in an image is reported in one sentence."""
+    warnings.filterwarnings("ignore", module="PIL")

@@ -1,0 +1,248 @@
+"""Tables as they are: targets, categories, dates and missing values, and parts by group, time and file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wsshards import manifest as contents
+from wsshards.verify import verify_shards
+
+pytestmark = pytest.mark.run
+
+Run = Callable[..., Any]
+CITIES = ("Oslo", "Rome", "Paris", "Kyiv")
+
+
+def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
+    done = component("shard_data", shards=out, **values)
+    assert done.returncode == 0, done.stderr
+    manifest = contents.read_manifest(out)
+    verify_shards(out, manifest)
+    return manifest
+
+
+def _rows(out: Path, split: str) -> tuple[Any, Any]:
+    import numpy as np
+
+    from wsshards.reader import ShardReader
+
+    reader = ShardReader(out, split)
+    return reader.gather(np.arange(len(reader)))
+
+
+def _houses(path: Path, rows: int = 400, *, gaps: bool = True) -> list[dict[str, Any]]:
+    """Write a table of houses; returns its rows."""
+    draw = random.Random(0)
+    houses = []
+    for number in range(rows):
+        house = {
+            "size": round(draw.uniform(20, 200), 2),
+            "city": CITIES[number % 4] if number != 7 else "Lima",
+            "sold": f"2026-{number % 12 + 1:02}-{number % 28 + 1:02}",
+            "garden": "true" if number % 2 else "false",
+            "owner": f"owner {number % 40}",
+            "price": round(draw.uniform(1, 900), 3),
+        }
+        if gaps and number % 11 == 0:
+            house["size" if number % 2 else "city"] = ""
+        houses.append(house)
+    lines = [",".join(houses[0]), *(",".join(str(value) for value in house.values()) for house in houses)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return houses
+
+
+FEATURES = "size,city,sold,garden"
+
+
+def test_encoders_see_training_rows_alone(component: Run, tmp_path: Path) -> None:
+    import numpy as np
+
+    houses = _houses(tmp_path / "d.csv")
+    given = {"data": tmp_path / "d.csv", "label": "price", "features": FEATURES, "missing": "fill"}
+    manifest = _shard(component, tmp_path / "s", **given, test_fraction=0.1, shard_count=3)
+    assert manifest.task == contents.REGRESSION
+    size, city, sold, garden = manifest.features.columns
+    assert [size.kind, city.kind, sold.kind, garden.kind] == ["number", "category", "date", "boolean"]
+    assert (size.optional, city.optional, sold.optional) == (True, True, False)
+    features, targets = _rows(tmp_path / "s", "train")
+    prices = {house["price"]: house for house in houses}
+    seen = set()
+    for row, target in zip(features.reshape(len(features), -1), targets[:, 0], strict=True):
+        house = prices[round(float(target), 3)]
+        seen.add(house["city"])
+        assert np.isnan(row[0]) if house["size"] == "" else row[0] == np.float32(house["size"])
+        assert np.isnan(row[1]) if house["city"] == "" else city.categories[int(row[1])] == house["city"]
+        days = (np.datetime64(house["sold"]) - np.datetime64("1970-01-01")).astype(int)
+        assert (row[2], row[3], row[4]) == (days, 0, house["garden"] == "true")
+    assert city.categories == tuple(sorted(seen - {""}))
+    assert size.mean == pytest.approx((np.nanmean(features[:, 0]),), rel=1e-6)
+    assert manifest.label is not None
+    assert manifest.label.mean == pytest.approx((targets.mean(),))
+    assert manifest.label.deviation == pytest.approx((targets.std(),))
+    for split in ("validation", "test"):
+        codes = _rows(tmp_path / "s", split)[0][:, 1]
+        assert set(codes[~np.isnan(codes)]) <= {-1.0, *range(len(city.categories))}
+    assert (manifest.train.rows, manifest.validation.rows, manifest.test.rows) == (280, 80, 40)
+
+
+def test_spilled_tables_have_the_same_bytes(component: Run, tmp_path: Path) -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    rows = 60_000
+    columns = [
+        rng.integers(0, 50, rows).astype("U"),
+        *(rng.standard_normal(rows).round(4).astype("U") for _ in range(20)),
+    ]
+    names = ["kind", *(f"x{place}" for place in range(20))]
+    columns[0] = np.char.add("k", columns[0])
+    np.savetxt(tmp_path / "d.csv", np.stack(columns, 1), "%s", ",", header=",".join(names), comments="")
+    digests = []
+    for limit in (16, 512):  # 4 MiB in memory for 6 MiB of rows, and all of them
+        out = tmp_path / str(limit)
+        _shard(component, out, data=tmp_path / "d.csv", label="x19", memory_limit_mib=limit, missing="fill")
+        digests.append(
+            {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in out.rglob("*.*")}
+        )
+    assert digests[0] == digests[1]
+
+
+def test_groups_stay_in_one_part(component: Run, tmp_path: Path) -> None:
+    houses = _houses(tmp_path / "d.csv", gaps=False)
+    given = {"data": tmp_path / "d.csv", "label": "price", "features": FEATURES, "split_by": "owner"}
+    manifest = _shard(component, tmp_path / "s", **given, test_fraction=0.1)
+    owners = {house["price"]: house["owner"] for house in houses}
+    parts = [
+        {owners[round(float(target), 3)] for target in _rows(tmp_path / "s", split)[1][:, 0]}
+        for split in contents.SPLITS
+    ]
+    assert [len(part) for part in parts] == [28, 8, 4]  # of 40 owners
+    assert len(set.union(*parts)) == 40
+    assert manifest.train.rows == 280
+
+
+def test_rows_are_divided_by_time(component: Run, tmp_path: Path) -> None:
+    _houses(tmp_path / "d.csv", gaps=False)
+    given = {"data": tmp_path / "d.csv", "label": "price", "features": FEATURES}
+    _shard(component, tmp_path / "s", **given, validation_after="2026-09-01", test_after="2026-11-01")
+    days = [_rows(tmp_path / "s", split)[0][:, 2] for split in contents.SPLITS]
+    assert days[0].max() < 20_697 <= days[1].min()  # 2026-09-01
+    assert days[1].max() < 20_758 <= days[2].min()  # 2026-11-01
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_parts_that_are_given(component: Run, tmp_path: Path, kind: str) -> None:
+    import pandas as pd
+
+    for number, name in enumerate(("train", "val", "test")):
+        houses = _houses(tmp_path / f"{name}.txt", 60 - 10 * number, gaps=False)
+        frame = pd.DataFrame(houses).drop(columns="owner")
+        path = tmp_path / "d" / name / f"a.{kind}"
+        path.parent.mkdir(parents=True)
+        if kind == "csv":
+            frame.to_csv(path, index=False)
+        elif kind == "jsonl":
+            frame.to_json(path, orient="records", lines=True)
+        else:
+            frame.assign(sold=pd.to_datetime(frame["sold"])).to_parquet(path)
+    manifest = _shard(component, tmp_path / "s", data=tmp_path / "d", label="price", split="given")
+    assert [manifest.split(name).rows for name in contents.SPLITS] == [60, 50, 40]
+    assert [column.kind for column in manifest.features.columns][:3] == ["number", "category", "date"]
+
+
+def test_rows_without_a_value_are_dropped(component: Run, tmp_path: Path) -> None:
+    houses = _houses(tmp_path / "d.csv")
+    given = {"data": tmp_path / "d.csv", "label": "price", "features": FEATURES, "missing": "drop"}
+    manifest = _shard(component, tmp_path / "s", **given)
+    whole = sum("" not in house.values() for house in houses)
+    assert manifest.train.rows + manifest.validation.rows == whole
+    assert not any(column.optional for column in manifest.features.columns)
+
+
+@pytest.mark.parametrize("layout", ["columns", "text", "lists"])
+def test_several_labels(component: Run, tmp_path: Path, layout: str) -> None:
+    tags = [("red",), ("blue", "red"), ("green",), ("blue", "green")] * 15
+    if layout == "lists":
+        lines = [json.dumps({"x": number, "tags": each}) for number, each in enumerate(tags)]
+        (tmp_path / "d.jsonl").write_text("\n".join(lines))
+        given: dict[str, Any] = {"data": tmp_path / "d.jsonl", "label": "tags"}
+    else:
+        columns = "x,tags" if layout == "text" else "x,blue,green,red"
+        cells = [
+            ";".join(each)
+            if layout == "text"
+            else ",".join(str(int(name in each)) for name in ("blue", "green", "red"))
+            for each in tags
+        ]
+        (tmp_path / "d.csv").write_text(
+            "\n".join([columns, *(f"{n},{each}" for n, each in enumerate(cells))])
+        )
+        given = {"data": tmp_path / "d.csv", "label": "tags" if layout == "text" else "blue,green,red"}
+    manifest = _shard(component, tmp_path / "s", **given)
+    assert manifest.task == contents.MULTI_LABEL
+    assert manifest.label is not None
+    assert manifest.label.classes == ("blue", "green", "red")
+    features, labels = _rows(tmp_path / "s", "train")
+    for row, marks in zip(features, labels, strict=True):
+        assert (
+            tuple(name for name, mark in zip(manifest.label.classes, marks, strict=True) if mark)
+            == tags[int(row[0])]
+        )
+
+
+def test_targets_of_arrays(component: Run, tmp_path: Path) -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "d.npz", x=np.arange(50.0)[:, None], y=rng.standard_normal((50, 2)))
+    manifest = _shard(component, tmp_path / "s", data=tmp_path / "d.npz")
+    assert manifest.task == contents.REGRESSION
+    assert manifest.label is not None
+    assert manifest.label.names == ("y_0", "y_1")
+
+
+LATE = {
+    "a fraction among classes": (
+        "x,y\n" + "1,1\n2,2\n" * 6000 + "3,2.5\n",
+        {},
+        "row 12,001 has `2.5` in label `y`",
+    ),
+    "many classes after few": (
+        "x,y\n" + "1,1\n2,2\n" * 6000 + "".join(f"3,{number}\n" for number in range(40)),
+        {},
+        "label `y` has 40 distinct whole numbers in 12,040 rows",
+    ),
+    "text among targets": (
+        "x,y\n" + "".join(f"{n},{n}.5\n" for n in range(12_000)) + "3,none\n",
+        {},
+        "line 12002 of `d.csv` has `none` in label `y`, which is not a number",
+    ),
+    "text among numbers": (
+        "x,y\n" + "".join(f"{n},{n % 2}\n" for n in range(12_000)) + "red,1\n",
+        {},
+        "line 12002 of `d.csv` has `red` in feature column `x`",
+    ),
+    "too many categories": (
+        "x,z,y\n" + "".join(f"{n % 7},c{max(0, n - 11_000)},{n % 2}\n" for n in range(13_000)),
+        {},
+        "column `z` has more than 1,000 distinct values",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_rows_behind_the_first_are_held_to_them(component: Run, tmp_path: Path, name: str) -> None:
+    text, values, message = LATE[name]
+    (tmp_path / "d.csv").write_text(text)
+    done = component("shard_data", shards=tmp_path / "s", data=tmp_path / "d.csv", label="y", **values)
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr.splitlines()[0]
+    assert not (tmp_path / "s" / "manifest.json").exists()

@@ -22,7 +22,7 @@ BOUNDS = {
     "rules without logic": 0,
     "pages above one a rule": 0,
     "functions called of": 0,
-    "noqa": 110,
+    "noqa": 114,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
 }
 

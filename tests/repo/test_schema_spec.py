@@ -99,7 +99,8 @@ def test_the_typed_model_has_a_place_for_every_field():
         (spec.Parallelism, SCHEMA["$defs"]["parallelism"]),
         (spec.Schedule, SCHEMA["$defs"]["schedule"]),
     ]:
-        names = {{"with": "with_"}.get(name, name) for name in definition["properties"]} - {"$schema"}
+        names = {{"with": "with_", "split": "with_"}.get(name, name) for name in definition["properties"]}
+        names -= {"$schema"}
         assert names <= set(model.__struct_fields__)
     scale = set(SCHEMA["$defs"]["scale"]["properties"]) - {"reference"}
     reference = {f"reference_{name}" for name in SCHEMA["$defs"]["reference"]["properties"]}

@@ -132,6 +132,32 @@ def test_pictures_in_class_folders(tmp_path: Path) -> None:
     assert rows(tmp_path, "data: ./data") == held_out([3, 5])
 
 
+def test_pictures_with_a_csv_of_labels(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for number in range(9):
+        (tmp_path / "data" / f"{number}.png").write_bytes(b"")
+    lines = "".join(f"{number}.png,{'a' if number < 4 else 'b'},{number}.5\n" for number in range(9))
+    (tmp_path / "data" / "labels.csv").write_text(f"file,kind,size\n{lines}")
+    assert rows(tmp_path, "data: ./data, label: kind") == held_out([4, 5])
+    assert rows(tmp_path, "data: ./data, label: size") == held_out([9])
+    assert rows(tmp_path, "data: ./data, label: size, test_fraction: 0.3") == 9 - 3 - 2
+    assert rows(tmp_path, "data: ./data, label: kind, broken_images: skip") is None
+    assert rows(tmp_path, "data: ./data, label: none") is None
+
+
+def test_texts_with_labels(tmp_path: Path) -> None:
+    for name, count in (("cat", 6), ("dog", 9)):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for number in range(count):
+            (tmp_path / "data" / name / f"{number}.txt").write_text(f"{name} {number}")
+    lines = [json.dumps({"body": f"text {number}", "label": number % 2}) for number in range(20)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    assert rows(tmp_path, "data: ./data, task: classification") == held_out([6, 9])
+    assert rows(tmp_path, "data: ./a.jsonl, text: body") == held_out([10, 10])
+    assert rows(tmp_path, "data: ./a.jsonl, text: body, task: language_model") is None
+    assert rows(tmp_path, "data: ./data, tokenizer: bpe") is None
+
+
 def test_text_is_one_stream(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.txt").write_bytes(b"x" * 1000)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from wsshards.errors import UserError
-from wstrain.data.augmentation import CHOICES
 from wstrain.input_types import boolean, integer, number
 from wstrain.lr_schedule import Decay
 from wstrain.plan_inputs import add_plan, complete_plan
@@ -165,7 +164,7 @@ def _add_model(parser: argparse.ArgumentParser, strategies: Iterable[str]) -> No
     add("--gpt_heads", type=integer(1), default=4)
     add("--gpt_width", type=integer(1), default=128)
     add("--loader_workers", type=integer(0, 16), default=1)
-    add("--augmentation", choices=CHOICES, default="none")
+    add("--augmentation", choices=("none", "light", "standard"), default="none")
 
 
 def _add_optimizer(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,6 @@ from wsshards.manifest import Features
 from wsshards.pictures import MODES, open_picture, to_array
 
 Array = npt.NDArray[Any]
-CHOICES = ("none", "light", "standard")
 _SMALL = 64  # pixels of the shorter side: smaller pictures are padded and cropped, not resized
 _PAD_SHARE = 8  # of a small picture's side: 4 pixels of 32 (He et al. 2016, section 4.2)
 _AREAS = {"light": (0.6, 1.0), "standard": (0.35, 1.0)}  # of the picture that a crop covers

@@ -162,8 +162,8 @@ CASES: dict[str, tuple[Make, str]] = {
     "a tree of links": (_tree, "it is the same folder as `d"),
     "name that is not UTF-8": (_name_of_bytes, "the name of class folder `caf\\xe9` is not UTF-8"),
     "name that rings": (
-        _file("a\x1b]0;x\x07.csv", lambda: b"x,label\n\x1b[31mred,a\n"),
-        "line 2 of `a\\x1b]0;x\\x07.csv` has `\\x1b[31mred`",
+        _file("a\x1b]0;x\x07.csv", lambda: b"x,label\n" + b"1,a\n2,b\n" * 5_100 + b"\x1b[31mred,a\n"),
+        "line 10202 of `a\\x1b]0;x\\x07.csv` has `\\x1b[31mred`",
     ),
     "hole as csv": (_hole("d.csv"), "the row at line 1 of `d.csv`: it is longer than 8,388,608 characters"),
     "hole as json": (_hole("d.jsonl"), "line 1 of `d.jsonl` is longer than 8,388,608 bytes"),
@@ -180,8 +180,8 @@ CASES: dict[str, tuple[Make, str]] = {
         "`d.csv` has 1,000,001 columns, and may have 100,000",
     ),
     "long value": (
-        _file("d.csv", lambda: b"x,label\n" + b"z" * 100_000 + b",a\n"),
-        "line 2 of `d.csv` has `zzz",
+        _file("d.csv", lambda: b"x,label\n" + b"1,a\n2,b\n" * 5_100 + b"z" * 100_000 + b",a\n"),
+        "line 10202 of `d.csv` has `zzz",
     ),
     "long label": (
         _file("d.csv", lambda: b"x,label\n1," + b"9" * 100_000 + b"\n"),
@@ -266,7 +266,7 @@ CASES: dict[str, tuple[Make, str]] = {
             x=lambda _, np: np.zeros(20_000_000, np.float32),
             label=lambda _, np: np.zeros(20_000_000, np.int8),
         ),
-        "column `x`: ",
+        "column `label`: ",
     ),
     "parquet of one long list": (
         _parquet(

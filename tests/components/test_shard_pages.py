@@ -198,11 +198,11 @@ CASES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "groups of the same bytes": (
         lambda: parquet(ROWS, [numbers(), MANY_LABELS()], 300),
-        "of it unpack to 68,000,000 or more",
+        "of it unpack to 68,000,544 or more",
     ),
     "a long text in every row": (
         lambda: parquet(ROWS, [two_texts("x", LONG), MANY_LABELS()]),
-        "feature column `x` of `d.parquet` holds string, not numbers",
+        "column `x` has a text of 10,000,000 characters, and a category may have 1,000",
     ),
     "a long label in every row": (
         lambda: parquet(ROWS, [numbers(), two_texts("label", LONG)]),

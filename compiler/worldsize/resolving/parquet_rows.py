@@ -59,15 +59,14 @@ def _read_head(request: Request, file: Path, stream: Any, most_bytes: int) -> tu
     sure |= {field.name: "list" for field in schema if "list" in str(field.type)}
     unsure = [name for name in schema.names if name in labels or (name in chosen and name not in sure)]
     head = Head(schema.names, kinds=sure)
-    head.complete = metadata.num_rows <= head.most
     places = [schema.names.index(name) for name in unsure]
     for row in _read_rows(stream, unsure, most_bytes):
         values: list[Any] = [None] * len(schema.names)
         for place, name in zip(places, unsure, strict=True):
             values[place] = row[name]
-        head.rows.append(values)
-        if len(head.rows) >= head.most:
+        if not head.add(values):
             break
+    head.complete = not head.rows or len(head.rows) == metadata.num_rows
     return head, unsure
 
 

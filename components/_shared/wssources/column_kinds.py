@@ -10,6 +10,7 @@ from typing import Any
 
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import BOOLEAN, CATEGORY, COLUMN_KINDS, DATE, NUMBER
+from wssources.formats import MAX_CLASS_NAME
 from wssources.request import suggest
 
 MAX_CATEGORIES = 1_000  # of a column
@@ -82,9 +83,20 @@ def check_categories(name: str, values: Iterable[Any], *, sampled: bool, called:
         UserError: saying the numbers.
     """
     texts = [str(value) for value in values if value is not None and value != ""]
+    check_length(name, max(map(len, texts), default=0))
     distinct = len(set(texts))
     if distinct > MAX_CATEGORIES or (len(texts) >= _IDS_ROWS and distinct > _IDS_SHARE * len(texts)):
         raise describe_texts(name, distinct, len(texts), sampled=sampled, called=called)
+
+
+def check_length(name: str, longest: int) -> None:
+    """Refuse a text that is too long for a category; raises UserError."""
+    if longest > MAX_CLASS_NAME:
+        raise UserError(
+            f"column `{clip_text(name)}` has a text of {longest:,} characters, and a category may have"
+            f" {MAX_CLASS_NAME:,}",
+            "leave it out: name the other columns in `features`",
+        )
 
 
 def describe_texts(name: str, distinct: int, rows: int, *, sampled: bool, called: str) -> UserError:

@@ -47,10 +47,20 @@ class Head:
     kinds: Mapping[str, str] = field(default_factory=dict)
     cells: bool = False
     complete: bool = True
+    _places: dict[str, int] | None = field(default=None, repr=False)
+    size: int = 0  # characters, bytes or values in the texts and lists that were added
+
+    def add(self, row: Sequence[Any]) -> bool:
+        """Take in a row, and return whether another may follow."""
+        self.rows.append(row)
+        self.size += sum(len(value) for value in row if isinstance(value, str | bytes | list))
+        return len(self.rows) < self.most and self.size <= HEAD_BYTES
 
     def values(self, name: str) -> list[Any]:
         """Return the values of a column."""
-        place = list(self.columns).index(name)
+        if self._places is None:
+            self._places = {column: place for place, column in reversed([*enumerate(self.columns)])}
+        place = self._places[name]
         return [row[place] for row in self.rows]
 
     @property

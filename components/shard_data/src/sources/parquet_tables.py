@@ -252,14 +252,13 @@ def _read_head(request: Request, file: Path, opened: _Parquet) -> Head:
     unpacked = opened.check_sizes(unsure)
     step = min(head.most, max(1, TEXT_BYTES // max(unpacked.value, 1)))
     places = {name: place for place, name in enumerate(names)}
-    head.complete = opened.metadata.num_rows <= head.most
     for batch in opened.open(pre_buffer=False, buffer_size=PIECE_BYTES).iter_batches(step, columns=unsure):
-        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        for number in range(batch.num_rows):  # one by one: each may be a copy of a long text
             row: list[Any] = [None] * len(names)
-            for name, value in zip(batch.schema.names, values, strict=True):
-                row[places[name]] = value
-            head.rows.append(row)
-            if len(head.rows) >= head.most:
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                row[places[name]] = column[number].as_py()
+            if not head.add(row):
+                head.complete = len(head.rows) == opened.metadata.num_rows
                 return head
     return head
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from sources.common import Array
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import CATEGORY, DATE, NUMBER
-from wssources.column_kinds import MAX_CATEGORIES, parse_date
+from wssources.column_kinds import MAX_CATEGORIES, check_length, parse_date
 from wssources.split import U64, hash_rows
 from wssources.split_settings import hash_group
 from wssources.table_plan import KIND_HELP, TablePlan
@@ -79,6 +79,8 @@ class TableCodes:
         known = self.categories[name]
         if not pa.types.is_dictionary(column.type):
             column = pc.dictionary_encode(column)
+        if len(column.dictionary) and pa.types.is_string(column.dictionary.type):
+            check_length(name, pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
         indices = column.indices
         places = indices.fill_null(0).to_numpy(zero_copy_only=False)
         used = np.unique(places) if len(column.dictionary) else np.empty(0, np.int64)

@@ -56,7 +56,7 @@ def test_a_wrong_world_size_stops_before_torch_is_loaded(
 
 
 def test_a_global_batch_that_is_not_the_product_is_refused(training: Training, digits: Path) -> None:
-    run = training(2, shards=digits, **(PLAN | {"global_batch_size": 100}))
+    run = training(2, shards=digits, **(PLAN | {"global_batch_size": 100, "gradient_accumulation_steps": 1}))
     assert "`global_batch_size` is 100 but 32 a device" in only_errors(run)[0]
 
 

@@ -83,7 +83,7 @@ def test_padding_is_not_learned_and_not_read() -> None:
 
 def test_tokens_are_refused_by_a_model_of_numbers() -> None:
     task = make_task("classification", (4,), "uint16", 3, tokenizer=m.Tokenizer("bpe", 9))
-    with pytest.raises(UserError, match="`mlp` needs rows of numbers"):
+    with pytest.raises(UserError, match="`mlp` takes numbers, and the shards hold tokens"):
         models.build_model("mlp", task, SMALL, sample=None)
 
 

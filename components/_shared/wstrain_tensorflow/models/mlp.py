@@ -7,7 +7,6 @@ from typing import Any
 
 import keras
 
-from wsshards.errors import UserError
 from wsshards.manifest import REGRESSION
 from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
@@ -16,14 +15,8 @@ WIDTH = 256
 
 
 def build_model(samples: SampleSpec, x: Any, sizes: Any) -> Any:
-    """Two hidden layers with layer normalisation: ``[n, …] -> [n, outputs]``.
-
-    Raises:
-        UserError: the samples are tokens.
-    """
+    """Two hidden layers with layer normalisation: ``[n, …] -> [n, outputs]``."""
     del sizes
-    if samples.reads_tokens:
-        raise UserError("model `mlp` needs rows of numbers, the shards hold tokens", "use `gpt`")
     x = keras.layers.Flatten()(x)
     inputs = math.prod(samples.input_shape)
     for _ in range(2):

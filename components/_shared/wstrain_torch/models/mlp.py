@@ -6,7 +6,6 @@ import math
 
 from torch import nn
 
-from wsshards.errors import UserError
 from wsshards.manifest import REGRESSION
 from wstrain_torch.data import Task
 from wstrain_torch.models.layers import Head, ModelOptions, Stack
@@ -15,14 +14,8 @@ WIDTH = 256
 
 
 def build_model(task: Task, options: ModelOptions) -> nn.Module:
-    """Return two hidden layers with layer normalisation: ``[n, …] -> [n, outputs]``.
-
-    Raises:
-        UserError: the samples are tokens.
-    """
+    """Return two hidden layers with layer normalisation: ``[n, …] -> [n, outputs]``."""
     del options
-    if task.reads_tokens:
-        raise UserError("model `mlp` needs rows of numbers, the shards hold tokens", "use `gpt`")
     return Stack(
         nn.Flatten(),
         nn.Linear(math.prod(task.input_shape), WIDTH),

@@ -89,7 +89,7 @@ def _make_spec(
 
 
 def _make_step(node: Any, written: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a node as a step, or None for one that is no command with a component file."""
+    """Return a node as a step, or None if it is not a command with a component file."""
     source = find_source(getattr(node, "component", None))
     if source is None or written.get("type", "command") != "command":
         return None

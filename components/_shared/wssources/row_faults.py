@@ -142,7 +142,7 @@ def read_csv_rows(
     A row that is dropped is None.
 
     Raises:
-        UserError: for the first line that is no row of the plan.
+        UserError: for the first line that is not a row of the plan.
     """
     lines = None
     try:
@@ -152,12 +152,7 @@ def read_csv_rows(
             header = next(rows)
             places = {column: place for place, column in reversed([*enumerate(header)])}
             for row in rows:
-                if row and len(row) != len(header):
-                    raise UserError(
-                        f"line {lines.number} of `{request.show(file)}` has {len(row)} values, but the header"
-                        f" names {len(header)}",
-                        "give every row one value per column",
-                    )
+                _check_width(request, file, row, header, number=lines.number)
                 if row:
                     yield _check_cells(request, file, plan, row, places, number=lines.number)
                 if lines.total > most:
@@ -179,16 +174,21 @@ def read_csv_cells(request: Request, file: Path, header: Sequence[str]) -> Itera
             rows = lines.rows()
             next(rows)
             for row in rows:
-                if row and len(row) != len(header):
-                    raise UserError(
-                        f"line {lines.number} of `{request.show(file)}` has {len(row)} values, but the header"
-                        f" names {len(header)}",
-                        "give every row one value per column",
-                    )
+                _check_width(request, file, row, header, number=lines.number)
                 if row:
                     yield lines.number, row
     except _FAULTS as error:
         raise _explain_line(request, file, lines, error) from None
+
+
+def _check_width(request: Request, file: Path, row: list[str], header: Sequence[str], *, number: int) -> None:
+    """Refuse a row that is not empty and has another number of cells than the header; raises UserError."""
+    if row and len(row) != len(header):
+        raise UserError(
+            f"line {number} of `{request.show(file)}` has {len(row)} values, but the header"
+            f" names {len(header)}",
+            "give every row one value per column",
+        )
 
 
 def _check_cells(

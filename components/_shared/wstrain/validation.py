@@ -196,3 +196,14 @@ def expect_known_metric(metric: str, known: Sequence[str], task: str) -> None:
             f"`best_metric` `{metric}` is not a metric of the task {task}",
             f"use one of {', '.join(f'`{name}`' for name in known)}",
         )
+
+
+def describe_export(settings: Settings, controller: ValidationController | None, exported: int) -> str:
+    """Say which weights are exported, and why; without a controller nothing was validated."""
+    if settings.export == "best" and controller is not None and controller.best_step == exported:
+        return f"exporting the weights of step {exported}, the best: {controller.describe()}"
+    reason = "`export` is `last`"
+    if settings.export == "best":
+        validated = controller is not None and controller.schedule.intervals
+        reason = "no validation had a finite value" if validated else "there was no validation"
+    return f"exporting the weights of the last step, {exported}: {reason}"

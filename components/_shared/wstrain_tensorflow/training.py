@@ -26,7 +26,12 @@ from wstrain.health import non_finite
 from wstrain.health.heartbeat import Heartbeat
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
-from wstrain.validation import ValidationController, expect_known_metric, make_validation_schedule
+from wstrain.validation import (
+    ValidationController,
+    describe_export,
+    expect_known_metric,
+    make_validation_schedule,
+)
 from wstrain_tensorflow import export
 from wstrain_tensorflow.checkpoint import CheckpointSaver, Named
 from wstrain_tensorflow.data import BatchLoader
@@ -242,17 +247,6 @@ class Job:
         features, _ = self.reader.gather(self.sampler.some_rows(self.samples.limit_rows(SAMPLE_ROWS)))
         sample: np.ndarray[Any, Any] = encode_inputs(self.samples, np.asarray(features)).numpy()
         return sample
-
-
-def describe_export(settings: Settings, controller: ValidationController, exported: int) -> str:
-    """Say which weights are exported, and why."""
-    if settings.export == "best" and controller.best_step == exported:
-        return f"exporting the weights of step {exported}, the best: {controller.describe()}"
-    reason = "`export` is `last`"
-    if settings.export == "best":
-        validated = controller.schedule.intervals
-        reason = "no validation had a finite value" if validated else "there was no validation"
-    return f"exporting the weights of the last step, {exported}: {reason}"
 
 
 def _is_finite(variable: Any) -> bool:

@@ -32,7 +32,12 @@ from wstrain.launch.gpus import planned_gpus
 from wstrain.launch.mesh import Mesh
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
-from wstrain.validation import ValidationController, expect_known_metric, make_validation_schedule
+from wstrain.validation import (
+    ValidationController,
+    describe_export,
+    expect_known_metric,
+    make_validation_schedule,
+)
 from wstrain_torch import compute_clock, export, loop, models, optimizers, strategies
 from wstrain_torch.checkpoint.saver import CheckpointSaver
 from wstrain_torch.data import BatchLoader, Task, read_task
@@ -129,7 +134,7 @@ def _export(
     network = saver.strategy.whole_model()
     with group.together():
         if group.is_main:
-            print(_describe_export(settings, saver.controller, exported), flush=True)
+            print(describe_export(settings, saver.controller, exported), flush=True)
             export.save_model(
                 network.cpu(),
                 task,
@@ -168,15 +173,6 @@ def _log_end(
     if best is not None and best.best_value is not None and best.best_step is not None:
         values |= {"best_step": float(best.best_step), f"best_validation_{best.metric}": best.best_value}
     tracker.log(done, values, always=True)
-
-
-def _describe_export(settings: Settings, controller: ValidationController | None, exported: int) -> str:
-    if settings.export == "best" and controller is not None and controller.best_step == exported:
-        return f"exporting the weights of step {exported}, the best: {controller.describe()}"
-    reason = "`export` is `last`"
-    if settings.export == "best":
-        reason = "there was no validation" if controller is None else "no validation had a finite value"
-    return f"exporting the weights of the last step, {exported}: {reason}"
 
 
 @contextmanager

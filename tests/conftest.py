@@ -3,6 +3,7 @@ from __future__ import annotations
 import cProfile
 import gc
 import os
+import runpy
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,13 @@ CASES = [Path(__file__).with_name(name) for name in ("rules", "golden")]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the committed expectations")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Write the components' versions before anything that follows from them is written."""
+    if session.config.option.update_golden and not hasattr(session.config, "workerinput"):
+        versions = Path(__file__).with_name("repo") / "component_versions.py"
+        runpy.run_path(str(versions))["write_versions"]()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

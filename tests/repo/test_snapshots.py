@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
+import runpy
 import shutil
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -157,3 +160,41 @@ def merged_snapshot(folder: Path) -> snapshot.Snapshot:
 def content_hash(folder: Path) -> tuple[dict[str, bytes], str]:
     """What is uploaded, and what `worldsize run` compares before it reuses a step."""
     return snapshot_files(folder), Digests().files(merged_snapshot(folder).files, folder).digest()
+
+
+VERSIONS = runpy.run_path(str(Path(__file__).with_name("component_versions.py")))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_version_follows_from_the_content(name: str) -> None:
+    described, _ = component.read_component(COMPONENTS / name / "component.yml")
+    assert described is not None
+    assert described.version is not None
+    assert described.version.value == VERSIONS["derive_version"](COMPONENTS / name), "run `make golden`"
+
+
+@pytest.mark.parametrize(
+    ("place", "edit_text"),
+    [
+        ("register/src/gate.py", lambda text: text + "# edited\n"),
+        ("_shared/wsmlflow/active_run.py", lambda text: text + "# edited\n"),
+        ("register/environment/conda.yml", lambda text: text.replace("mlflow", "mlflow-skinny")),
+        ("register/component.yml", lambda text: text.replace("default: error", "default: skip")),
+        ("register/component.yml", lambda text: text.replace("Register model", "Register a model")),
+    ],
+)
+def test_a_version_changes_with_code_environment_and_interface(
+    tmp_path: Path, place: str, edit_text: Callable[[str], str]
+) -> None:
+    copy = tmp_path / "components"
+    shutil.copytree(COMPONENTS, copy, ignore=shutil.ignore_patterns("__pycache__", "train_*", "shard_data"))
+    before = {name: VERSIONS["derive_version"](copy / name) for name in ("register", "evaluate")}
+    text = (copy / place).read_text()
+    (copy / place).write_text(edit_text(text))
+    assert (copy / place).read_text() != text
+    after = {name: VERSIONS["derive_version"](copy / name) for name in before}
+    assert after["register"] != before["register"]
+    assert (after["evaluate"] != before["evaluate"]) == place.startswith("_shared")
+    semantic = re.sub(r"^version: .*$", "version: 0.1.0", (copy / place).read_text(), flags=re.MULTILINE)
+    (copy / place).write_text(semantic)
+    assert VERSIONS["derive_version"](copy / "register") == after["register"]  # its own line does not count

@@ -13,9 +13,10 @@ from worldsize.azureml.references import closest_path, is_file, is_folder, list_
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
+from worldsize.facts import built_in_components
+from worldsize.facts.built_in_components import BuiltInComponent
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
-CODE_INPUT = "worldsize_code_input"  # the tag that names the input for `path/to/file.py:function`
 DEEPEST = 50  # pipeline components inside each other
 _NAME_AND_VERSION = re.compile(r"\w[\w.-]*(?::[\w.-]+|@\w+)")
 _FLOW = frozenset({"flow", "nodes"})  # what the file of a prompt flow has, which stands in for a component
@@ -86,11 +87,11 @@ def read_component_node(node: Mapping, path: Path | None, folder: Path, files: F
     )
 
 
-def read_tag(component: Component, name: str) -> str | None:
-    """The text of a tag of a component; None where it has no such text."""
-    tags = component.tags.value if component.tags is not None else None
-    text = tags.get(name) if isinstance(tags, dict) else None
-    return text if isinstance(text, str) else None
+def find_facts(component: Component | None) -> BuiltInComponent | None:
+    """What is known of a built-in component, or a copy of one, beyond its file; None for others."""
+    if component is None or component.name is None:
+        return None
+    return built_in_components.lookup(component.name.value, component.inputs)
 
 
 def resolve_component(

@@ -6,6 +6,8 @@ copied, and the components of a pipeline component become folders beside it.
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,7 +16,7 @@ from msgspec import Struct, field
 
 from worldsize import yaml
 from worldsize.azureml import snapshot, write, yaml_dump
-from worldsize.azureml.copying import Archive, CopyAccess, are_equal
+from worldsize.azureml.copying import Archive, CopyAccess, are_equal, read_listed
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import classify, describe_missing, is_file, is_folder, local_path
 from worldsize.azureml.snapshot import Snapshot
@@ -24,6 +26,7 @@ from worldsize.base.span import Span
 CODE = "src"
 ENVIRONMENT = "environment"
 FILE = "component.yml"
+SHORT_HASH = 8  # characters of a content hash in a version
 
 
 class Bundle(Struct):
@@ -38,11 +41,15 @@ class Bundle(Struct):
 
 
 def bundle_component(
-    component: Component, at: Span, gate: CopyAccess, added: Snapshot | None = None
+    component: Component, at: Span, gate: CopyAccess, added: Snapshot | None = None, *, changed: bool = False
 ) -> Bundle:
     """Collect the files of a component; ``added`` are files of the user that are added to its code.
 
-    ``at`` is where problems without a position are reported.
+    ``at`` is where problems without a position are reported. ``changed`` says that the component is not as
+    in its file.
+
+    Raises:
+        OSError: A file that is added cannot be read.
     """
     document, folder = _document(component), component.folder
     assert folder is not None
@@ -54,7 +61,24 @@ def bundle_component(
             block["environment"] = _move_environment(bundle, block["environment"], folder, named or at)
     if component.graph is not None and isinstance(document.get("jobs"), dict):
         _take_inner(bundle, component, folder, at)
+    if (changed or added is not None) and document.get("version") is not None:
+        document["version"] = f"{document['version']}-{hash_content(document, added)[:SHORT_HASH]}"
     return bundle
+
+
+def hash_content(document: Mapping[str, Any], code: Snapshot | None) -> str:
+    """SHA-256 of a component's YAML and of files, by their places and contents: the same on any machine.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    total = hashlib.sha256(yaml_dump.dump(document).encode())
+    for name in code.listing() if code is not None else ():
+        assert code is not None
+        source = code.files[name]
+        content = source.content() if isinstance(source, Archive) else read_listed(source)
+        total.update(b"\0".join((b"", os.fsencode(name), hashlib.sha256(content).digest())))
+    return total.hexdigest()
 
 
 def render_component(bundle: Bundle) -> str:

@@ -117,7 +117,8 @@ def _place_component(
     own = added if added is not None and added.files else None
     key = (id(component), id(own))
     if key not in shelf.placed:  # both are kept, so that their ids are not reused
-        bundle = bundle_component(component, at, shelf.gate, own)
+        changed = component is not resolved.job.steps[step.name].component
+        bundle = bundle_component(component, at, shelf.gate, own, changed=changed)
         name = _shelve(shelf, bundle, step.name, step.name if own is not None else None, at)
         if component.path is None:
             component = _written_component(component, bundle, out / "components" / name / FILE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worldsize.azureml.component import read_tag
+from worldsize.azureml.component import find_facts
 from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
@@ -12,7 +12,6 @@ from wsmetrics.names import METRICS
 from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL
 from wssources.planned_rows import DIGITS, PYTHON_SOURCE
 
-METRICS_TAG = "worldsize_metrics"  # a component's metrics, separated by commas
 _OF_EACH = ("precision", "recall", "f1", "mse", "rmse", "mae", "r2")  # also of each class or target
 _INPUTS = {"when": "gate", "on_fail": "on_fail"}  # by the spec's key the input that carries it
 
@@ -90,10 +89,9 @@ def _shards_of(state: ResolveState, step: str) -> str | None:
 
 
 def produced(state: ResolveState, step: str) -> list[str] | None:
-    """The metrics that a step's component says it can produce, or None where it does not say."""
-    component = state.components.get(step)
-    text = read_tag(component, METRICS_TAG) if component is not None else None
-    return [name.strip() for name in text.split(",")] if text is not None else None
+    """The metrics that a step can produce, or None where that is not known."""
+    facts = find_facts(state.components.get(step))
+    return list(facts.metrics) if facts is not None else None
 
 
 def _set(state: ResolveState, step: str, key: str, text: str, span: Span) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from worldsize.azureml import snapshot
-from worldsize.azureml.component import CODE_INPUT, read_tag
+from worldsize.azureml.component import find_facts
 from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Literal
 from worldsize.azureml.references import describe_missing, exists, is_file, local_path, normalise
@@ -41,8 +41,8 @@ def collect_files(state: ResolveState, step: str) -> Snapshot:
 
 def _user_function(state: ResolveState, step: str, added: Snapshot) -> None:
     """Take in the user's file where an input names a function of it."""
-    component = state.components.get(step)
-    name = read_tag(component, CODE_INPUT) if component is not None else None
+    facts = find_facts(state.components.get(step))
+    name = facts.code_input if facts is not None else None
     located = state.spec.steps[step].with_.get(name) if name is not None else None
     if located is None or name is None or not isinstance(state.arguments[step][name].value, Literal):
         return

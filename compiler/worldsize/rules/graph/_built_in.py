@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from worldsize import resources
-from worldsize.azureml.component import CODE_INPUT, read_tag
+from worldsize.azureml.component import find_facts
 from worldsize.azureml.model import Component, Field, Literal, Step
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -16,7 +16,6 @@ from worldsize.rules.context import Context
 from worldsize.rules.graph._common import span_of
 from worldsize.yaml.nodes import Scalar
 
-_BUILT_IN = "worldsize_code_builtin"  # the tag with what else the input for code may hold
 _PREFIX = "builtin:"
 
 
@@ -43,9 +42,11 @@ def is_built_in(context: Context, component: Component | None) -> bool:
 
 def check_function(step: Step, component: Component) -> Iterator[Problem]:
     """Report a name that is neither built in nor a function of a file, where an input takes one of these."""
-    names = (read_tag(component, _BUILT_IN) or "").replace(",", " ").split()
-    name = read_tag(component, CODE_INPUT) if names else None
-    field = step.inputs.get(name) if name is not None else None
+    facts = find_facts(component)
+    if facts is None or facts.code_input is None:
+        return
+    name, names = facts.code_input, facts.built_in_models
+    field = step.inputs.get(name)
     if field is None or not isinstance(field.value, Literal) or not isinstance(field.node, Scalar):
         return
     text = field.node.text

@@ -1,0 +1,49 @@
+"""What the checker knows of built-in components beyond what their files declare."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cache
+
+from msgspec import Struct
+
+from worldsize.facts import table
+from wsmetrics.names import METRICS
+
+
+class BuiltInComponent(Struct, frozen=True):
+    """The facts about one component. ``metrics`` are empty where it logs none."""
+
+    name: str
+    known_by: frozenset[str]  # inputs that together no other component of this name has
+    code_input: str | None  # the input for `path/to/file.py:function`
+    built_in_models: tuple[str, ...]  # what else that input takes
+    metrics: tuple[str, ...]
+
+
+def lookup(name: object, inputs: Collection[str]) -> BuiltInComponent | None:
+    """The built-in component with a name and at least its characteristic inputs, or None.
+
+    So a copy of its file is recognised wherever it lies, and a user's own `evaluate` is not taken for it.
+    """
+    component = _all().get(name) if isinstance(name, str) else None
+    return component if component is not None and component.known_by <= set(inputs) else None
+
+
+@cache
+def _all() -> dict[str, BuiltInComponent]:
+    return {row["name"]: _read_row(row) for row in table.read_rows("built_in_components")}
+
+
+def _read_row(row: dict[str, str]) -> BuiltInComponent:
+    metrics = row["logs"].split()
+    for pattern in row["task_metrics"].split():
+        of_tasks = dict.fromkeys(name for names in METRICS.values() for name in names)
+        metrics += [pattern.replace("*", name) for name in of_tasks if pattern == "*" or name != "rows"]
+    return BuiltInComponent(
+        row["name"],
+        frozenset(row["known_by"].split()),
+        row["code_input"] or None,
+        tuple(row["built_in_models"].split()),
+        tuple(metrics),
+    )

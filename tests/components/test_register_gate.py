@@ -131,3 +131,28 @@ def test_tags_carry_plan_metrics_commit_and_gate(monkeypatch: pytest.MonkeyPatch
         assert tags.version_tags({}, {}, {name: "abc"}, "", "")["source.commit"] == "abc"
     with pytest.raises(UserError, match="tag `oops` is not `name=value`"):
         tags.version_tags({}, {}, {}, "", "oops")
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"source": "builtin:digits", "model": "cnn"}, "digits-cnn"),
+        ({"source": "flowers/small.csv", "model": "nets/wide.py:build"}, "small-wide"),
+        ({"source": ".", "model": "mlp"}, "mlp"),
+        ({"source": "my data (1)", "model": "hf:tiny"}, "my-data-1-hf"),
+        ({"source": "é", "model": None}, "model"),
+        (None, "model"),
+        ("text", "model"),
+    ],
+)
+def test_a_name_is_made_of_data_and_network(facts: Any, expected: str) -> None:
+    names = _load("model_name")
+    assert names.choose_model_name("", {"metadata": {"worldsize": facts}}) == expected
+    assert names.choose_model_name("mine", {}) == "mine"
+    assert names.choose_model_name("", {}) == "model"
+
+
+@pytest.mark.parametrize("given_name", [" ", "a/b", "a:1"])
+def test_a_name_that_no_registry_takes(given_name: str) -> None:
+    with pytest.raises(UserError, match="model name"):
+        _load("model_name").choose_model_name(given_name, {})

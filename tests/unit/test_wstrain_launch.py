@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from wsshards.errors import UserError
+from wstrain.launch import gpus
 from wstrain.launch.environment import (
     Launch,
     expect_global_batch,
@@ -171,3 +172,20 @@ def test_success_is_not_undone_by_what_runs_when_the_interpreter_ends() -> None:
     )
     done = ended(script)
     assert (done.returncode, done.stdout) == (0, "trained\n")
+
+
+@pytest.mark.parametrize(
+    ("planned", "count", "processes", "expected"),
+    [
+        (gpus.PlannedGpus(), 4, 1, "this machine has 4 GPUs, but 1 process trains on it: set `Process count"),
+        (gpus.PlannedGpus(), 8, 2, "this machine has 8 GPUs, but 2 processes train on it: set"),
+        (gpus.PlannedGpus(), 4, 4, None),
+        (gpus.PlannedGpus(), 0, 2, None),
+        (gpus.PlannedGpus(4), 4, 1, None),  # a plan is judged before the start
+    ],
+)
+def test_idle_gpus_are_named_with_both_numbers(
+    planned: gpus.PlannedGpus, count: int, processes: int, expected: str | None
+) -> None:
+    said = gpus.describe_idle_gpus(planned, count, processes)
+    assert (said is None) if expected is None else (said or "").startswith(expected)

@@ -10,7 +10,7 @@ from worldsize.planning.memory.workload import is_sharding
 from worldsize.resolving.state import ResolveState
 from wsmetrics.names import METRICS
 from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL
-from wssources.planned_rows import DIGITS, PYTHON_SOURCE
+from wssources.planned_rows import DIGITS, PYTHON_SOURCE, default_source
 
 _OF_EACH = ("precision", "recall", "f1", "mse", "rmse", "mae", "r2")  # also of each class or target
 _INPUTS = {"when": "gate", "on_fail": "on_fail"}  # by the spec's key the input that carries it
@@ -77,7 +77,9 @@ def _find_task(state: ResolveState, step: str) -> str | None:
     component, given = state.components[source], state.spec.steps[source].with_
     if component is None or not is_sharding(component):
         return None
-    written, data = (given[name].value if name in given else None for name in ("task", "source"))
+    values = {"source": default_source(has_data="data" in given)}
+    values |= {name: given[name].value for name in ("task", "source") if name in given}
+    written, data = values.get("task"), values["source"]
     if isinstance(written, str) and written in METRICS:
         return written
     return {DIGITS: CLASSIFICATION, PYTHON_SOURCE: LANGUAGE_MODEL}.get(str(data))

@@ -92,7 +92,8 @@ def _split(state: ResolveState, source: str) -> TableCount | None:
     """What a sharding step writes, or None where it cannot be counted."""
     step, component = state.spec.steps[source], state.components[source]
     assert component is not None
-    values: dict[str, Any] = {
+    values: dict[str, Any] = {"source": planned_rows.default_source(has_data="data" in step.with_)}
+    values |= {
         name: port.default.value for name, port in component.inputs.items() if port.default is not None
     }
     values |= {name: located.value for name, located in step.with_.items()}

@@ -7,17 +7,41 @@ the spec says: not on the Python that happens to run the job.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 DIGITS = "builtin:digits"
 PYTHON_SOURCE = "builtin:python-source"
 SOURCES = (DIGITS, PYTHON_SOURCE)
+ALL_OF_DATA = "."
+# Inputs of `shard_data` that have a meaning for any source; the others say how files are read.
+_OF_ANY_SOURCE = frozenset(
+    {
+        "source",
+        "data",
+        "shard_count",
+        "validation_fraction",
+        "test_fraction",
+        "seed",
+        "memory_limit_mib",
+        "shards",
+    }
+)
 
 # scikit-learn's handwritten digits: images of each digit 0 … 9, 1,797 in all.
 DIGITS_ROWS = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
 
 # Every Python from 3.10 on carries at least 8 MiB of library text; half of that is always there.
 PYTHON_SOURCE_BYTES = 4 * 1024 * 1024
+
+
+def default_source(*, has_data: bool) -> str:
+    """Return what is read where `source` is not given."""
+    return ALL_OF_DATA if has_data else DIGITS
+
+
+def first_of_files(given: Iterable[str]) -> str | None:
+    """Return the first of the inputs that says how files are read, so that it needs `data`; else None."""
+    return next((name for name in given if name not in _OF_ANY_SOURCE), None)
 
 
 def rows_per_class(source: str, sequence_length: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gate import parse_gate, read_metrics, shortfalls
+from model_name import choose_model_name
 from tags import version_tags
 
 from wsmodels.mlmodel import read_mlmodel
@@ -20,6 +21,7 @@ def main() -> None:
     gate = parse_gate(options.gate)
     metrics = read_metrics(options.metrics)
     card = read_mlmodel(options.model)
+    options.model_name = choose_model_name(options.model_name, card)
     failed = shortfalls(gate, metrics)
     if failed:
         refuse(options, failed)
@@ -48,19 +50,14 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--metrics", required=True)
-    parser.add_argument("--model_name", required=True)
+    parser.add_argument("--model_name", default="")
     parser.add_argument("--gate", default="")
     parser.add_argument("--on_fail", choices=("error", "skip"), default="error")
     parser.add_argument("--description", default="")
     parser.add_argument("--tags", default="")
     parser.add_argument("--shards", default="")
     parser.add_argument("--registration", required=True)
-    options = parser.parse_args()
-    if not options.model_name.strip() or set("/:") & set(options.model_name):
-        raise UserError(
-            f"model name `{options.model_name}` is empty or holds `/` or `:`", "use letters, digits and `-`"
-        )
-    return options
+    return parser.parse_args()
 
 
 def refuse(options: argparse.Namespace, failed: list[str]) -> None:

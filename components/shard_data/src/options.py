@@ -9,6 +9,7 @@ from media_arguments import add_media_options
 from wsshards.errors import UserError
 from wsshards.manifest import MAX_SHARDS
 from wssources.find_files import FORMATS
+from wssources.planned_rows import default_source, first_of_files
 from wssources.request import MISSING, REFUSE
 from wssources.split_settings import HASH, METHODS, make_split
 from wssources.tasks import AUTO, TASK_CHOICES
@@ -17,7 +18,7 @@ from wssources.tasks import AUTO, TASK_CHOICES
 def parse_options() -> argparse.Namespace:
     """Parse the command line in `component.yml`; raises UserError for values out of range."""
     parser = argparse.ArgumentParser(description="Shard data.")
-    parser.add_argument("--source", default=".")
+    parser.add_argument("--source", default="")
     parser.add_argument("--data", default="")
     parser.add_argument("--format", choices=FORMATS, default="auto")
     parser.add_argument("--task", choices=TASK_CHOICES, default=AUTO)
@@ -39,6 +40,7 @@ def parse_options() -> argparse.Namespace:
     add_media_options(parser)
     parser.add_argument("--shards", required=True)
     options = parser.parse_args()
+    options.source = options.source or _choose_source(parser, options)
     for name, low in (("sequence_length", 1), ("shard_count", 1), ("seed", 0), ("memory_limit_mib", 1)):
         if getattr(options, name) < low:
             raise UserError(f"`{name}` is {getattr(options, name)}", f"give a whole number of at least {low}")
@@ -50,3 +52,19 @@ def parse_options() -> argparse.Namespace:
         raise UserError(f"the name `{options.source}` is not UTF-8", "rename the file or folder")
     make_split(vars(options), options.seed)
     return options
+
+
+def _choose_source(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    """Return what is read where nothing is said: all of the data, or the digits if there is none.
+
+    Raises:
+        UserError: an input says how files are read, but there are none.
+    """
+    changed = (name for name, value in vars(options).items() if value != parser.get_default(name))
+    name = None if options.data else first_of_files(changed)
+    if name is not None:
+        raise UserError(
+            f"`{name}` is `{getattr(options, name)}`, but no `data` is given",
+            "give the file or folder to read as `data`, or leave out the inputs that say how it is read",
+        )
+    return default_source(has_data=bool(options.data))

@@ -71,8 +71,12 @@ def check_data_set(context: Context, step: Step) -> Iterator[Problem]:
 
 def find_unread_data(context: Context, step: Step) -> tuple[Span, str, str] | None:
     """The place, message and help where ``shard_data`` is to read from ``data``, which nothing gives."""
+    if "data" in step.inputs or "data" in step.unwired:
+        return None
     source, field = _read_source(context, step)
-    if source is None or source.startswith(_PREFIX) or "data" in step.inputs or "data" in step.unwired:
+    if source is None:
+        return _find_unread_settings(context, step)
+    if source.startswith(_PREFIX):
         return None
     from wssources import planned_rows  # only a step that shards data needs it
 
@@ -80,6 +84,32 @@ def find_unread_data(context: Context, step: Step) -> tuple[Span, str, str] | No
     what = f"the path `{source}` inside `data`" if field is not None else "all of `data`"
     message = f"step `{step.name}` reads {what}, but no `data` is given"
     return span_of(field or step.reference), message, f"give a file or folder as `data:`, or write {listed}"
+
+
+def _find_unread_settings(context: Context, step: Step) -> tuple[Span, str, str] | None:
+    """The same where a step has neither `source` nor `data`, but an input that says how files are read."""
+    component = step.component
+    if component is None or "source" in step.inputs or not is_built_in(context, component):
+        return None
+    from worldsize.planning.memory.workload import is_sharding  # only a step that shards data needs it
+
+    if not is_sharding(component) or component.inputs["source"].default is not None:
+        return None
+    from wssources import planned_rows
+
+    name = planned_rows.first_of_files(name for name in step.inputs if _is_changed(step, name))
+    if name is None:
+        return None
+    message = f"step `{step.name}` is given `{name}`, but no `data` to read"
+    return span_of(step.inputs[name]), message, "give a file or folder as `data:`"
+
+
+def _is_changed(step: Step, name: str) -> bool:
+    """Whether an input is a literal other than its default."""
+    port = step.component.inputs.get(name) if step.component is not None else None
+    value = step.inputs[name].value
+    default = port.default.value if port is not None and port.default is not None else None
+    return port is not None and isinstance(value, Literal) and value.value != default
 
 
 def _read_source(context: Context, step: Step) -> tuple[str | None, Field[Any] | None]:

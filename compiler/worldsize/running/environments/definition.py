@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from worldsize import yaml
+from worldsize import resources, yaml
 from worldsize.azureml import fields, snapshot
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.environment import is_file as names_a_file
@@ -232,12 +232,25 @@ class EnvironmentPlan:
         return self.definitions.get(name, Definition())
 
 
-def choose_mode(options: RunOptions, target: Path, pipeline: Path) -> EnvironmentMode:
-    """Choose what environments are here: as asked, else ``current`` for a pipeline that comes from a spec."""
+def choose_mode(
+    options: RunOptions, target: Path, pipeline: Path, tasks: Mapping[str, Task]
+) -> EnvironmentMode:
+    """Choose what environments are here: as asked, else ``current`` for what needs only our own packages.
+
+    That is a pipeline that comes from a spec, or has built-in components only.
+    """
     if options.environment is not None:
         return options.environment
-    ours = target != pipeline or (pipeline.parent / PLAN_FILE).exists()
+    ours = target != pipeline or (pipeline.parent / PLAN_FILE).exists() or _are_built_in(tasks)
     return "current" if ours else "isolated"
+
+
+def _are_built_in(tasks: Mapping[str, Task]) -> bool:
+    folder = resources.components().resolve()
+    return bool(tasks) and all(
+        task.component.path is not None and task.component.path.resolve().is_relative_to(folder)
+        for task in tasks.values()
+    )
 
 
 def plan_environments(

@@ -112,7 +112,7 @@ def _prepare_target(target: Path, job_target: Target, options: RunOptions, *, tr
     code, problems = list_snapshots(tasks, files.gate)
     problems += find_missing_programs(job, tasks)
     emulation, impossible = read_emulation(options, tasks, sizes)
-    mode = choose_mode(options, target, path)
+    mode = choose_mode(options, target, path, tasks)
     if mode == "current":
         problems += find_missing_packages(tasks, code)
     environments = plan_environments(tasks, code, assets, mode, texts, gate=files.gate)

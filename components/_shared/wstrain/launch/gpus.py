@@ -171,6 +171,25 @@ def _advice(count: int, driver: GpuDriver, *, hidden: bool) -> str:
     return f"run on the VM size of the plan, in an image with a build of the framework for CUDA, or {on_cpus}"
 
 
+def describe_idle_gpus(planned: PlannedGpus, count: int, processes: int) -> str | None:
+    """Return a warning where nothing was planned and this machine has more GPUs than processes; else None.
+
+    Azure ML starts one process on an instance unless it is told otherwise, which the designer's form hides.
+
+    Args:
+        planned: The GPUs that an instance was planned to have; with a plan, the checker has said it.
+        count: How many GPUs the framework can use here.
+        processes: How many processes train here, each on one GPU.
+    """
+    if planned.gpus is not None or count <= processes:
+        return None
+    started = "1 process trains" if processes == 1 else f"{processes} processes train"
+    return (
+        f"this machine has {_gpus(count)}, but {started} on it: set `Process count per instance`"
+        f" (`process_count_per_instance`) to {count}"
+    )
+
+
 def query_driver(library: str = _LIBRARY, module: Path = _MODULE) -> GpuDriver:
     """Ask NVIDIA's driver for its GPUs, without a framework."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import socket
+import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +16,7 @@ import torch
 from wsshards.errors import describe_error
 from wstrain.health.rank_status import RankStatus, fail_together
 from wstrain.launch.environment import Launch
-from wstrain.launch.gpus import PlannedGpus, expect_gpus
+from wstrain.launch.gpus import PlannedGpus, describe_idle_gpus, expect_gpus
 from wstrain.launch.mesh import Mesh
 
 T = TypeVar("T")
@@ -50,6 +51,10 @@ class Group:
         self._communicator = connect(communication if launch.world_size > 1 else "", self.device)
         self.local_rank, self.local_size = self._neighbours()
         _limit_threads(self.local_size, self.device)
+        if self.is_main and self.device.type == "cuda":
+            idle = describe_idle_gpus(planned or PlannedGpus(), torch.cuda.device_count(), self.local_size)
+            if idle is not None:
+                print(f"warning: {idle}", file=sys.stderr, flush=True)
 
     @property
     def is_main(self) -> bool:

@@ -17,7 +17,9 @@ from worldsize.base.span import Span
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.rules.context import Context
 from worldsize.rules.data._media import read_media
-from worldsize.rules.data._sharded_rows import MAX_OPENED, MAX_ROWS, read_sample, read_texts
+from worldsize.rules.data._sample import MAX_OPENED, MAX_ROWS
+from worldsize.rules.data._sharded_media import read_texts
+from worldsize.rules.data._sharded_rows import read_sample
 from worldsize.yaml.nodes import Scalar
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import CLASSIFICATION

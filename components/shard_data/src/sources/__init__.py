@@ -14,9 +14,10 @@ from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, Features
 from wssources.documents import is_tokenized
 from wssources.find_files import check_content, choose_files, find_files, name_source
 from wssources.media_options import BYTES_TOKENIZER, MediaOptions
+from wssources.picture_labels import find_label_file
 from wssources.planned_rows import DIGITS, SOURCES
 from wssources.request import REFUSE, Files, Request, check_row, suggest
-from wssources.split_settings import SplitSettings, check_by_hash
+from wssources.split_settings import SplitSettings, check_built_in, check_without_columns
 from wssources.tasks import AUTO, check_possible
 
 
@@ -83,8 +84,8 @@ def _open_files(source: str, data: str, kind: str, request: partial[Request]) ->
     chosen = request(root, Files(root, wanted))
     check_content(chosen, chosen.files[0], kind)
     tokenized = is_tokenized(kind, chosen.media, chosen.task)
-    if tokenized or kind in ("images", "text"):
-        check_by_hash(chosen.split, called, "images" if kind == "images" else "text")
+    if kind == "text" or (kind == "images" and find_label_file(chosen) is None):
+        check_without_columns(chosen.split, called, kind)
     if tokenized:
         from sources.tokens import read_documents
 
@@ -112,7 +113,7 @@ def _open_builtin(source: str, _data: str, _kind: str, request: partial[Request]
     if source not in SOURCES:
         raise UserError(f"unknown source `{source}`", suggest(source, SOURCES))
     asked = request(Path(), ())
-    check_by_hash(asked.split, source, "images" if source == DIGITS else "text")
+    check_built_in(asked.split, source, "images" if source == DIGITS else "text")
     if source == DIGITS:
         check_possible(asked.task, CLASSIFICATION, source)
         return _digits()

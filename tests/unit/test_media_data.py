@@ -268,12 +268,9 @@ SPLITS: dict[str, tuple[dict[str, str | bytes], dict[str, Any], list[int]]] = {
         {"split": "given", "validation_fraction": 0},
         [6, 0, 6],
     ),
-    "pictures by group": (
-        {
-            **FLAT,
-            "labels.csv": "file,label,plant\n" + "".join(f"{n}.png,{n % 2},{n // 2}\n" for n in range(6)),
-        },
-        {"split_by": "plant", "validation_fraction": 0.34, "image_storage": "jpeg"},
+    "listed pictures by group": (
+        {**FLAT, "labels.csv": "file,label,plant\n" + PLANTS},
+        {"split_by": "plant", "validation_fraction": 0.34},
         [4, 2, 0],
     ),
     "pictures by time": (

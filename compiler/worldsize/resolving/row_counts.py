@@ -8,6 +8,7 @@ import io
 import json
 import math
 import struct
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,9 +29,10 @@ from wssources.picture_folders import find_class
 from wssources.picture_labels import find_label_file, read_picture_labels
 from wssources.planned_rows import divide_rows
 from wssources.request import DROP, Files, Request
-from wssources.split_settings import UNDECIDED, SplitSettings, find_parts, fixed_parts, make_split
+from wssources.split_settings import GIVEN, UNDECIDED, SplitSettings, find_parts, fixed_parts, make_split
 from wssources.table_rows import Tally, plan_file_table, read_rows
 from wssources.tasks import AUTO, FEW_VALUES
+from wssources.unpack import is_described, unpack
 from wssources.unpack_limits import open_archive, read_npy_header
 
 MAX_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
@@ -79,26 +81,46 @@ def count_split(root: Path, values: Mapping[str, Any]) -> TableCount | None:
         None where :func:`count_rows_per_class` returns None, and where the labels or the split leave it open.
     """
     try:
-        split = make_split(values, int(values.get("seed") or 0))
-        files = sorted(_files(root))
-        kind, task = str(values["format"]), str(values.get("task") or AUTO)
-        by_hash = not (split.columns or split.by_time or split.given)
-        if _has_label_file(root, files, values):
-            return _count_labelled_pictures(root, files, values, split)
-        kind = _detect(files) if kind == "auto" else kind
-        wanted = [file for file in files if TABLES.get(file.suffix.lower()) == kind] or files
-        if kind in ("csv", "jsonl", "parquet") and not values.get("text"):
-            if sum(check_regular(file) for file in wanted) > MAX_BYTES:
-                return None
-            return _count_table(_make_request(root, wanted, values, split), kind)
-        if not by_hash or (values.get("text") and values.get("missing") == DROP):
-            return _count_divided(root, files, wanted, values, kind)
-        label, length = str(values["label"]), int(values["sequence_length"])
-        texts = task == CLASSIFICATION and kind in ("", "text")
-        counts = _texts(root, files) if texts else count_rows_per_class(root, kind, label, length)
-        return _divide(counts, kind, task, split) if counts else None
+        described = is_described(root, str(values["format"]))
+        return (_count_described if described else _count_files)(root, values)
     except Exception:
         return None  # as above: the step that reads it says what is wrong
+
+
+def _count_files(root: Path, values: Mapping[str, Any]) -> TableCount | None:
+    split = make_split(values, int(values.get("seed") or 0))
+    files = sorted(_files(root))
+    kind, task = str(values["format"]), str(values.get("task") or AUTO)
+    by_hash = not (split.columns or split.by_time or split.given)
+    if _has_label_file(root, files, values):
+        return _count_labelled_pictures(root, files, values, split)
+    kind = _detect(files) if kind == "auto" else kind
+    wanted = [file for file in files if TABLES.get(file.suffix.lower()) == kind] or files
+    if kind in ("csv", "jsonl", "parquet") and not values.get("text"):
+        if sum(check_regular(file) for file in wanted) > MAX_BYTES:
+            return None
+        return _count_table(_make_request(root, wanted, values, split), kind)
+    if not by_hash or (values.get("text") and values.get("missing") == DROP):
+        return _count_divided(root, files, wanted, values, kind)
+    label, length = str(values["label"]), int(values["sequence_length"])
+    texts = task == CLASSIFICATION and kind in ("", "text")
+    counts = _texts(root, files) if texts else count_rows_per_class(root, kind, label, length)
+    return _divide(counts, kind, task, split) if counts else None
+
+
+def _count_described(root: Path, values: Mapping[str, Any]) -> TableCount | None:
+    """Count the rows of an `MLTable` or a saved data set, once they are plain files."""
+    with tempfile.TemporaryDirectory(prefix="worldsize-") as scratch:
+        unpacked = unpack(root, Path(scratch), most_bytes=MAX_BYTES)
+        if not unpacked.complete:
+            return None
+        kinds = unpacked.column_kinds(parse_column_types(str(values.get("column_types") or "")))
+        split = unpacked.divide(make_split(values))
+        own = {
+            "column_types": ",".join(f"{name}={kind}" for name, kind in kinds.items()),
+            "split": GIVEN if split is not None and split.given else values.get("split"),
+        }
+        return count_split(unpacked.root, {**values, **own})
 
 
 def _has_label_file(root: Path, files: Sequence[Path], values: Mapping[str, Any]) -> bool:

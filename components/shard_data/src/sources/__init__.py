@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from sources.common import Batch, Source, rows_per_batch
+from sources.downloads import download
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, Features
 from wssources.documents import is_tokenized
@@ -17,8 +19,10 @@ from wssources.media_options import BYTES_TOKENIZER, MediaOptions
 from wssources.picture_labels import find_label_file
 from wssources.planned_rows import DIGITS, SOURCES
 from wssources.request import REFUSE, Files, Request, check_row, suggest
+from wssources.source_urls import check_address, is_address, mask_address
 from wssources.split_settings import SplitSettings, check_built_in, check_without_columns
 from wssources.tasks import AUTO, check_possible
+from wssources.unpack import is_described, unpack
 
 
 def open_source(
@@ -36,6 +40,7 @@ def open_source(
     split: SplitSettings | None = None,
     seed: int = 0,
     media: MediaOptions | None = None,
+    scratch: Path | None = None,
 ) -> Source:
     """Open the stream of rows of a source.
 
@@ -53,6 +58,7 @@ def open_source(
         split: what divides the rows.
         seed: of the hash of a row.
         media: how pictures and text are read.
+        scratch: empty folder for what is downloaded and unpacked, which the source needs until it is read.
 
     Raises:
         UserError: the source is unknown, missing, empty or in no known format, or its rows are too large.
@@ -70,14 +76,30 @@ def open_source(
         seed=seed,
         media=media or MediaOptions(),
     )
-    opened = (_open_builtin if source.startswith("builtin:") else _open_files)(source, data, kind, request)
+    if source.startswith("builtin:"):
+        opened = _open_builtin(source, request)
+    elif is_address(source):
+        check_address(source, data)
+        opened = _open_files(".", str(download(source, _make_folder(scratch))), kind, request, scratch)
+    else:
+        opened = _open_files(source, data, kind, request, scratch)
     width, dtype = opened.row_layout
-    check_row(f"a row of `{source}`", width * np.dtype(dtype).itemsize, memory)
+    check_row(f"a row of `{mask_address(source)}`", width * np.dtype(dtype).itemsize, memory)
     return opened
 
 
-def _open_files(source: str, data: str, kind: str, request: partial[Request]) -> Source:
+def _make_folder(scratch: Path | None) -> Path:
+    return Path(tempfile.mkdtemp(dir=scratch))
+
+
+def _open_files(source: str, data: str, kind: str, request: partial[Request], scratch: Path | None) -> Source:
     root, names = find_files(source, data)
+    if is_described(root, kind):
+        unpacked = unpack(root, _make_folder(scratch), fetch=download)
+        kinds = unpacked.column_kinds(request.keywords["column_types"])
+        split = unpacked.divide(request.keywords["split"])
+        request = partial(request, column_types=kinds, split=split)
+        source, (root, names) = ".", find_files(".", str(unpacked.root))
     kind = "images" if kind == "auto" and request.keywords["media"].labels else kind
     called = name_source(source, root)
     kind, wanted = choose_files(root, names, kind, called)
@@ -109,7 +131,7 @@ def _readers() -> dict[str, Callable[[Request], Source]]:
     }
 
 
-def _open_builtin(source: str, _data: str, _kind: str, request: partial[Request]) -> Source:
+def _open_builtin(source: str, request: partial[Request]) -> Source:
     if source not in SOURCES:
         raise UserError(f"unknown source `{source}`", suggest(source, SOURCES))
     asked = request(Path(), ())

@@ -70,7 +70,9 @@ class _Source(Struct):
 
 def check_source(context: Context, job: Job, step: Step, reported: set[Span]) -> Iterator[Problem]:
     """The first thing that the step would refuse of local data, unless its path is reported already."""
-    yield from _check_address(job, step)
+    if _find_address(step):
+        yield from _check_address(step)
+        return
     source = _find_source(context, job, step)
     if source is None or source.span in reported:
         return
@@ -117,18 +119,22 @@ def _check_files(
     yield from _check_rows(source, request, kind, whole=unpacked is None or unpacked.complete)
 
 
-def _check_address(job: Job, step: Step) -> Iterator[Problem]:
+def _check_address(step: Step) -> Iterator[Problem]:
     """Report an address that nothing can open; what is there is not looked at."""
-    argument = step.inputs.get("source")
-    value = argument.value.value if argument is not None and isinstance(argument.value, Literal) else None
-    if argument is None or argument.span is None or not isinstance(value, str) or not is_address(value):
+    address, argument = _find_address(step), step.inputs["source"]
+    if "${{" in address or argument.span is None:
         return
-    path = _find_path(job, step)
     try:
-        if "${{" not in value:
-            check_address(value, str(path.value) if path is not None else "")
+        check_address(address, "given" if "data" in step.inputs else "")
     except UserError as error:
         yield _report("data-source-missing", argument.span, error)
+
+
+def _find_address(step: Step) -> str:
+    """The address that the step reads, or nothing."""
+    argument = step.inputs.get("source")
+    value = argument.value.value if argument is not None and isinstance(argument.value, Literal) else None
+    return value if isinstance(value, str) and is_address(value) else ""
 
 
 def _report(slug: str, span: Span, error: UserError) -> Problem:

@@ -73,6 +73,8 @@ def find_unread_data(context: Context, step: Step) -> tuple[Span, str, str] | No
     source, field = _read_source(context, step)
     if source is None or source.startswith(_PREFIX) or "data" in step.inputs or "data" in step.unwired:
         return None
+    if "://" in source:  # an address, which the step downloads
+        return None
     from wssources import planned_rows  # only a step that shards data needs it
 
     listed = " or ".join(f"`source: {name}`" for name in planned_rows.SOURCES)

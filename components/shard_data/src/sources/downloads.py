@@ -153,10 +153,17 @@ def _retry(action: Callable[[], Item], shown: str) -> Item:
         except UserError:  # noqa: PERF203 - a few attempts
             raise
         except Exception as error:
-            if attempt + 1 == _ATTEMPTS or not _may_pass(error):
-                raise _explain(error, shown) from None
+            fault = _unwrap(error)
+            if attempt + 1 == _ATTEMPTS or not _may_pass(fault):
+                raise _explain(fault, shown) from None
             time.sleep(_PAUSE * 2**attempt)
     raise AssertionError
+
+
+def _unwrap(error: Exception) -> Exception:
+    """Return what a library's error is about: fsspec calls a server that does not answer a missing file."""
+    cause = error.__cause__
+    return cause if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) else error
 
 
 def _may_pass(error: Exception) -> bool:

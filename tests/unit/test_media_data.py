@@ -16,7 +16,10 @@ from PIL import Image
 
 import worldsize
 from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.resolving import row_counts
+from wsshards import manifest as contents
 from wsshards.errors import UserError
+from wsshards.manifest import read_manifest
 
 SOURCE = Path(__file__).parents[2] / "components/shard_data/src"
 SPEC = """\
@@ -44,6 +47,15 @@ LINES = "".join(json.dumps({"body": f"text {n}", "label": n % 2}) + "\n" for n i
 TEXTS = {f"{c}/{n}.txt": f"{c} {n}" for c in "ab" for n in range(5)}
 CORPUS = {f"{n}.txt": f"document {n} says this\n" * 40 for n in range(12)}
 JSONL = {"a.jsonl": LINES}
+PARTED = {f"{part}/{c}/{n}.png": PNG for part in ("train", "val", "test") for c in "ab" for n in range(3)}
+LISTED = "".join(f"{n}.png,{n % 2},{'train' if n < 2 else 'val' if n < 4 else 'test'}\n" for n in range(6))
+PLANTS = "".join(f"{n}.png,{n % 2},{n // 2}\n" for n in range(6))
+DAYS = "".join(f"{n}.png,{n % 2},2026-02-0{n + 1}\n" for n in range(6))
+STAMPED = "".join(
+    json.dumps({"body": f"t {n}", "label": n % 2, "who": n // 4, "day": f"2026-01-{n + 1:02}"}) + "\n"
+    for n in range(20)
+)
+PARTED_TEXTS = {f"{part}/{name}": text for part in ("train", "validation") for name, text in TEXTS.items()}
 MIXED = {
     "rose/0.jpg": _picture("L", (30, 40), "JPEG"),
     "rose/1.png": _picture("RGBA"),
@@ -139,10 +151,40 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
         {"split_by": "rose"},
         ("WS532", "`split_by` divides the rows of tables, and `data` is read as images"),
     ),
-    "texts by group": (
-        JSONL,
-        {"text": "body", "split_by": "label"},
+    "files of text by group": (
+        TEXTS,
+        {"task": "classification", "split_by": "label"},
         ("WS532", "`split_by` divides the rows of tables, and `data` is read as text"),
+    ),
+    "texts by a column that is missing": (
+        JSONL,
+        {"text": "body", "split_by": "author"},
+        ("WS532", "`data/a.jsonl` has no split column `author`"),
+    ),
+    "pictures by a column that is missing": (
+        {**FLAT, "labels.csv": "file,label\n" + ROWS},
+        {"split_by": "plant"},
+        ("WS532", "`data/labels.csv` has no split column `plant`"),
+    ),
+    "pictures of no part": (
+        {**PARTED, "other/a/9.png": PNG},
+        {"split": "given"},
+        ("WS530", "`split` is `given`, and `other/a/9.png` is named for none of `train`"),
+    ),
+    "pictures of no class": (
+        {**PARTED, "val/9.png": PNG},
+        {"split": "given"},
+        ("WS536", "picture `data/val/9.png` is in no class folder of its part, such as `train/cat`"),
+    ),
+    "part that is none": (
+        {**FLAT, "labels.csv": "file,label,split\n" + LISTED.replace("val", "holdout")},
+        {"split": "given"},
+        ("WS533", "line 4 of `data/labels.csv` has `holdout` in column `split`"),
+    ),
+    "texts by a time that is none": (
+        {"a.jsonl": STAMPED.replace("2026-01-03", "soon")},
+        {"text": "body", "split_time": "day", "validation_after": "2026-01-08"},
+        ("WS533", "row 3 of `data/a.jsonl` has no date in column `day`"),
     ),
     "texts that are to be numbers": (
         JSONL,
@@ -209,6 +251,64 @@ TOKENIZED: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, st
     "nothing but blanks": ({"a.txt": " \n"}, {"tokenizer": "bpe"}, ("WS533", "has no text")),
 }
 CASES |= TOKENIZED
+# How rows may be divided: the rows of each part.
+SPLITS: dict[str, tuple[dict[str, str | bytes], dict[str, Any], list[int]]] = {
+    "pictures in folders of parts": (PARTED, {"split": "given"}, [6, 6, 6]),
+    "pictures listed with their parts": (
+        {**FLAT, "labels.csv": "file,label,split\n" + LISTED},
+        {"split": "given"},
+        [2, 2, 2],
+    ),
+    "pictures listed in folders of parts": (
+        {
+            **{f"{part}/{n}.png": PNG for part in ("train", "test") for n in range(6)},
+            "labels.csv": "file,label\n"
+            + "".join(f"{part}/{n}.png,{n % 2}\n" for part in ("train", "test") for n in range(6)),
+        },
+        {"split": "given", "validation_fraction": 0},
+        [6, 0, 6],
+    ),
+    "listed pictures by group": (
+        {**FLAT, "labels.csv": "file,label,plant\n" + PLANTS},
+        {"split_by": "plant", "validation_fraction": 0.34},
+        [4, 2, 0],
+    ),
+    "pictures by time": (
+        {
+            **FLAT,
+            "labels.csv": "file,label,day\n"
+            + "".join(f"{n}.png,{n % 2},2026-02-0{n + 1}\n" for n in range(6)),
+        },
+        {"validation_after": "2026-02-04", "test_after": "2026-02-06"},
+        [3, 2, 1],
+    ),
+    "texts by group": (
+        {"a.jsonl": STAMPED},
+        {"text": "body", "split_by": "who", "validation_fraction": 0.4},
+        [12, 8, 0],
+    ),
+    "texts by time": (
+        {"a.csv": "body,label,day\n" + "".join(f"t {n},{n % 2},2026-01-{n + 1:02}\n" for n in range(20))},
+        {"text": "body", "validation_after": "2026-01-11", "test_after": "2026-01-16"},
+        [10, 5, 5],
+    ),
+    "texts in files of parts": (
+        {"train.jsonl": STAMPED, "val.jsonl": LINES},
+        {"text": "body", "split": "given", "test_fraction": 0},
+        [20, 20, 0],
+    ),
+    "texts in folders of parts": (
+        PARTED_TEXTS,
+        {"task": "classification", "split": "given"},
+        [10, 10, 0],
+    ),
+    "bytes in files of parts": (
+        {"train/a.txt": "a" * 170, "train/b.txt": "b" * 170, "test.txt": "c" * 51},
+        {"split": "given", "validation_fraction": 0},
+        [20, 0, 3],
+    ),
+}
+CASES |= {name: (files, inputs, None) for name, (files, inputs, _) in SPLITS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -276,3 +376,15 @@ def test_check_says_what_the_step_does(
     assert expected[1] in said[name][0].message
     assert expected[1].replace("`data/", "`") in refused
     assert not (root / name / "out" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_rows_are_planned_as_they_are_divided(name: str, root: Path, run_step: Callable[..., str]) -> None:
+    _, inputs, expected = SPLITS[name]
+    assert run_step(root / name, inputs) == ""
+    manifest = read_manifest(root / name / "out")
+    assert [manifest.split(part).rows for part in contents.SPLITS] == expected
+    defaults = {"source": ".", "format": "auto", "label": "label", "sequence_length": 16}
+    counted = row_counts.count_split(root / name / "data", {"validation_fraction": 0.2, **defaults, **inputs})
+    assert counted is not None
+    assert counted.rows == expected[0]

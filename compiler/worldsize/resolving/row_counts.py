@@ -8,8 +8,10 @@ import io
 import json
 import math
 import struct
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
@@ -18,15 +20,19 @@ from worldsize.resolving.rows import TableCount
 from wsshards.manifest import CLASSIFICATION
 from wsshards.regular_files import check_regular, list_files, open_regular, read_regular
 from wssources.column_kinds import parse_column_types
+from wssources.documents import find_text_division, read_corpus
 from wssources.formats import LABEL_ARRAYS, LABEL_FILE, MAX_CLASS_NAME, PICTURES, TABLES, TEXTS
 from wssources.media_options import MediaOptions
 from wssources.parquet import check_footer, check_pages, dictionary_columns
+from wssources.part_counts import PartCounts, count_windows
+from wssources.picture_folders import find_class
 from wssources.picture_labels import find_label_file, read_picture_labels
 from wssources.planned_rows import divide_rows
 from wssources.request import DROP, Files, Request
-from wssources.split_settings import SplitSettings, make_split
+from wssources.split_settings import GIVEN, UNDECIDED, SplitSettings, find_parts, fixed_parts, make_split
 from wssources.table_rows import Tally, plan_file_table, read_rows
 from wssources.tasks import AUTO, FEW_VALUES
+from wssources.unpack import is_described, unpack
 from wssources.unpack_limits import open_archive, read_npy_header
 
 MAX_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
@@ -75,26 +81,46 @@ def count_split(root: Path, values: Mapping[str, Any]) -> TableCount | None:
         None where :func:`count_rows_per_class` returns None, and where the labels or the split leave it open.
     """
     try:
-        split = make_split(values, int(values.get("seed") or 0))
-        files = sorted(_files(root))
-        kind, task = str(values["format"]), str(values.get("task") or AUTO)
-        by_hash = not (split.columns or split.by_time or split.given)
-        if _has_label_file(root, files, values):
-            return _count_labelled_pictures(root, files, values, split) if by_hash else None
-        kind = _detect(files) if kind == "auto" else kind
-        wanted = [file for file in files if TABLES.get(file.suffix.lower()) == kind] or files
-        if kind in ("csv", "jsonl", "parquet") and not values.get("text"):
-            if sum(check_regular(file) for file in wanted) > MAX_BYTES:
-                return None
-            return _count_table(_make_request(root, wanted, values, split), kind)
-        if not by_hash or (values.get("text") and values.get("missing") == DROP):
-            return None
-        label, length = str(values["label"]), int(values["sequence_length"])
-        texts = task == CLASSIFICATION and kind in ("", "text")
-        counts = _texts(root, files) if texts else count_rows_per_class(root, kind, label, length)
-        return _divide(counts, kind, task, split) if counts else None
+        described = is_described(root, str(values["format"]))
+        return (_count_described if described else _count_files)(root, values)
     except Exception:
         return None  # as above: the step that reads it says what is wrong
+
+
+def _count_files(root: Path, values: Mapping[str, Any]) -> TableCount | None:
+    split = make_split(values, int(values.get("seed") or 0))
+    files = sorted(_files(root))
+    kind, task = str(values["format"]), str(values.get("task") or AUTO)
+    by_hash = not (split.columns or split.by_time or split.given)
+    if _has_label_file(root, files, values):
+        return _count_labelled_pictures(root, files, values, split)
+    kind = _detect(files) if kind == "auto" else kind
+    wanted = [file for file in files if TABLES.get(file.suffix.lower()) == kind] or files
+    if kind in ("csv", "jsonl", "parquet") and not values.get("text"):
+        if sum(check_regular(file) for file in wanted) > MAX_BYTES:
+            return None
+        return _count_table(_make_request(root, wanted, values, split), kind)
+    if not by_hash or (values.get("text") and values.get("missing") == DROP):
+        return _count_divided(root, files, wanted, values, kind)
+    label, length = str(values["label"]), int(values["sequence_length"])
+    texts = task == CLASSIFICATION and kind in ("", "text")
+    counts = _texts(root, files) if texts else count_rows_per_class(root, kind, label, length)
+    return _divide(counts, kind, task, split) if counts else None
+
+
+def _count_described(root: Path, values: Mapping[str, Any]) -> TableCount | None:
+    """Count the rows of an `MLTable` or a saved data set, once they are plain files."""
+    with tempfile.TemporaryDirectory(prefix="worldsize-") as scratch:
+        unpacked = unpack(root, Path(scratch), most_bytes=MAX_BYTES)
+        if not unpacked.complete:
+            return None
+        kinds = unpacked.column_kinds(parse_column_types(str(values.get("column_types") or "")))
+        split = unpacked.divide(make_split(values))
+        own = {
+            "column_types": ",".join(f"{name}={kind}" for name, kind in kinds.items()),
+            "split": GIVEN if split is not None and split.given else values.get("split"),
+        }
+        return count_split(unpacked.root, {**values, **own})
 
 
 def _has_label_file(root: Path, files: Sequence[Path], values: Mapping[str, Any]) -> bool:
@@ -114,9 +140,36 @@ def _count_labelled_pictures(
         return None
     found = read_picture_labels(request, file)
     decision = found.decide(request.task, request.show(file))
-    classes = Counter(found.values.values() if decision.task == CLASSIFICATION else [()] * len(found.values))
-    train, _, _ = divide_rows(list(classes.values()), split.validation, split.test)
+    train, _, _ = found.count(decision, split).divide()
     return TableCount(train, decision.task, decision.reason)
+
+
+def _count_divided(
+    root: Path, files: Sequence[Path], wanted: list[Path], values: Mapping[str, Any], kind: str
+) -> TableCount | None:
+    """Count pictures in folders, files of text, and rows of texts that files or columns divide."""
+    split, texts = make_split(values, int(values.get("seed") or 0)), kind in ("", "text")
+    if kind == "images":
+        wanted = [file for file in files if _is_picture(file)]
+    elif texts:
+        wanted = [file for file in files if file.suffix.lower() in TEXTS]
+    request = _make_request(root, wanted, values, split)
+    parts = find_parts(request)
+    counts = PartCounts(split, fixed_parts(None, parts.values()))
+    if kind == "images":
+        for file in wanted:
+            counts.add(find_class(request, file), parts.get(file, UNDECIDED))
+    elif texts and request.task != CLASSIFICATION:
+        counts = count_windows(replace(request, sequence_length=int(values["sequence_length"])), parts)
+    elif texts or values.get("text"):
+        if sum(check_regular(file) for file in wanted) > MAX_BYTES:
+            return None
+        bounds = find_text_division(request, kind or "text").bounds
+        counts = PartCounts(split, fixed_parts(bounds, parts.values()))
+        for document in read_corpus(request, kind or "text", labelled=True):
+            counts.add(document.label, document.part, document.group)
+    train, validated, tested = counts.divide()
+    return TableCount(train) if train + validated + tested else None
 
 
 def _divide(per_class: list[int], kind: str, task: str, split: SplitSettings) -> TableCount | None:
@@ -142,7 +195,7 @@ def _make_request(root: Path, files: list[Path], values: Mapping[str, Any], spli
         missing=str(values.get("missing") or "refuse"),
         column_types=parse_column_types(str(values.get("column_types") or "")),
         split=split,
-        media=MediaOptions(labels=str(values.get("labels") or "")),
+        media=MediaOptions(labels=str(values.get("labels") or ""), text=str(values.get("text") or "")),
     )
 
 

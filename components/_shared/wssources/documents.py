@@ -5,23 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
+from wsshards.manifest import CATEGORY, CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
 from wsshards.regular_files import open_regular
 from wssources import json_rows, row_faults
 from wssources.media_options import BYTES_TOKENIZER, MediaOptions
+from wssources.parquet_head import kind_of_type
 from wssources.picture_labels import DEFAULT_LABEL
 from wssources.request import DROP, Request, blame_input, suggest, unreadable
-from wssources.table_plan import LABEL_HELP
+from wssources.row_division import RowDivision, find_row_division
+from wssources.split_settings import UNDECIDED, find_parts
+from wssources.table_plan import HEAD_BYTES, LABEL_HELP, Head
 from wssources.tasks import AUTO, LabelValues, check_possible, decide_task
 from wssources.unpack_limits import FREE_BYTES
 
 TABLES_OF_TEXT = ("csv", "jsonl", "parquet")
 _BLOCK = 1 << 20  # bytes of a file that are read, and turned into tokens, at a time
+_HEAD_ROWS = 100  # that show what a column of Parquet holds
 _LEAST_PIECE, _PIECES = 4 << 10, 100  # a corpus of few documents is divided into about so many
 
 
@@ -33,11 +38,15 @@ class Document:
         name: of the place in messages.
         blocks: starts the text in pieces; pieces but the last end with a line.
         label: of a classification.
+        part: that a file, a column or a date puts it in.
+        group: that it is divided by, or None.
     """
 
     name: str
     blocks: Callable[[], Iterator[str]]
     label: str = ""
+    part: int = UNDECIDED
+    group: object = None
 
     def hash(self, seed: int) -> int:
         """Return 64 bits of the text's hash; equal texts have equal ones."""
@@ -97,10 +106,13 @@ def check_text_labels(request: Request, labels: LabelValues) -> None:
 
 def check_text_folders(request: Request) -> None:
     """Refuse a text outside of a class folder; raises UserError."""
+    given = request.split is not None and request.split.given
     for file in request.files:
-        if request.root in {file, file.parent}:
+        parts = () if file == request.root else file.relative_to(request.root).parts
+        if len(parts) <= (2 if given else 1):
             raise UserError(
-                f"text `{request.show(file)}` is in no class folder",
+                f"text `{request.show(file)}` is in no class folder"
+                + (" of its part, such as `train/cat`" if given else ""),
                 "put each text in a folder named for its class, or leave `task: classification` out",
             )
 
@@ -114,9 +126,10 @@ def read_corpus(request: Request, kind: str, *, labelled: bool) -> Iterator[Docu
     if kind != "text":
         yield from _read_rows(request, kind, labelled=labelled)
         return
+    parts = find_parts(request)
     for file in request.files:
-        label = file.relative_to(request.root).parts[0] if labelled else ""
-        yield Document(request.show(file), _file_blocks(request, file), label)
+        label = file.relative_to(request.root).parts[1 if parts else 0] if labelled else ""
+        yield Document(request.show(file), _file_blocks(request, file), label, parts.get(file, UNDECIDED))
 
 
 def divide(documents: Iterator[Document], size: int) -> Iterator[Document]:
@@ -141,7 +154,7 @@ def piece_size(total: int) -> int:
 
 
 def _whole(text: str, document: Document) -> Document:
-    return Document(document.name, lambda: iter([text]), document.label)
+    return replace(document, blocks=lambda: iter([text]))
 
 
 def _file_blocks(request: Request, file: Path) -> Callable[[], Iterator[str]]:
@@ -179,7 +192,9 @@ def _decode(request: Request, file: Path, data: bytes, start: int) -> str:
 
 
 def _read_rows(request: Request, kind: str, *, labelled: bool) -> Iterator[Document]:
-    names = (request.media.text, *((request.label,) if labelled else ()))
+    wanted = (request.media.text, *((request.label,) if labelled else ()))
+    division, parts = find_text_division(request, kind), find_parts(request)
+    names = (*wanted, *division.names)
     for file in request.files:
         columns = _columns(request, kind, file)
         for name in names:
@@ -187,14 +202,37 @@ def _read_rows(request: Request, kind: str, *, labelled: bool) -> Iterator[Docum
                 raise UserError(
                     f"`{request.show(file)}` has no column `{clip_text(name)}`", suggest(name, columns)
                 )
-        for row, (text, *rest) in _READERS[kind](request, file, names):
-            where = f"row {row:,} of `{request.show(file)}`"
+        for row, (text, *others) in _READERS[kind](request, file, names):
+            where, rest = f"row {row:,} of `{request.show(file)}`", others[: len(wanted) - 1]
             fault = _find_fault(request, text, rest)
             if fault is None:
                 label = _label(rest[0]) if rest else ""
-                yield Document(where, lambda text=text: iter([text]), label)  # type: ignore[misc]
+                values = dict(zip(division.names, others[len(rest) :], strict=True))
+                part = parts.get(file, UNDECIDED) or division.find_part(values, where)
+                group = division.find_group(values, where)
+                yield Document(where, lambda text=text: iter([text]), label, part, group)  # type: ignore[misc]
             elif request.missing != DROP or not _is_empty(text, *rest):
                 raise UserError(f"{where} {fault[0]}", fault[1])
+
+
+def find_text_division(request: Request, kind: str) -> RowDivision:
+    """Return the columns of tables of text that divide their rows; raises InputError if they cannot."""
+    split = request.split
+    if kind == "text" or split is None or not (split.columns or split.by_time):
+        return RowDivision()
+    if kind != "parquet":
+        read = row_faults.read_csv_head if kind == "csv" else json_rows.read_json_head
+        return find_row_division(request, read(request, request.files, HEAD_BYTES))
+    schema = _read_schema(request, request.files[0])
+    kinds = {field.name: kind_of_type(field.type) for field in schema}
+    head = Head(
+        schema.names, kinds={name: kind for name, kind in kinds.items() if kind not in (None, CATEGORY)}
+    )
+    if split.time in schema.names:  # dates may be written as text
+        place = schema.names.index(split.time)
+        for _, (value,) in islice(_read_parquet(request, request.files[0], [split.time]), _HEAD_ROWS):
+            head.rows.append([value if index == place else None for index in range(len(schema.names))])
+    return find_row_division(request, head)
 
 
 def _find_fault(request: Request, text: Any, rest: Sequence[Any]) -> tuple[str, str] | None:
@@ -222,11 +260,15 @@ def _columns(request: Request, kind: str, file: Path) -> Sequence[str]:
         return row_faults.csv_header(request, file)
     if kind == "jsonl":
         return list(json_rows.first_object(request, file))
+    return list(_read_schema(request, file).names)
+
+
+def _read_schema(request: Request, file: Path) -> Any:
     from pyarrow import ArrowException, parquet  # the checker has none
 
     try:
         with open_regular(file) as stream:
-            return list(parquet.read_schema(stream).names)
+            return parquet.read_schema(stream)
     except (OSError, ValueError, ArrowException) as error:
         raise unreadable(request.show(file), error) from None
 

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from wssources.planned_rows import divide_rows
+from wsshards.regular_files import check_regular
+from wssources.planned_rows import divide_rows, text_rows
+from wssources.request import Request
 from wssources.split_settings import (
     TEST,
     TRAIN,
     UNDECIDED,
     VALIDATION,
     SplitSettings,
+    fixed_parts,
     group_limits,
     hash_group,
 )
+
+
+def count_windows(request: Request, parts: Mapping[Path, int]) -> PartCounts:
+    """Return the rows of a language model of bytes: windows over the text files of each part."""
+    counts = PartCounts(request.split or SplitSettings(), fixed_parts(None, parts.values()))
+    sizes: Counter[int] = Counter()
+    for file in request.files:
+        sizes[parts.get(file, UNDECIDED)] += check_regular(file)
+    for part, size in sizes.items():
+        rows = text_rows(size, request.sequence_length)
+        counts.rows[part] += rows if part else 0
+        counts.classes[""] += 0 if part else rows
+    return counts
 
 
 @dataclass

@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from wsshards.errors import UserError
 from wssources.request import Request
+from wssources.split_settings import part_of_name
 
 
 def find_class(request: Request, file: Path) -> str:
-    """Return the class of a picture: the name of the first folder on its path."""
-    return file.relative_to(request.root).parts[0]
+    """Return the class of a picture: the first folder on its path, or the one below that of its part."""
+    parts = file.relative_to(request.root).parts
+    return parts[1 if _is_given(request) else 0]
 
 
 def check_folders(request: Request) -> None:
     """Refuse a picture outside of a class folder, and a class without pictures; raises UserError."""
-    filled: set[str] = set()
+    depth = 2 if _is_given(request) else 1
+    filled: set[tuple[str, ...]] = set()
     for file in request.files:
-        if request.root in {file, file.parent}:
+        parts = () if file == request.root else file.relative_to(request.root).parts
+        if len(parts) <= depth:
+            below = " of its part, such as `train/cat`" if depth == 2 else ""
             raise UserError(
-                f"picture `{request.show(file)}` is in no class folder",
+                f"picture `{request.show(file)}` is in no class folder{below}",
                 "put each picture in a folder named for its class",
             )
-        name = find_class(request, file)
-        filled.add(name)
+        filled.add(parts[:depth])
+        name = parts[depth - 1]
         if not name.isprintable() and any("\ud800" <= character <= "\udfff" for character in name):
             raise UserError(f"the name of class folder `{name}` is not UTF-8", "rename the folder")
-    for folder in sorted(request.root.iterdir()):
-        if folder.is_dir() and not folder.name.startswith(".") and folder.name not in filled:
+    for folder in _list_class_folders(request):
+        parts = folder.relative_to(request.root).parts
+        if parts not in filled:
             raise UserError(
-                f"class folder `{folder.name}` holds no picture", "add pictures or remove the folder"
+                f"class folder `{'/'.join(parts)}` holds no picture", "add pictures or remove the folder"
             )
+
+
+def _is_given(request: Request) -> bool:
+    return request.split is not None and request.split.given
+
+
+def _list_class_folders(request: Request) -> Iterator[Path]:
+    folders = _list_folders(request.root)
+    if not _is_given(request):
+        yield from folders
+        return
+    for part in folders:
+        if part_of_name(part.name) is not None:
+            yield from _list_folders(part)
+
+
+def _list_folders(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))

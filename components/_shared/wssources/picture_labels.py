@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
+from wsshards.manifest import CLASSIFICATION
 from wssources import row_faults
 from wssources.formats import LABEL_FILE, MAX_CLASSES, PICTURES
+from wssources.part_counts import PartCounts
 from wssources.request import DROP, Files, Request, suggest
-from wssources.table_plan import LABEL_HELP
+from wssources.row_division import RowDivision, find_row_division
+from wssources.split_settings import UNDECIDED, SplitSettings, TimeBounds, divide_files, fixed_parts
+from wssources.table_plan import HEAD_BYTES, LABEL_HELP
 from wssources.tasks import Decision, LabelValues, decide_task
 
 FILE_COLUMNS = (
@@ -38,6 +42,10 @@ class PictureLabels:
         values: of each picture, by its path inside the data.
         files: paths of the pictures, in order.
         without: pictures that the CSV does not name.
+        root: the folder of the data.
+        parts: in which files or columns put pictures, by path; others are divided by hash.
+        groups: of pictures, by path, if they are divided by them.
+        bounds: of the time that divides them.
     """
 
     columns: tuple[str, ...]
@@ -45,6 +53,9 @@ class PictureLabels:
     files: list[str] | None
     without: int = 0
     root: Path = Path()
+    parts: Mapping[str, int] = field(default_factory=dict)
+    groups: Mapping[str, object] = field(default_factory=dict)
+    bounds: TimeBounds | None = None
 
     def decide(self, task: str, called: str) -> Decision:
         """Return what is learned of the pictures; raises UserError if labels leave it open or do not fit."""
@@ -75,7 +86,31 @@ class PictureLabels:
 
     def find(self, file: Path) -> tuple[str, ...]:
         """Return the labels of a picture."""
-        return self.values[file.relative_to(self.root).as_posix()]
+        return self.values[self._path(file)]
+
+    def find_part(self, file: Path) -> int:
+        """Return the place in `SPLITS` that a picture is put in, or `UNDECIDED`."""
+        return self.parts.get(self._path(file), UNDECIDED)
+
+    def find_group(self, file: Path) -> object:
+        """Return the group of a picture, or None."""
+        return self.groups.get(self._path(file))
+
+    def _path(self, file: Path) -> str:
+        return file.relative_to(self.root).as_posix()
+
+    @property
+    def fixed(self) -> frozenset[int]:
+        """The parts that files, columns or dates fill."""
+        return fixed_parts(self.bounds, self.parts.values())
+
+    def count(self, decision: Decision, split: SplitSettings) -> PartCounts:
+        """Return the rows of each part and class."""
+        counts = PartCounts(split, self.fixed)
+        for path, values in self.values.items():
+            name = values[0] if decision.task == CLASSIFICATION else ""
+            counts.add(name, self.parts.get(path, UNDECIDED), self.groups.get(path))
+        return counts
 
     def to_arrow(self, files: Sequence[Path]) -> Any:
         """Return the labels of pictures as an Arrow array of text `[n]`, or a list of one for each column."""
@@ -119,6 +154,9 @@ def read_picture_labels(request: Request, file: Path) -> PictureLabels:
     """
     header = row_faults.csv_header(request, file)
     columns, place = choose_label_columns(request, file, header)
+    division = _find_division(request, file)
+    parts: dict[str, int] = {}
+    groups: dict[str, object] = {}
     values: dict[str, tuple[str, ...]] = {}
     missing: list[tuple[int, str]] = []
     names = _PictureNames(request, file)
@@ -137,12 +175,39 @@ def read_picture_labels(request: Request, file: Path) -> PictureLabels:
                 " than a line before",
                 "give every picture one label",
             )
+        if division.names:
+            cells_by_name, where = (
+                dict(zip(header, row, strict=True)),
+                f"line {line} of `{request.show(file)}`",
+            )
+            parts[picture] = division.find_part(cells_by_name, where)
+            groups[picture] = division.find_group(cells_by_name, where)
     if missing:
         raise _describe_missing(request, file, header[place], missing)
     files = sorted(values)
     if not files:
         raise UserError(f"`{request.show(file)}` names no picture", "give it one row for each picture")
-    return PictureLabels(columns, values, files, names.count - len(files), request.root)
+    if request.split is not None and request.split.given and not division.part:
+        parts = divide_files(files, request.name)
+    return PictureLabels(
+        columns,
+        values,
+        files,
+        names.count - len(files),
+        request.root,
+        parts,
+        groups if division.by else {},
+        division.bounds,
+    )
+
+
+def _find_division(request: Request, file: Path) -> RowDivision:
+    """Return the columns of the CSV that divide the pictures."""
+    split = request.split
+    if split is None or not (split.given or split.columns or split.by_time):
+        return RowDivision()
+    own = replace(request, files=[file])
+    return find_row_division(own, row_faults.read_csv_head(own, [file], HEAD_BYTES), listed=True)
 
 
 class _PictureNames:

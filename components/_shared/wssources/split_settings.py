@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import DATE, NUMBER, SPLITS
 from wssources.column_kinds import to_order
+from wssources.formats import LABEL_FILE
 from wssources.planned_rows import held_out_rows
 from wssources.request import blame_input, suggest
 
@@ -114,18 +115,32 @@ def make_split(values: Mapping[str, Any], seed: int = 0) -> SplitSettings:
     )
 
 
-def check_by_hash(split: SplitSettings | None, called: str, what: str) -> None:
-    """Refuse what divides the rows of tables for data that is read as images or text; raises InputError."""
-    if split is None or not (split.columns or split.by_time or split.given):
+def check_without_columns(split: SplitSettings | None, called: str, what: str) -> None:
+    """Refuse to divide data without columns by one; raises InputError."""
+    if split is None or not (split.columns or split.by_time):
         return
-    name = "split_by" if split.by else "split" if split.given else "split_time"
+    name = "split_by" if split.by else "split_time"
     if name == "split_time" and not split.time:
         name = "validation_after" if split.validation_after else "test_after"
+    help_ = "use `validation_fraction` and `test_fraction`, or `split: given`"
     with blame_input("data-column-missing", name):
         raise UserError(
             f"`{name}` divides the rows of tables, and `{called}` is read as {what}",
-            "use `validation_fraction` and `test_fraction`",
+            f"{help_}, or list the images in a `{LABEL_FILE}` with that column"
+            if what == "images"
+            else help_,
         )
+
+
+def check_built_in(split: SplitSettings | None, called: str, what: str) -> None:
+    """Refuse to divide a built-in data set other than by fractions; raises InputError."""
+    check_without_columns(split, called, what)
+    if split is not None and split.given:
+        with blame_input("data-source-missing", "split"):
+            raise UserError(
+                f"`split` is `given`, and `{called}` has no files that are named for parts",
+                "use `validation_fraction` and `test_fraction`",
+            )
 
 
 @dataclass(frozen=True)
@@ -135,6 +150,10 @@ class TimeBounds:
     kind: str
     validation: float | None
     test: float | None
+
+    def read(self, value: Any) -> float | None:
+        """Return a date or number in the unit of the bounds, or None if the value is none."""
+        return to_order(value, self.kind)
 
     def part(self, value: float) -> int:
         """Return the part of a row by its time."""
@@ -187,6 +206,11 @@ def find_time_column(split: SplitSettings, kinds: Mapping[str, str]) -> str:
         + (f": {shown}" if dates else ""),
         "name the column of dates or numbers in `split_time`",
     )
+
+
+def part_of_name(name: str) -> int | None:
+    """Return the part that a word stands for, such as `val`, or None."""
+    return _NAMES.get(name.strip().lower())
 
 
 def part_of_file(name: str) -> int | None:

@@ -148,7 +148,7 @@ def plan_table(request: Request, head: Head) -> TablePlan:
             with blame_input("data-row-invalid", "features"):
                 check_categories(name, head.values(name), sampled=not head.complete, called=called)
     split = request.split or SplitSettings()
-    time, bounds = _find_time(request, head, split)
+    time, bounds = find_time(request, head, split)
     return TablePlan(
         labels,
         features,
@@ -197,7 +197,8 @@ def _kind(request: Request, head: Head, name: str) -> str:
     return known or find_kind(head.values(name), cells=head.cells)
 
 
-def _find_time(request: Request, head: Head, split: SplitSettings) -> tuple[str, TimeBounds | None]:
+def find_time(request: Request, head: Head, split: SplitSettings) -> tuple[str, TimeBounds | None]:
+    """Return the column that divides rows by time, and the bounds; raises InputError if there is none."""
     if not split.by_time:
         return "", None
     given = "split_time" if split.time else "validation_after" if split.validation_after else "test_after"

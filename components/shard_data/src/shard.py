@@ -26,6 +26,7 @@ from spill import Rows, Spill
 from wsshards import manifest as contents
 from wsshards.errors import UserError, describe_error, run_main
 from wssources.column_kinds import parse_column_types
+from wssources.source_urls import mask_address
 from wssources.split import hash_rows, shuffle_keys
 from wssources.split_settings import TEST, TRAIN, VALIDATION, make_split
 
@@ -39,13 +40,18 @@ def main() -> None:
         shard(options)
     except MemoryError:
         raise UserError(
-            f"`{options.source}` takes more memory than there is here", "lower `memory_limit_mib`"
+            f"`{mask_address(options.source)}` takes more memory than there is here",
+            "lower `memory_limit_mib`",
         ) from None
 
 
 def shard(options: argparse.Namespace) -> None:
     """Read the source and fill the folder; if that fails, leave the folder without shards."""
-    folder = Path(options.shards)
+    with tempfile.TemporaryDirectory(prefix="shard_data-") as scratch:
+        _shard(options, Path(options.shards), Path(scratch))
+
+
+def _shard(options: argparse.Namespace, folder: Path, scratch: Path) -> None:
     source = open_source(
         options.source,
         options.data,
@@ -60,6 +66,7 @@ def shard(options: argparse.Namespace) -> None:
         split=make_split(vars(options), options.seed),
         seed=options.seed,
         media=media_options(options),
+        scratch=scratch,
     )
     if source.decision is not None:
         print(f"task: {source.task}, because {source.decision.reason}")
@@ -92,7 +99,7 @@ def write(
     ingest(source, store, labels, division, options.seed)
     division.find_limits(store)
     counts = division.count(store)
-    labels.check(counts[TRAIN], store.rows, options.source, options.shard_count)
+    labels.check(counts[TRAIN], store.rows, mask_address(options.source), options.shard_count)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / contents.MANIFEST_NAME).unlink(missing_ok=True)  # until the end the folder is incomplete
     source.write(folder)
@@ -102,7 +109,7 @@ def write(
     written = save(source, pieces, counts, folder, options.shard_count, labels=labels.written)
     result = contents.Manifest(
         task=source.task,
-        source=options.source,
+        source=mask_address(options.source),
         seed=options.seed,
         features=encoders.describe(),
         label=labels.describe(),

@@ -34,7 +34,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
     found = [problem for data in _find_arguments(job) for problem in _check_argument(context, data)]
     yield from found
     for step in job.steps.values():
-        if "data" in step.inputs:
+        if "data" in step.inputs or "source" in step.inputs:
             from worldsize.planning.memory.workload import is_sharding  # most steps read no tables
 
             if is_sharding(step.component):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,9 @@ from worldsize.base.span import Span
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.rules.context import Context
 from worldsize.rules.data._media import read_media
-from worldsize.rules.data._sharded_rows import MAX_OPENED, MAX_ROWS, read_sample, read_texts
+from worldsize.rules.data._sample import MAX_BYTES, MAX_OPENED, MAX_ROWS
+from worldsize.rules.data._sharded_media import read_texts
+from worldsize.rules.data._sharded_rows import read_sample
 from worldsize.yaml.nodes import Scalar
 from wsshards.errors import UserError, clip_text
 from wsshards.manifest import CLASSIFICATION
@@ -25,9 +28,12 @@ from wssources import documents
 from wssources.column_kinds import parse_column_types
 from wssources.find_files import FORMATS, check_content, choose_files, find_files, name_source
 from wssources.media_options import MediaOptions
-from wssources.request import Files, Request
+from wssources.mltable import ElsewhereError
+from wssources.request import Files, InputError, Request
 from wssources.row_faults import check_rows
+from wssources.source_urls import check_address, is_address
 from wssources.split_settings import make_split
+from wssources.unpack import Unpacked, is_described, unpack
 
 MAX_FILES = 20_000  # names in a folder; of more nothing is said
 _TEXTS = ("source", "label", "format", "task", "missing", "split")
@@ -64,29 +70,71 @@ class _Source(Struct):
 
 def check_source(context: Context, job: Job, step: Step, reported: set[Span]) -> Iterator[Problem]:
     """The first thing that the step would refuse of local data, unless its path is reported already."""
+    if _find_address(step):
+        yield from _check_address(step)
+        return
     source = _find_source(context, job, step)
     if source is None or source.span in reported:
         return
-    slug, first_input = "data-source-missing", "source"
     try:
         root, files = find_files(source.values["source"], str(source.base), MAX_FILES)
         if not context.inside(root):
             return
-        slug, first_input = "data-format-wrong", "format"
+        if not is_described(root, source.values["format"]):
+            yield from _check_files(source, root, files)
+            return
+        with tempfile.TemporaryDirectory(prefix="worldsize-") as scratch:
+            unpacked = unpack(root, Path(scratch), most_bytes=MAX_BYTES)
+            root, files = find_files(".", str(unpacked.root), MAX_FILES)
+            yield from _check_files(source, root, files, unpacked)
+    except InputError as error:
+        span = source.span_of(error.blamed) if error.blamed else source.span
+        yield _report(error.slug, span, error)
+    except UserError as error:
+        if not isinstance(error.__context__, OSError):  # too many files, or no permission, here
+            yield _report("data-source-missing", source.span_of("source"), error)
+    except (ImportError, ElsewhereError):  # no pyarrow here, or files with an address
+        return
+
+
+def _check_files(
+    source: _Source, root: Path, files: list[str], unpacked: Unpacked | None = None
+) -> Iterator[Problem]:
+    """The first thing that the step would refuse of files."""
+    slug, first_input = "data-format-wrong", "format"
+    try:
         called = name_source(source.values["source"], root)
         if source.media is not None and source.media.labels and source.values["format"] == "auto":
             source.values["format"] = "images"
         kind, chosen = choose_files(root, files, source.values["format"], called)
         slug, first_input = "input-out-of-range", "validation_fraction"
-        request = _make_request(source, root, chosen)
+        request = _make_request(source, root, chosen, unpacked)
         slug, first_input = "data-format-wrong", "format"
         for file in islice(request.files, MAX_OPENED):
             check_content(request, file, kind)
     except UserError as error:
-        if not isinstance(error.__context__, OSError):  # too many files, or no permission, here
+        if not isinstance(error.__context__, OSError):  # no permission, here
             yield _report(slug, source.span_of(first_input, "source"), error)
         return
-    yield from _check_rows(source, request, kind)
+    yield from _check_rows(source, request, kind, whole=unpacked is None or unpacked.complete)
+
+
+def _check_address(step: Step) -> Iterator[Problem]:
+    """Report an address that nothing can open; what is there is not looked at."""
+    address, argument = _find_address(step), step.inputs["source"]
+    if "${{" in address or argument.span is None:
+        return
+    try:
+        check_address(address, "given" if "data" in step.inputs else "")
+    except UserError as error:
+        yield _report("data-source-missing", argument.span, error)
+
+
+def _find_address(step: Step) -> str:
+    """The address that the step reads, or nothing."""
+    argument = step.inputs.get("source")
+    value = argument.value.value if argument is not None and isinstance(argument.value, Literal) else None
+    return value if isinstance(value, str) and is_address(value) else ""
 
 
 def _report(slug: str, span: Span, error: UserError) -> Problem:
@@ -151,13 +199,19 @@ def _is_placeholder(path: Path) -> bool:
     )
 
 
-def _make_request(source: _Source, root: Path, names: list[str]) -> Request:
+def _make_request(source: _Source, root: Path, names: list[str], unpacked: Unpacked | None = None) -> Request:
     values = source.values
-    inner = root.relative_to(source.base).as_posix() if root != source.base else "."
+    if unpacked is not None:
+        inner = values["source"].strip("/")
+    else:
+        inner = root.relative_to(source.base).as_posix() if root != source.base else "."
     called = source.called if inner == "." else f"{source.called}/{inner}" if source.called != "." else inner
     features = tuple(name.strip() for name in str(values["features"] or "").split(",") if name.strip())
     length, memory = int(values["sequence_length"]), int(values["memory_limit_mib"]) << 20
     seed = int(values["seed"])
+    kinds, split = parse_column_types(values["column_types"] or ""), make_split(values, seed)
+    if unpacked is not None:
+        kinds, split = unpacked.column_kinds(kinds), unpacked.divide(split) or split
     return Request(
         root,
         Files(root, names),
@@ -168,14 +222,14 @@ def _make_request(source: _Source, root: Path, names: list[str]) -> Request:
         called,
         values["task"],
         values["missing"],
-        parse_column_types(values["column_types"] or ""),
-        make_split(values, seed),
+        kinds,
+        split,
         seed,
         source.media or MediaOptions(),
     )
 
 
-def _check_rows(source: _Source, request: Request, kind: str) -> Iterator[Problem]:
+def _check_rows(source: _Source, request: Request, kind: str, *, whole: bool) -> Iterator[Problem]:
     """Report the first fault of columns, rows or labels, then too few rows of data that was read whole."""
     if source.media is None:
         return
@@ -191,7 +245,7 @@ def _check_rows(source: _Source, request: Request, kind: str) -> Iterator[Proble
         return
     names = list(read.labels) if read.task == CLASSIFICATION else []
     try:
-        if read.complete:
+        if read.complete and whole:
             train = read.divide(request)
             rows = list(read.labels.values()) or [read.rows]
             check_rows(train, rows, names, request.called, int(source.values["shard_count"]))

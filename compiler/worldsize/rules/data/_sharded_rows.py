@@ -6,89 +6,39 @@ import ast
 import struct
 import zipfile
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
-
 from worldsize.base import limits
-from worldsize.rules.data import _pictures
+from worldsize.rules.data import _sharded_media
+from worldsize.rules.data._sample import (
+    MAX_BYTES,
+    MAX_CELLS,
+    MAX_OPENED,
+    MAX_ROWS,
+    Sample,
+    find_given_parts,
+    list_tables,
+)
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL
-from wsshards.regular_files import check_regular, open_regular
-from wssources import documents, picture_folders, picture_labels, row_faults
+from wsshards.regular_files import open_regular
+from wssources import row_faults
 from wssources.array_names import find_features, find_label
 from wssources.columns import choose_columns, same_columns
-from wssources.media_options import BPE, BYTES_TOKENIZER
 from wssources.parquet import check_footer
-from wssources.planned_rows import divide_rows
 from wssources.request import (
     REFUSE,
     InputError,
     Request,
-    blame_input,
-    is_packed,
     open_data,
     suggest,
     unreadable,
 )
-from wssources.split_settings import SplitSettings, check_by_hash, find_parts
 from wssources.table_plan import FILL_HELP
 from wssources.table_rows import Tally, plan_file_table, read_rows
-from wssources.tasks import LabelValues, check_possible, decide_task, name_class, split_label
-from wssources.tokenizer_files import check_tokenizer_file
+from wssources.tasks import LabelValues, decide_task, split_label
 from wssources.unpack_limits import open_archive, read_npy_header
-
-MAX_ROWS = 10_000
-MAX_CELLS = 200_000
-MAX_BYTES = 2 << 20  # of tables and JSON Lines
-MAX_OPENED = 100  # files of tables
-MAX_PICTURES = 1_000  # whose size is read, spread over all
-
-
-class Sample(Struct):
-    """What was read: the first fault, with the rule and the input that it belongs to, or the labels."""
-
-    fault: UserError | None = None
-    slug: str = "data-row-invalid"
-    blamed: str = ""  # the input to correct
-    labels: Counter[str] = field(default_factory=Counter)
-    rows: int = 0
-    complete: bool = True  # every row was read
-    task: str = CLASSIFICATION
-    tally: Tally | None = None  # of a table
-
-    @property
-    def full(self) -> bool:
-        """Whether no more rows are to be read."""
-        if self.rows >= MAX_ROWS:
-            self.complete = False
-        return not self.complete
-
-    def add(self, value: Any) -> None:
-        """Count the label of a row."""
-        self.labels[name_class(value)] += 1
-        self.rows += 1
-
-    def add_row(self, file: Path, row: Mapping[str, Any] | None) -> None:
-        """Take in a row of a table; None is one that is dropped."""
-        assert self.tally is not None
-        self.tally.add(file, row)
-        if row is not None and self.task == CLASSIFICATION:
-            self.add(row[self.tally.plan.labels[0]])
-        elif row is not None:
-            self.rows += 1
-
-    def divide(self, request: Request) -> int:
-        """The training rows of data that was read whole."""
-        if self.tally is not None:
-            return self.tally.parts.divide()[0]
-        split = request.split or SplitSettings()
-        counts = list(self.labels.values()) if self.labels else [self.rows]
-        return divide_rows(counts, split.validation, split.test)[0]
 
 
 def read_sample(request: Request, kind: str) -> Sample:
@@ -105,18 +55,6 @@ def read_sample(request: Request, kind: str) -> Sample:
     return sample
 
 
-def _list_tables(request: Request, sample: Sample) -> Iterator[Path]:
-    """The files of a table that are read, as long as the bounds allow."""
-    size = 0
-    for file in islice(request.files, MAX_OPENED):
-        size += check_regular(file)
-        sample.complete = sample.complete and size <= MAX_BYTES and not is_packed(file)
-        yield file
-        if sample.full:
-            return
-    sample.complete = sample.complete and len(request.files) <= MAX_OPENED
-
-
 def _read_csv(request: Request, sample: Sample) -> None:
     sample.slug = "data-format-wrong"
     row_faults.csv_header(request, request.files[0])
@@ -131,11 +69,10 @@ def _read_jsonl(request: Request, sample: Sample) -> None:
 
 def _read_table(request: Request, sample: Sample, kind: str) -> None:
     """Read the first rows, which decide how all are read, then check rows up to the bounds of this module."""
-    with blame_input("data-source-missing", "split"):
-        find_parts(request)
+    find_given_parts(request)
     plan, head = plan_file_table(request, kind)
     sample.task, sample.tally = plan.decision.task, Tally(request, plan)
-    for file in _list_tables(request, sample):
+    for file in list_tables(request, sample):
         if kind == "csv":
             sample.slug = "data-format-wrong"
             header = row_faults.csv_header(request, file)
@@ -153,102 +90,6 @@ def _read_table(request: Request, sample: Sample, kind: str) -> None:
             return
 
 
-def _read_pictures(request: Request, sample: Sample) -> None:
-    check_by_hash(request.split, request.name, "images")
-    sample.slug, sample.blamed = "data-column-missing", "labels"
-    file = picture_labels.find_label_file(request)
-    if file is not None:
-        _read_picture_labels(request, sample, file)
-    else:
-        sample.slug, sample.blamed = "picture-invalid", ""
-        check_possible(request.task, CLASSIFICATION, request.name)
-        picture_folders.check_folders(request)
-        sample.labels.update(picture_folders.find_class(request, file) for file in request.files)
-    sample.slug, sample.blamed = "picture-invalid", ""
-    if request.media.broken_images == "skip":
-        sample.complete = False
-        return
-    for file in request.files[:: -(-len(request.files) // MAX_PICTURES)]:
-        limits.check_time()
-        try:
-            _pictures.read_shape(file)
-        except ValueError as error:
-            fault = unreadable(request.show(file), error)
-            raise UserError(fault.message, f"{fault.help}, or say `broken_images: skip`") from None
-
-
-def _read_picture_labels(request: Request, sample: Sample, file: Path) -> None:
-    """Count the labels of pictures in a CSV, if it is small."""
-    if check_regular(file) > MAX_BYTES:
-        sample.complete = False
-        return
-    columns = row_faults.csv_header(request, file)
-    picture_labels.choose_label_columns(request, file, columns)
-    sample.slug, sample.blamed = "data-row-invalid", "labels"
-    labels = picture_labels.read_picture_labels(request, file)
-    with blame_input("label-not-a-class", "label"):
-        sample.task = labels.decide(request.task, request.show(file)).task
-    if sample.task == CLASSIFICATION:
-        sample.labels.update(values[0] for values in labels.values.values())
-    else:
-        sample.rows = len(labels.values)
-
-
-def read_texts(request: Request, kind: str) -> Sample:
-    """Read documents of text up to the first fault, or the bounds of this module."""
-    sample = Sample(slug="data-column-missing")
-    try:
-        _read_texts(request, kind, sample)
-    except InputError as error:
-        sample.fault, sample.slug, sample.blamed = error, error.slug, error.blamed
-    except UserError as error:
-        sample.fault = error
-    except ImportError:
-        sample.complete = False  # Parquet, without pyarrow
-    except OSError:
-        sample.complete = False  # no permission, here
-    return sample
-
-
-def _read_texts(request: Request, kind: str, sample: Sample) -> None:
-    check_by_hash(request.split, request.name, "text")
-    sample.blamed = "tokenizer"
-    if request.media.tokenizer not in (BYTES_TOKENIZER, BPE):
-        check_tokenizer_file(request.media)
-    sample.blamed = "text"
-    sample.task = documents.find_task(request, kind)
-    labelled, found = sample.task == CLASSIFICATION, LabelValues(request.label)
-    sample.slug, sample.blamed = "data-row-invalid", ""
-    if labelled and kind == "text":
-        documents.check_text_folders(request)
-    size = 0
-    for document in documents.read_corpus(request, kind, labelled=labelled):
-        limits.check_time()
-        block = next(document.blocks(), "")
-        if labelled and not block.strip():
-            raise UserError(f"`{document.name}` has no text", "remove it, or write its text into it")
-        size += len(block.strip())
-        if labelled:
-            sample.labels[document.label] += 1
-            found.add(document.label)
-        sample.rows += 1
-        if sample.full or size > MAX_BYTES:
-            sample.complete = False
-            return
-    if size == 0:
-        raise UserError(f"`{request.called}` has no text", "give it at least one document")
-    if labelled and kind != "text":
-        documents.check_text_labels(request, found)
-    sample.complete = labelled  # how many rows of tokens a corpus has is not known before it is read
-
-
-def _read_text(request: Request, sample: Sample) -> None:
-    check_by_hash(request.split, request.name, "text")
-    check_possible(request.task, LANGUAGE_MODEL, request.name)
-    sample.task = LANGUAGE_MODEL
-    sample.rows = sum(check_regular(file) for file in request.files) // (request.sequence_length + 1)
-
-
 def _read_parquet(request: Request, sample: Sample) -> None:
     """Compare the footers of the files, which have their columns, and of each how many values are missing."""
     try:
@@ -257,7 +98,7 @@ def _read_parquet(request: Request, sample: Sample) -> None:
         sample.complete = False
         return
     columns: list[str] = []
-    for file in _list_tables(request, sample):
+    for file in list_tables(request, sample):
         sample.slug = "data-format-wrong"
         try:
             with open_regular(file) as stream:
@@ -296,7 +137,7 @@ def _check_parquet_column(request: Request, sample: Sample, file: Path, metadata
 
 def _read_npz(request: Request, sample: Sample) -> None:
     label = ""
-    for file in _list_tables(request, sample):
+    for file in list_tables(request, sample):
         sample.slug = "data-format-wrong"
         try:
             heads = _read_heads(file)
@@ -377,9 +218,9 @@ _DAMAGED = (
 )
 _READERS: dict[str, Callable[[Request, Sample], None]] = {
     "csv": _read_csv,
-    "images": _read_pictures,
+    "images": _sharded_media.read_pictures,
     "jsonl": _read_jsonl,
     "npz": _read_npz,
     "parquet": _read_parquet,
-    "text": _read_text,
+    "text": _sharded_media.read_text_bytes,
 }

@@ -78,6 +78,8 @@ def find_unread_data(context: Context, step: Step) -> tuple[Span, str, str] | No
         return _find_unread_settings(context, step)
     if source.startswith(_PREFIX):
         return None
+    if "://" in source:  # an address, which the step downloads
+        return None
     from wssources import planned_rows  # only a step that shards data needs it
 
     listed = " or ".join(f"`source: {name}`" for name in planned_rows.SOURCES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -9,15 +10,19 @@ from pathlib import Path
 import numpy as np
 
 from sources.common import Batch, Source, rows_per_batch
+from sources.downloads import download
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, Features
 from wssources.documents import is_tokenized
 from wssources.find_files import check_content, choose_files, find_files, name_source
 from wssources.media_options import BYTES_TOKENIZER, MediaOptions
+from wssources.picture_labels import find_label_file
 from wssources.planned_rows import DIGITS, SOURCES
 from wssources.request import REFUSE, Files, Request, check_row, suggest
-from wssources.split_settings import SplitSettings, check_by_hash
+from wssources.source_urls import check_address, is_address, mask_address
+from wssources.split_settings import SplitSettings, check_built_in, check_without_columns
 from wssources.tasks import AUTO, check_possible
+from wssources.unpack import is_described, unpack
 
 
 def open_source(
@@ -35,6 +40,7 @@ def open_source(
     split: SplitSettings | None = None,
     seed: int = 0,
     media: MediaOptions | None = None,
+    scratch: Path | None = None,
 ) -> Source:
     """Open the stream of rows of a source.
 
@@ -52,6 +58,7 @@ def open_source(
         split: what divides the rows.
         seed: of the hash of a row.
         media: how pictures and text are read.
+        scratch: empty folder for what is downloaded and unpacked, which the source needs until it is read.
 
     Raises:
         UserError: the source is unknown, missing, empty or in no known format, or its rows are too large.
@@ -69,22 +76,38 @@ def open_source(
         seed=seed,
         media=media or MediaOptions(),
     )
-    opened = (_open_builtin if source.startswith("builtin:") else _open_files)(source, data, kind, request)
+    if source.startswith("builtin:"):
+        opened = _open_builtin(source, request)
+    elif is_address(source):
+        check_address(source, data)
+        opened = _open_files(".", str(download(source, _make_folder(scratch))), kind, request, scratch)
+    else:
+        opened = _open_files(source, data, kind, request, scratch)
     width, dtype = opened.row_layout
-    check_row(f"a row of `{source}`", width * np.dtype(dtype).itemsize, memory)
+    check_row(f"a row of `{mask_address(source)}`", width * np.dtype(dtype).itemsize, memory)
     return opened
 
 
-def _open_files(source: str, data: str, kind: str, request: partial[Request]) -> Source:
+def _make_folder(scratch: Path | None) -> Path:
+    return Path(tempfile.mkdtemp(dir=scratch))
+
+
+def _open_files(source: str, data: str, kind: str, request: partial[Request], scratch: Path | None) -> Source:
     root, names = find_files(source, data)
+    if is_described(root, kind):
+        unpacked = unpack(root, _make_folder(scratch), fetch=download)
+        kinds = unpacked.column_kinds(request.keywords["column_types"])
+        split = unpacked.divide(request.keywords["split"])
+        request = partial(request, column_types=kinds, split=split)
+        source, (root, names) = ".", find_files(".", str(unpacked.root))
     kind = "images" if kind == "auto" and request.keywords["media"].labels else kind
     called = name_source(source, root)
     kind, wanted = choose_files(root, names, kind, called)
     chosen = request(root, Files(root, wanted))
     check_content(chosen, chosen.files[0], kind)
     tokenized = is_tokenized(kind, chosen.media, chosen.task)
-    if tokenized or kind in ("images", "text"):
-        check_by_hash(chosen.split, called, "images" if kind == "images" else "text")
+    if kind == "text" or (kind == "images" and find_label_file(chosen) is None):
+        check_without_columns(chosen.split, called, kind)
     if tokenized:
         from sources.tokens import read_documents
 
@@ -108,11 +131,11 @@ def _readers() -> dict[str, Callable[[Request], Source]]:
     }
 
 
-def _open_builtin(source: str, _data: str, _kind: str, request: partial[Request]) -> Source:
+def _open_builtin(source: str, request: partial[Request]) -> Source:
     if source not in SOURCES:
         raise UserError(f"unknown source `{source}`", suggest(source, SOURCES))
     asked = request(Path(), ())
-    check_by_hash(asked.split, source, "images" if source == DIGITS else "text")
+    check_built_in(asked.split, source, "images" if source == DIGITS else "text")
     if source == DIGITS:
         check_possible(asked.task, CLASSIFICATION, source)
         return _digits()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from blobs import BlobFile
 
@@ -24,6 +24,7 @@ from wssources.picture_folders import check_folders, find_class
 from wssources.picture_labels import PictureLabels, find_label_file, read_picture_labels
 from wssources.request import Request, check_row
 from wssources.split import hash_rows
+from wssources.split_settings import find_parts, fixed_parts, hash_group
 from wssources.tasks import Decision, check_possible
 
 _LARGEST, _SMALLEST, _STEP = 224, 32, 32  # pixels of a side that pictures of mixed sizes are brought to
@@ -90,21 +91,23 @@ def read_images(request: Request) -> Source:
     if encoded:  # the shards hold files, but a reader makes rows of pixels of them
         check_row(f"a row of `{request.root.name}`", features.width, request.memory)
 
+    parts = find_parts(request) if labels is None else {}
+
     def batches() -> Iterator[Batch]:
-        find = labels.find if labels is not None else partial(find_class, request)
         for files, rows in _read_groups(request, form, features.width):
-            values = (
-                labels.to_arrow(files) if labels is not None else pa.array([find(file) for file in files])
-            )
+            values = _label_rows(request, labels, files)
+            places, hashes = _divide(request, labels, parts, files)
             if blob is not None:
                 references = blob.append(rows)
                 identity = np.ascontiguousarray(references[:, 2:])
-                yield Batch(references, values, hash_rows(identity, request.seed))
+                hashes = hash_rows(identity, request.seed) if hashes is None else hashes
+                yield Batch(references, values, hashes, places)
             else:
-                yield Batch(np.stack(rows).reshape(len(rows), -1), values)
+                yield Batch(np.stack(rows).reshape(len(rows), -1), values, hashes, places)
 
     if labels is None or decision is None:
-        return Source(CLASSIFICATION, features, "label", batches, blob=blob)
+        fixed = fixed_parts(None, parts.values())
+        return Source(CLASSIFICATION, features, "label", batches, blob=blob, fixed=fixed)
     return Source(
         decision.task,
         features,
@@ -113,7 +116,32 @@ def read_images(request: Request) -> Source:
         labels=labels.columns,
         classes=labels.find_classes(decision),
         decision=decision,
+        fixed=labels.fixed,
+        grouped=bool(labels.groups),
         blob=blob,
+    )
+
+
+def _label_rows(request: Request, labels: PictureLabels | None, files: Sequence[Path]) -> Any:
+    """Return the labels of pictures: by their folders, or of a CSV."""
+    if labels is not None:
+        return labels.to_arrow(files)
+    return pa.array([find_class(request, file) for file in files])
+
+
+def _divide(
+    request: Request, labels: PictureLabels | None, parts: Mapping[Path, int], files: Sequence[Path]
+) -> tuple[npt.NDArray[np.uint8] | None, npt.NDArray[np.uint64] | None]:
+    """Return the parts `[n]` that pictures are put in, and the hashes `[n]` of their groups; None without."""
+    find = labels.find_part if labels is not None and labels.parts else None
+    places = [find(file) if find else parts[file] for file in files] if find or parts else None
+    seed = request.split.seed if request.split else 0
+    groups = (
+        [hash_group(labels.find_group(file), seed) for file in files] if labels and labels.groups else None
+    )
+    return (
+        None if places is None else np.array(places, np.uint8),
+        None if groups is None else np.array(groups, np.uint64),
     )
 
 

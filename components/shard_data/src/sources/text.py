@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from wsshards.manifest import BYTES, LANGUAGE_MODEL, Features
 from wsshards.regular_files import open_regular
 from wssources.planned_rows import PYTHON_SOURCE, PYTHON_SOURCE_BYTES
 from wssources.request import Request, unreadable
+from wssources.split_settings import find_parts, fixed_parts
 
 # Parts of the standard library that some distributions omit, or that are not typical source code.
 _LEFT_OUT = frozenset(
@@ -37,9 +39,24 @@ _LEFT_OUT = frozenset(
 def read_text(request: Request) -> Source:
     """Windows of `sequence_length + 1` bytes over all files, one file after the other.
 
-    The last, incomplete window is dropped.
+    The last, incomplete window is dropped, or where files are named for parts, that of each part.
     """
-    return _windows(lambda: _blocks(request, request.files), request.sequence_length)
+    parts = find_parts(request)
+    if not parts:
+        return _windows(lambda: _blocks(request, request.files), request.sequence_length)
+    each = [
+        (part, [file for file in request.files if parts[file] == part]) for part in sorted({*parts.values()})
+    ]
+    sources = [
+        (part, _windows(partial(_blocks, request, files), request.sequence_length)) for part, files in each
+    ]
+
+    def batches() -> Iterator[Batch]:
+        for part, source in sources:
+            for batch in source.batches():
+                yield replace(batch, parts=np.full(len(batch.features), part, np.uint8))
+
+    return replace(sources[0][1], batches=batches, fixed=fixed_parts(None, parts.values()))
 
 
 def read_python_source(sequence_length: int) -> Source:

@@ -22,13 +22,23 @@ from wssources.documents import (
     check_text_labels,
     divide,
     find_task,
+    find_text_division,
     piece_size,
     read_corpus,
 )
 from wssources.media_options import BPE, BYTES_TOKENIZER
 from wssources.request import Request, check_row
 from wssources.split import U64, hash_rows, shuffle_keys
-from wssources.split_settings import TEST, TRAIN, UNDECIDED, VALIDATION, SplitSettings
+from wssources.split_settings import (
+    TEST,
+    TRAIN,
+    UNDECIDED,
+    VALIDATION,
+    SplitSettings,
+    find_parts,
+    fixed_parts,
+    hash_group,
+)
 from wssources.tasks import LabelValues
 from wssources.tokenizer_files import find_tokenizer_file
 
@@ -47,6 +57,8 @@ class _Corpus:
     seed: int
     counts: Sequence[int]  # documents of each part
     size: int  # characters of the training documents
+    fixed: frozenset[int]  # parts that files, columns or dates fill
+    grouped: bool
 
     @property
     def count(self) -> int:
@@ -62,8 +74,10 @@ class _Corpus:
 
     def part(self, document: Document, identity: int) -> int:
         """Return the place in `SPLITS` of a document."""
+        if document.part != UNDECIDED:
+            return document.part
         code = self.classes.codes[document.label] if document.label else 0
-        hashes = _hash_documents([identity], self.seed)
+        hashes = _hash_documents([document], [identity], self.seed, grouped=self.grouped)
         return int(self.division.parts_of_hashes(hashes, np.array([code], np.int32))[0])
 
 
@@ -101,7 +115,8 @@ def read_documents(request: Request, kind: str) -> Source:
         features,
         label,
         rows,
-        fixed=frozenset() if labelled else frozenset({VALIDATION, TEST}),
+        fixed=corpus.fixed if labelled else frozenset({VALIDATION, TEST}),
+        grouped=labelled and corpus.grouped,
         write=encoder.write,
     )
 
@@ -116,29 +131,41 @@ def _prepare(request: Request) -> Request:
 
 
 def _survey(request: Request, kind: str, *, labelled: bool) -> _Corpus:
+    fixed = fixed_parts(find_text_division(request, kind).bounds, find_parts(request).values())
+
     def documents() -> Iterator[Document]:
         return read_corpus(request, kind, labelled=labelled)
 
-    corpus = _index(request, documents, labelled=labelled)
+    corpus = _index(request, documents, fixed, labelled=labelled)
     if labelled and kind != "text":
         check_text_labels(request, corpus.label_values(request.label))
-    if labelled or kind != "text" or corpus.count >= _FEW:
+    if labelled or kind != "text" or fixed or corpus.count >= _FEW:
         return corpus
     size = piece_size(sum(len(block) for document in documents() for block in document.blocks()))
-    return _index(request, lambda: divide(documents(), size), labelled=False)
+    return _index(request, lambda: divide(documents(), size), fixed, labelled=False)
 
 
-def _index(request: Request, documents: Callable[[], Iterator[Document]], *, labelled: bool) -> _Corpus:
+def _index(
+    request: Request,
+    documents: Callable[[], Iterator[Document]],
+    fixed: frozenset[int],
+    *,
+    labelled: bool,
+) -> _Corpus:
     """Hash every document, and find the part of each."""
     classes, seed, size = ClassIndex(request.label), request.seed, 0
-    division = Division(request.split or SplitSettings(), request.memory)
+    split = request.split or SplitSettings()
+    grouped = bool(split.by)
+    division = Division(split, request.memory, fixed, grouped=grouped)
     store = Spill(1, "uint8", request.memory // 16)
     try:
         for group in _groups(_not_empty(documents(), refuse=labelled)):
-            hashes = _hash_documents([document.hash(seed) for document in group], seed)
+            identities = [document.hash(seed) for document in group]
+            hashes = _hash_documents(group, identities, seed, grouped=grouped)
             labels = pa.array([document.label for document in group])
             codes = classes.encode(labels, store.rows) if labelled else np.zeros(len(group), np.int32)
-            keys, parts = shuffle_keys(store.rows, len(group), seed), np.full(len(group), UNDECIDED, np.uint8)
+            keys = shuffle_keys(store.rows, len(group), seed)
+            parts = np.array([document.part for document in group], np.uint8)
             division.add(hashes, codes, parts)
             store.put(Rows(keys, hashes, codes, parts, np.empty((len(group), 0)), parts[:, None]))
             size += sum(len(block) for document in group for block in document.blocks())
@@ -148,11 +175,16 @@ def _index(request: Request, documents: Callable[[], Iterator[Document]], *, lab
         counts = division.count(store)
     finally:
         store.close()
-    return _Corpus(documents, classes, division, seed, counts, size * counts[TRAIN] // sum(counts))
+    size = size * counts[TRAIN] // sum(counts)
+    return _Corpus(documents, classes, division, seed, counts, size, fixed, grouped)
 
 
-def _hash_documents(identities: Sequence[int], seed: int) -> U64:
-    """Return what documents are divided by, from the hashes of their texts."""
+def _hash_documents(
+    documents: Sequence[Document], identities: Sequence[int], seed: int, *, grouped: bool
+) -> U64:
+    """Return what documents are divided by: the hashes of their groups, or those of their texts."""
+    if grouped:
+        return np.array([hash_group(document.group, seed) for document in documents], np.uint64)
     return hash_rows(np.array(identities, np.uint64).reshape(-1, 1), seed)
 
 
@@ -257,8 +289,11 @@ def _classified(corpus: _Corpus, encoder: Encoder, features: Features) -> Callab
                 row[: len(tokens)] = tokens[:width]
                 cut += len(tokens) > width
             total += len(group)
-            hashes = _hash_documents([document.hash(corpus.seed) for document, _ in group], corpus.seed)
-            yield Batch(rows, pa.array([document.label for document, _ in group]), hashes)
+            documents = [document for document, _ in group]
+            identities = [document.hash(corpus.seed) for document in documents]
+            hashes = _hash_documents(documents, identities, corpus.seed, grouped=corpus.grouped)
+            parts = np.array([document.part for document in documents], np.uint8)
+            yield Batch(rows, pa.array([document.label for document in documents]), hashes, parts)
         if cut:
             print(f"{cut:,} of {total:,} texts have more than {width:,} tokens and are cut there")
 

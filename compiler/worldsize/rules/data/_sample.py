@@ -1,0 +1,90 @@
+"""What was read of local data that `shard_data` is given, and how much of it is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from wsshards.errors import UserError
+from wsshards.manifest import CLASSIFICATION
+from wsshards.regular_files import check_regular
+from wssources.part_counts import PartCounts
+from wssources.planned_rows import divide_rows
+from wssources.request import Request, blame_input, is_packed
+from wssources.split_settings import SplitSettings, find_parts
+from wssources.table_rows import Tally
+from wssources.tasks import name_class
+
+MAX_ROWS = 10_000
+MAX_CELLS = 200_000
+MAX_BYTES = 2 << 20  # of tables and JSON Lines
+MAX_OPENED = 100  # files of tables
+MAX_PICTURES = 1_000  # whose size is read, spread over all
+
+
+class Sample(Struct):
+    """What was read: the first fault, with the rule and the input that it belongs to, or the labels."""
+
+    fault: UserError | None = None
+    slug: str = "data-row-invalid"
+    blamed: str = ""  # the input to correct
+    labels: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+    complete: bool = True  # every row was read
+    task: str = CLASSIFICATION
+    tally: Tally | None = None  # of a table
+    parts: PartCounts | None = None  # of pictures and texts
+
+    @property
+    def full(self) -> bool:
+        """Whether no more rows are to be read."""
+        if self.rows >= MAX_ROWS:
+            self.complete = False
+        return not self.complete
+
+    def add(self, value: Any) -> None:
+        """Count the label of a row."""
+        self.labels[name_class(value)] += 1
+        self.rows += 1
+
+    def add_row(self, file: Path, row: Mapping[str, Any] | None) -> None:
+        """Take in a row of a table; None is one that is dropped."""
+        assert self.tally is not None
+        self.tally.add(file, row)
+        if row is not None and self.task == CLASSIFICATION:
+            self.add(row[self.tally.plan.labels[0]])
+        elif row is not None:
+            self.rows += 1
+
+    def divide(self, request: Request) -> int:
+        """The training rows of data that was read whole."""
+        if self.tally is not None:
+            return self.tally.parts.divide()[0]
+        if self.parts is not None:
+            return self.parts.divide()[0]
+        split = request.split or SplitSettings()
+        counts = list(self.labels.values()) if self.labels else [self.rows]
+        return divide_rows(counts, split.validation, split.test)[0]
+
+
+def list_tables(request: Request, sample: Sample) -> Iterator[Path]:
+    """The files of a table that are read, as long as the bounds allow."""
+    size = 0
+    for file in islice(request.files, MAX_OPENED):
+        size += check_regular(file)
+        sample.complete = sample.complete and size <= MAX_BYTES and not is_packed(file)
+        yield file
+        if sample.full:
+            return
+    sample.complete = sample.complete and len(request.files) <= MAX_OPENED
+
+
+def find_given_parts(request: Request) -> dict[Path, int]:
+    """Return the part of each file, if files are named for parts; raises InputError."""
+    with blame_input("data-source-missing", "split"):
+        return find_parts(request)

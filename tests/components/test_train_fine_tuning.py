@@ -1,4 +1,4 @@
-"""Fine-tuning in real process groups: Hugging Face models, LoRA, initial weights, frozen layers, rates by layer."""
+"""Fine-tuning in process groups: Hugging Face models, LoRA, initial weights, frozen layers, rates."""
 
 from __future__ import annotations
 

@@ -80,27 +80,55 @@ def exported(run: Any) -> dict[str, Any]:
     return dict(torch.export.load(program).state_dict)
 
 
+# The other strategies of the same loop are in the test of the strategy's own file.
 @pytest.mark.parametrize(
-    ("processes", "component", "choices"),
+    ("component", "choices"),
     [
-        (2, "train_ddp", {"strategy": "ddp"}),
-        (2, "train_ddp", {"strategy": "fsdp", "activation_checkpointing": "blocks"}),
-        (2, "train_deepspeed", {"strategy": "deepspeed", "zero_stage": 2}),
-        (2, "train_deepspeed", {"strategy": "deepspeed", "zero_stage": 3}),
-        (2, "train_horovod", {"strategy": "horovod"}),
+        ("train_ddp", {"strategy": "fsdp", "activation_checkpointing": "blocks"}),
+        ("train_deepspeed", {"strategy": "deepspeed", "zero_stage": 3}),
     ],
 )
 def test_adapters_train_on_the_curve_of_one_process(
-    train: Callable[..., Any],
-    adapted: Any,
-    llama: Path,
-    processes: int,
-    component: str,
-    choices: dict[str, Any],
+    train: Callable[..., Any], adapted: Any, llama: Path, component: str, choices: dict[str, Any]
 ) -> None:
-    run = train(processes, component=component, initial_model=llama, **LORA | choices)
+    run = train(2, component=component, initial_model=llama, **LORA | choices)
     assert_on_curve(run, adapted, [1, 2, 3, 4])
     whole, own = exported(adapted), exported(run)
     assert own.keys() == whole.keys()
+    assert not [name for name in whole if "lora" in name]  # merged
     for name, tensor in whole.items():
         assert torch.allclose(own[name], tensor, atol=2e-5), name
+
+
+def test_adapters_resume_with_another_strategy(train: Callable[..., Any], adapted: Any, llama: Path) -> None:
+    checkpoints = adapted.folder / "checkpoints"
+    for path in checkpoints.glob("step-00000004"):
+        path.rename(adapted.folder / path.name)
+    run = train(2, initial_model=llama, strategy="fsdp", resume_from=checkpoints, **LORA)
+    assert "resuming from checkpoint step-00000002: 2 steps done" in run.ranks[0].stdout
+    assert_on_curve(run, adapted, [3, 4])
+
+
+def test_the_exported_model_is_served_without_transformers(
+    adapted: Any, text: Path, serve: Callable[..., dict[str, Any]]
+) -> None:
+    assert serve(adapted.folder / "model", text)["perplexity"] > 1
+
+
+def test_frozen_parameters_and_rates_by_layer_are_the_same_on_any_strategy(train: Callable[..., Any]) -> None:
+    tuning = {
+        "freeze": "tokens,blocks.0.attention.*",
+        "layer_learning_rate_decay": 0.5,
+        "lr_schedule": "constant",
+    }
+    start = train(1, stop_after_steps=2, **GPT)
+    first = exported(start)
+    base = {"initial_model": start.folder / "model", **GPT, **tuning}
+    alone = train(1, **base)
+    assert "initial weights: all of program.pt2" in alone.ranks[0].stdout
+    spread = train(2, strategy="fsdp", **base)
+    assert_on_curve(spread, alone, [1, 2, 3, 4])
+    for run in (alone, spread):
+        own = exported(run)
+        kept = {name for name, tensor in own.items() if torch.equal(tensor, first[name])}
+        assert kept == {name for name in own if ".tokens." in name or ".blocks.0.attention." in name}

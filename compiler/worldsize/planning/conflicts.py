@@ -9,6 +9,7 @@ from worldsize.azureml import literals
 from worldsize.base.problem import Related
 from worldsize.base.wording import plural, show_number
 from worldsize.planning import degrees, options
+from worldsize.planning.fine_tuning import check_fine_tuning
 from worldsize.planning.model import Interface, Notes, Topology
 from worldsize.planning.topology import pinned_count
 from worldsize.spec.model import Located, Step
@@ -34,6 +35,7 @@ def check_conflicts(step: Step, interface: Interface | None, topology: Topology,
         _servers(step, interface, topology, notes)
     _adasum(step, interface, topology, notes)
     _without_effect(step, interface, topology, notes)
+    check_fine_tuning(step, interface, topology, notes)
     check_offload(step, interface, notes)
 
 

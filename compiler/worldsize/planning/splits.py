@@ -165,7 +165,7 @@ def _model(step: Step, interface: Interface | None, mesh: Degrees, notes: Notes)
     elif model == "gpt":
         _heads(step, interface, mesh, notes)
         _layers(step, interface, mesh, notes)
-    elif isinstance(model, str) and ":" in model and "${{" not in model:
+    elif isinstance(model, str) and ".py:" in model and "${{" not in model:
         needed = " and ".join(f"`{_METHODS[name]}`" for name in _split(mesh))
         notes.advice.append(f"`{model}` has to return a model that says how it is split, by {needed}")
 

@@ -12,6 +12,7 @@ from worldsize.azureml.model import Literal
 from worldsize.azureml.references import describe_missing, exists, is_file, local_path, normalise
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.suggest import did_you_mean
+from worldsize.resolving import model_folders
 from worldsize.resolving.state import ResolveState, part_span
 from worldsize.spec.model import Located
 from worldsize.yaml.nodes import Scalar
@@ -46,7 +47,9 @@ def _user_function(state: ResolveState, step: str, added: Snapshot) -> None:
     located = state.spec.steps[step].with_.get(name) if name is not None else None
     if located is None or name is None or not isinstance(state.arguments[step][name].value, Literal):
         return
-    if isinstance(located.node, Scalar) and ".py" in located.node.text:
+    if isinstance(located.node, Scalar) and located.node.text.startswith(model_folders.PREFIX):
+        model_folders.add_folder(state, located, added)
+    elif isinstance(located.node, Scalar) and ".py" in located.node.text:
         _user_file(state, located, added)
 
 

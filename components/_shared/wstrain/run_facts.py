@@ -48,7 +48,7 @@ def collect_facts(settings: Settings, manifest: Manifest, steps: Mapping[str, in
 
 def model_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of the facts that a model carries as metadata."""
-    local = ("gpt_", "loader_", "checkpoint", "keep_", "mean_time_", "beta", "lr_decay_", "stop_")
+    local = ("gpt_", "loader_", "checkpoint", "keep_", "mean_time_", "beta", "lr_decay_", "stop_", "lora_")
     return {name: value for name, value in facts.items() if not name.startswith(local)}
 
 
@@ -69,7 +69,9 @@ def training_identity(settings: Settings, facts: Mapping[str, Any]) -> dict[str,
     """Return what must be the same to resume from a checkpoint; learning rate and length may change."""
     same = ("model", "task", "source", "rows", "seed", "global_batch_size", "optimizer")
     sizes = ("gpt_layers", "gpt_heads", "gpt_width") if settings.model == "gpt" else ()
-    return {name: facts[name] for name in (*same, *sizes)}
+    # What is trained, and by which factor of the rate, has its place in the state of the optimizer.
+    trained = ("freeze", "layer_learning_rate_decay", "lora_rank", "lora_alpha", "lora_targets")
+    return {name: facts[name] for name in (*same, *sizes, *trained)}
 
 
 def make_save_policy(settings: Settings, steps: Mapping[str, int]) -> SavePolicy:

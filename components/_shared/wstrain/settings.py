@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 from wsshards.errors import UserError
+from wstrain import fine_tuning
 from wstrain.input_types import boolean, integer, number
 from wstrain.lr_schedule import Decay
 from wstrain.plan_inputs import add_plan, complete_plan
@@ -26,6 +27,7 @@ class OptimizerOptions:
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+    rates: Mapping[str, float] = field(default_factory=dict)  # factor of the learning rate, by parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,13 @@ class Settings:
     hang_timeout: float
     checkpoints: Path
     trained_model: Path
+    initial_model: Path | None
+    freeze: str
+    layer_learning_rate_decay: float
+    lora_rank: int
+    lora_alpha: float
+    lora_dropout: float
+    lora_targets: str
     options: Mapping[str, Any]  # inputs that not every component has
 
     @property
@@ -118,6 +127,7 @@ def parse_settings(
     _add_validation(parser)
     add_plan(parser)
     parser.set_defaults(tensor_parallel_size=1, pipeline_parallel_size=1, activation_checkpointing="none")
+    parser.set_defaults(**fine_tuning.DEFAULTS)
     for add in options:
         add(parser)
     values = vars(parser.parse_args(arguments))

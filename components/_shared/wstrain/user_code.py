@@ -13,13 +13,14 @@ from typing import Any
 
 from wsshards.errors import UserError
 from wstrain.data.sample_spec import SampleSpec
+from wstrain.fine_tuning import is_hugging_face
 
 MODULE = "worldsize_user_model"
 
 
 def is_reference(model: str) -> bool:
-    """Whether ``model`` names a file and not a built-in model."""
-    return ":" in model or model.endswith(".py")
+    """Whether ``model`` names a file, and not a built-in model or a Hugging Face folder."""
+    return (":" in model or model.endswith(".py")) and not is_hugging_face(model)
 
 
 def load_function(reference: str) -> Callable[..., Any]:
@@ -65,7 +66,8 @@ def unknown_model_error(name: str, known: Iterable[str]) -> UserError:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean `{close[0]}`? " if close else ""
     return UserError(
-        f"unknown model `{name}`", f"{hint}known: {', '.join(known)}, or path/to/file.py:function"
+        f"unknown model `{name}`",
+        f"{hint}known: {', '.join(known)}, or path/to/file.py:function, or hf:folder",
     )
 
 

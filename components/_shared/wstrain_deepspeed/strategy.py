@@ -82,8 +82,7 @@ class ZeroParallel:
 
     def update(self, learning_rate: float) -> None:
         """Let the engine step at ``learning_rate``; it clips and unscales by its configuration."""
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
+        optimizers.set_learning_rate(self._optimizer, learning_rate)
         self.model.step()
 
     def predict(self, inputs: Tensor) -> Tensor | None:

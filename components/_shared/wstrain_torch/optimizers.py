@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import nn
 
 from wstrain.settings import OptimizerOptions
 
+RATE = "rate_factor"  # of a group of parameters: what the learning rate is multiplied by
 NAMES = ("sgd", "adam", "adamw")
 
 
@@ -23,15 +24,17 @@ def build_optimizer(
     "Bag of Tricks", section 3.1). For ``sgd`` and ``adam`` it is the L2 term of the gradient, for ``adamw``
     it is decoupled (Loshchilov and Hutter 2019).
     """
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    trained = [parameter for _, parameter in named]
     # One kernel cannot update tensors of different meshes, or sharded and whole tensors together.
     meshes = dict.fromkeys(getattr(p, "device_mesh", None) for p in trained)
     groups = [
-        {"params": [p for p in alike if getattr(p, "device_mesh", None) == mesh], "weight_decay": decay}
-        for alike, decay in (
-            ([p for p in trained if p.ndim >= 2], options.weight_decay),
-            ([p for p in trained if p.ndim < 2], 0.0),
-        )
+        {
+            "params": [p for p in alike if getattr(p, "device_mesh", None) == mesh],
+            "weight_decay": options.weight_decay if decays else 0.0,
+            RATE: rate,
+        }
+        for decays, rate, alike in _alike(named, options.rates)
         for mesh in meshes
     ]
     groups = [group for group in groups if group["params"]]
@@ -43,10 +46,34 @@ def build_optimizer(
     return kind(groups, betas=(options.beta1, options.beta2), eps=options.epsilon, **common)
 
 
-def parameter_order(model: nn.Module) -> list[str]:
-    """Return the names of ``model``'s trained parameters as :func:`build_optimizer` numbers them."""
-    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    return [name for name, p in trained if p.ndim >= 2] + [name for name, p in trained if p.ndim < 2]
+def parameter_order(model: nn.Module, rates: Mapping[str, float] | None = None) -> list[str]:
+    """Return the names of ``model``'s trained parameters as :func:`build_optimizer` numbers them.
+
+    Args:
+        model: the whole model.
+        rates: factor of the learning rate of each parameter, by name; 1 if it is missing.
+    """
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    names = {id(parameter): name for name, parameter in named}
+    return [names[id(parameter)] for *_, alike in _alike(named, rates or {}) for parameter in alike]
+
+
+def set_learning_rate(optimizer: Any, learning_rate: float) -> None:
+    """Set the learning rate of every group of parameters, times the factor that the group has."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * group.get(RATE, 1.0)
+
+
+def _alike(
+    named: Sequence[tuple[str, nn.Parameter]], rates: Mapping[str, float]
+) -> list[tuple[bool, float, list[nn.Parameter]]]:
+    """Group parameters of one decay and one rate, those with decay first: ``(decays, rate, parameters)``."""
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for decays in (True, False):
+        for name, parameter in named:
+            if (parameter.ndim >= 2) == decays:
+                groups.setdefault((decays, rates.get(name, 1.0)), []).append(parameter)
+    return [(decays, rate, alike) for (decays, rate), alike in groups.items()]
 
 
 def _fused(trained: Sequence[nn.Parameter], name: str) -> bool:

@@ -163,8 +163,7 @@ class TorchStrategy:
 
     def update(self, learning_rate: float) -> None:
         """Clip the gradients, step at ``learning_rate``, and clear the gradients."""
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
+        optimizers.set_learning_rate(self._optimizer, learning_rate)
         with self._exchanged():
             if self._max_norm > 0:
                 self._scaler.unscale_(self._optimizer)

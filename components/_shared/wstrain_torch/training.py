@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,12 @@ from wsshards.errors import Interrupted, UserError
 from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
 from wsshards.verify import verify_shards
-from wstrain import run_facts, user_code
+from wstrain import run_facts
 from wstrain.checkpoint.checkpoint_folder import Retention
 from wstrain.checkpoint.saver import BackgroundWriter
 from wstrain.data.augmentation import make_augmentation
 from wstrain.data.sampler import GlobalBatchSampler
+from wstrain.fine_tuning import is_hugging_face
 from wstrain.health import memory, non_finite, watchdog
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.launch import consistency
@@ -38,11 +39,13 @@ from wstrain.validation import (
     expect_known_metric,
     make_validation_schedule,
 )
-from wstrain_torch import compute_clock, export, loop, models, optimizers, strategies
+from wstrain_torch import compute_clock, export, fine_tuning, loop, models, optimizers, strategies
 from wstrain_torch.checkpoint.saver import CheckpointSaver
 from wstrain_torch.data import BatchLoader, Task, read_task
 from wstrain_torch.launch.process_group import Group
+from wstrain_torch.layer_rates import layer_rates
 from wstrain_torch.models.layers import ModelOptions, recompute_blocks
+from wstrain_torch.models.lora import merge_adapters
 from wstrain_torch.precision import Precision
 from wstrain_torch.strategies import Objective, Strategy, UpdateSettings
 from wstrain_torch.validation import Validator
@@ -86,10 +89,12 @@ def _train(
         reader = ShardReader(settings.shards, "train", checksums=False)
         make_augmentation(settings.augmentation, manifest.features, settings.seed)  # fails now, if it does
         sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
-        model = _build_model(settings, task, reader, sampler)
+        model = _build_model(settings, task, reader, sampler, main=group.is_main)
         precision = Precision(settings.precision, group.device)  # last, as it depends on the machine
-    order = optimizers.parameter_order(model)
-    strategy = strategies.build_strategy(strategy_module, model, _update_settings(settings, precision), group)
+        rates = layer_rates(model, settings.layer_learning_rate_decay)
+    order = optimizers.parameter_order(model, rates)
+    updates = _update_settings(settings, precision, rates)
+    strategy = strategies.build_strategy(strategy_module, model, updates, group)
     saver = _make_saver(settings, steps, facts, group, strategy, order=order)
     saver.controller = controller if controller.schedule.intervals else None
     start = saver.resume(settings.resume_from)
@@ -136,7 +141,7 @@ def _export(
         if group.is_main:
             print(describe_export(settings, saver.controller, exported), flush=True)
             export.save_model(
-                network.cpu(),
+                merge_adapters(network.cpu()),
                 task,
                 settings.trained_model,
                 {**card, "exported_step": exported},
@@ -195,7 +200,7 @@ def _expect_consistency(group: Group, settings: Settings, facts: Mapping[str, An
 
 
 def _build_model(
-    settings: Settings, task: Task, reader: ShardReader, sampler: GlobalBatchSampler
+    settings: Settings, task: Task, reader: ShardReader, sampler: GlobalBatchSampler, *, main: bool
 ) -> nn.Module:
     torch.manual_seed(settings.seed)  # the same initial weights on every rank, at any world size
     sample: Tensor | None = None
@@ -203,24 +208,30 @@ def _build_model(
         features, _ = reader.gather(sampler.some_rows(task.limit_rows(SAMPLE_ROWS)))
         sample = task.inputs(np.asarray(features))
     options = ModelOptions(settings.gpt_layers, settings.gpt_heads, settings.gpt_width)
-    model = models.build_model(
-        settings.model, task, options, sample=sample, sync_batch_norm=settings.sync_batch_norm
-    )
-    if user_code.is_reference(settings.model):
+    if is_hugging_face(settings.model):
+        model = fine_tuning.build_hugging_face(settings, task)
+    else:
+        model = models.build_model(
+            settings.model, task, options, sample=sample, sync_batch_norm=settings.sync_batch_norm
+        )
+    if settings.model not in models.BUILT_IN:
         export.export_program(model, task)  # fails now rather than after the last epoch
+    told = fine_tuning.prepare_fine_tuning(model, settings, task)
+    if told and main:
+        print("\n".join(told), flush=True)
     if settings.activation_checkpointing == "blocks":
         recompute_blocks(model)
     return model
 
 
-def _update_settings(settings: Settings, precision: Precision) -> UpdateSettings:
+def _update_settings(settings: Settings, precision: Precision, rates: Mapping[str, float]) -> UpdateSettings:
     return UpdateSettings(
-        optimizer=settings.optimizer_options,
+        optimizer=replace(settings.optimizer_options, rates=rates),
         precision=precision,
         micro_batch=settings.batch_size_per_device,
         accumulation=settings.gradient_accumulation_steps,
         max_gradient_norm=settings.max_gradient_norm,
-        unused_parameters=user_code.is_reference(settings.model),
+        unused_parameters=settings.model not in models.BUILT_IN,
         options=settings.options,
     )
 

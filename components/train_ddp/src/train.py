@@ -6,6 +6,7 @@ import os
 import sys
 
 from wsshards.errors import run_main
+from wstrain.fine_tuning import add_fine_tuning
 from wstrain.launch.environment import read_pytorch_environment
 from wstrain.settings import (
     add_activation_checkpointing,
@@ -23,7 +24,13 @@ STRATEGIES = {
     "pipeline_parallel": "wstrain_ddp.pipeline_parallel",
 }
 COMMUNICATION = "wstrain_torch.launch.torch_distributed"
-OPTIONS = (add_model_parallel, add_pipeline_schedule, add_activation_checkpointing, add_sharding)
+OPTIONS = (
+    add_model_parallel,
+    add_pipeline_schedule,
+    add_activation_checkpointing,
+    add_sharding,
+    add_fine_tuning,
+)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from wsshards.errors import run_main
+from wstrain.fine_tuning import add_fine_tuning
 from wstrain.input_types import integer, number
 from wstrain.launch.environment import read_pytorch_environment
 from wstrain.settings import add_activation_checkpointing, parse_settings
@@ -28,7 +29,7 @@ def add_zero(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ds_config", type=Path)
 
 
-OPTIONS = (add_zero, add_activation_checkpointing)
+OPTIONS = (add_zero, add_activation_checkpointing, add_fine_tuning)
 
 
 def main() -> None:

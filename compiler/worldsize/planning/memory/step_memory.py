@@ -107,6 +107,8 @@ def explain_unknown(job: Job, name: str, *, imported: bool) -> str:
     if "ds_config" in step.inputs:
         return "`ds_config` decides what is cut and offloaded"
     values = literal_inputs(step, ("model", "gpt_layers"))
+    if "freeze" in step.inputs or str(values["model"]).startswith("hf:"):
+        return "not calculated for frozen parameters and for Hugging Face models"
     if not imported and isinstance(values["model"], str) and ":" in values["model"]:
         return "the model or its samples are known only at run time; --import-model runs the model's code"
     if values["model"] == "gpt" and (_count(values["gpt_layers"]) or 0) > MAX_LAYERS:
@@ -114,10 +116,13 @@ def explain_unknown(job: Job, name: str, *, imported: bool) -> str:
     return "the samples are known only at run time"
 
 
+_LEFT_OUT = {"ds_config", "freeze"}  # inputs with which a rank needs other memory than is calculated
+
+
 def _need(
     job: Job, step: Step, plan: StepPlan, import_model: ImportModel | None, read_table: ReadTable | None
 ) -> Need | None:
-    if not is_trainer(step) or plan.training is None or "ds_config" in step.inputs:
+    if not is_trainer(step) or plan.training is None or _LEFT_OUT & set(step.inputs):
         return None
     values = literal_inputs(step, _INPUTS)
     network = _network(job, step, values, import_model, read_table)
@@ -153,7 +158,7 @@ def _network(
         return make(read.shape, read.outputs)
     return (
         import_model(model, read)
-        if import_model is not None and ":" in model and "${{" not in model
+        if import_model is not None and ".py:" in model and "${{" not in model
         else None
     )
 

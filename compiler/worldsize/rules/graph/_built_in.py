@@ -50,10 +50,13 @@ def check_function(step: Step, component: Component) -> Iterator[Problem]:
     if field is None or not isinstance(field.value, Literal) or not isinstance(field.node, Scalar):
         return
     text = field.node.text
-    if ".py" not in text and "${{" not in text and text not in names:
+    hugging_face = text.startswith("hf:") and "lora_rank" in component.inputs
+    if ".py" not in text and "${{" not in text and text not in names and not hugging_face:
         near = closest(text, names)
         listed = ", ".join(f"`{each}`" for each in names)
         help_ = f"did you mean `{near}`?" if near else f"write {listed} or `path/to/file.py:function`"
+        if text.startswith("hf:"):
+            help_ = "only the PyTorch components train Hugging Face models: use `train_ddp`"
         message = f"`{text}` is neither a built-in `{name}` nor a function of a file"
         yield Problem("input-not-in-enum", span_of(field), message, help_)
 

@@ -7,6 +7,7 @@ second.
 from __future__ import annotations
 
 from wsshards.errors import UserError
+from wstrain.fine_tuning import expect_fine_tuning
 from wstrain.health import memory
 from wstrain.launch import gpus
 from wstrain.launch.environment import Launch, expect_global_batch, expect_world_size
@@ -27,6 +28,7 @@ def start_training(settings: Settings, launch: Launch, *, communication: str, st
         UserError: the plan is for other processes or GPUs than there are, or contradicts itself.
     """
     expect_world_size(launch, settings.world_size)
+    expect_fine_tuning(settings)
     expect_parallelism(settings)
     mesh = make_mesh(
         launch.world_size, tensor=settings.tensor_parallel_size, pipeline=settings.pipeline_parallel_size

@@ -34,11 +34,15 @@ class Encoder:
         described: the tokenizer as the manifest has it.
         encode: `texts -> one array of tokens for each`, without tokens between them.
         content: of `tokenizer.json`; empty for bytes.
+        before: tokens that the tokenizer puts before a whole text, such as [CLS].
+        after: tokens that it puts after a whole text, such as [SEP].
     """
 
     described: Tokenizer
     encode: Callable[[Sequence[str]], list[Array]]
     content: bytes = b""
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
 
     @property
     def dtype(self) -> str:
@@ -150,7 +154,19 @@ def _describe(tokenizer: Any, end: str, padding: str) -> Encoder:
         encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.asarray(each.ids, np.int64) for each in encoded]
 
-    return Encoder(described, encode, content)
+    before, after = _find_marks(tokenizer)
+    return Encoder(described, encode, content, before, after)
+
+
+def _find_marks(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the tokens that the tokenizer puts before and after a text: those of its post-processor."""
+    marked = tokenizer.encode("a", add_special_tokens=True).ids
+    plain = tokenizer.encode("a", add_special_tokens=False).ids
+    starts = [n for n in range(len(marked) - len(plain) + 1) if marked[n : n + len(plain)] == plain]
+    if not starts:
+        return (), ()
+    start = starts[0] if plain else min(1, len(marked))  # without a token for the letter
+    return tuple(marked[:start]), tuple(marked[start + len(plain) :])
 
 
 def _encode_bytes(texts: Sequence[str]) -> list[Array]:

@@ -278,6 +278,13 @@ def _windows(tokens: list[Array], width: int) -> tuple[Array, Array]:
 def _classified(corpus: _Corpus, encoder: Encoder, features: Features) -> Callable[[], Iterator[Batch]]:
     """Rows of a classification: the tokens of one document, padded or cut."""
     dtype, (width,) = np.dtype(features.dtype), features.shape
+    before, after = (np.array(marks, dtype) for marks in (encoder.before, encoder.after))
+    room = width - len(before) - len(after)
+    if room < 1:
+        raise UserError(
+            f"`sequence_length` is {width}, but the tokenizer puts {width - room} tokens around each text",
+            f"write {width - room + 1} or more",
+        )
     most = max(1, min(4096, BATCH_BYTES // (width * dtype.itemsize)))
 
     def batches() -> Iterator[Batch]:
@@ -286,8 +293,9 @@ def _classified(corpus: _Corpus, encoder: Encoder, features: Features) -> Callab
         while group := list(islice(encoded, most)):
             rows = np.full((len(group), width), encoder.described.padding, dtype)
             for row, (_, tokens) in zip(rows, group, strict=True):
-                row[: len(tokens)] = tokens[:width]
-                cut += len(tokens) > width
+                marked = np.concatenate([before, tokens[:room].astype(dtype), after])
+                row[: len(marked)] = marked
+                cut += len(tokens) > room
             total += len(group)
             documents = [document for document, _ in group]
             identities = [document.hash(corpus.seed) for document in documents]
@@ -295,7 +303,7 @@ def _classified(corpus: _Corpus, encoder: Encoder, features: Features) -> Callab
             parts = np.array([document.part for document in documents], np.uint8)
             yield Batch(rows, pa.array([document.label for document in documents]), hashes, parts)
         if cut:
-            print(f"{cut:,} of {total:,} texts have more than {width:,} tokens and are cut there")
+            print(f"{cut:,} of {total:,} texts have more than {room:,} tokens and are cut there")
 
     return batches
 

@@ -9,9 +9,11 @@ from wsshards.errors import run_main
 from wstrain.launch.environment import read_pytorch_environment
 from wstrain.settings import (
     add_activation_checkpointing,
+    add_compile,
     add_model_parallel,
     add_pipeline_schedule,
     add_sharding,
+    add_weight_average,
     parse_settings,
 )
 from wstrain_torch.launch.start import start_training
@@ -23,7 +25,14 @@ STRATEGIES = {
     "pipeline_parallel": "wstrain_ddp.pipeline_parallel",
 }
 COMMUNICATION = "wstrain_torch.launch.torch_distributed"
-OPTIONS = (add_model_parallel, add_pipeline_schedule, add_activation_checkpointing, add_sharding)
+OPTIONS = (
+    add_model_parallel,
+    add_pipeline_schedule,
+    add_activation_checkpointing,
+    add_sharding,
+    add_weight_average,
+    add_compile,
+)
 
 
 def main() -> None:

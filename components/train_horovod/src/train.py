@@ -8,7 +8,7 @@ import sys
 
 from wsshards.errors import run_main
 from wstrain.launch.environment import read_mpi_environment
-from wstrain.settings import parse_settings
+from wstrain.settings import add_compile, add_weight_average, parse_settings
 from wstrain_horovod.launch import expect_horovod, expect_reduction_possible
 from wstrain_torch.launch.start import start_training
 
@@ -22,7 +22,7 @@ def add_exchange(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compression", choices=("none", "fp16"), default="none")
 
 
-OPTIONS = (add_exchange,)
+OPTIONS = (add_exchange, add_weight_average, add_compile)
 
 
 def main() -> None:

@@ -15,7 +15,12 @@ import numpy as np
 from PIL import Image
 
 CLASSES = ("coast", "desert", "forest", "night")
-SKIES = {"coast": (150, 190, 235), "desert": (235, 200, 150), "forest": (175, 205, 210), "night": (18, 20, 50)}
+SKIES = {
+    "coast": (150, 190, 235),
+    "desert": (235, 200, 150),
+    "forest": (175, 205, 210),
+    "night": (18, 20, 50),
+}
 GROUNDS = {"coast": (30, 90, 150), "desert": (200, 150, 90), "forest": (40, 95, 45), "night": (8, 10, 18)}
 ORIENTATION = 0x0112  # tag of EXIF
 HELD_RIGHT = 6  # to be turned clockwise

@@ -53,7 +53,7 @@ def test_every_input_is_a_flag_and_every_flag_an_input(name: str) -> None:
     # Not every component divides a model, or computes its blocks again.
     known = {field.name for field in fields(Settings)} - {"options"} | set(settings.options)
     some = {"tensor_parallel_size", "pipeline_parallel_size", "activation_checkpointing"}
-    some |= {"predicted_memory_bytes"}
+    some |= {"predicted_memory_bytes", "ema_decay", "compile"}
     assert known - some <= ports <= known
     flags = re.findall(r"--(\w+) '?\$\{\{(?:inputs|outputs)\.(\w+)\}\}", component["command"])
     assert {flag for flag, _ in flags} == ports

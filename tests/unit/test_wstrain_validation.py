@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsshards.errors import UserError
+from wstrain.hooks import Hooks
 from wstrain.settings import Settings, parse_settings
 from wstrain.validation import (
     ValidationController,
     ValidationSchedule,
     cut_blocks,
-    expect_known_metric,
+    make_controller,
     make_validation_schedule,
     share_blocks,
 )
@@ -121,10 +122,19 @@ def test_a_state_of_another_metric_is_not_used() -> None:
 
 
 def test_an_unknown_metric_is_refused_with_those_there_are() -> None:
-    expect_known_metric("loss", ["loss", "rmse"], "regression")
+    def goal_of(hooks: Hooks | None = None, **values: object) -> str:
+        return make_controller(given_settings(**values), "regression", STEPS, rows=9, hooks=hooks).goal
+
+    own = Hooks("net.py", metrics=len)
+    assert goal_of(best_metric="r2") == goal_of(own, best_metric="r2") == "maximize"
+    assert goal_of(own, best_metric="pinball", best_metric_goal="minimize") == "minimize"
     with pytest.raises(UserError, match="`acuracy` is not a metric of the task regression") as caught:
-        expect_known_metric("acuracy", ["loss", "rmse"], "regression")
-    assert caught.value.help == "use one of `loss`, `rmse`"
+        goal_of(best_metric="acuracy", best_metric_goal="maximize")
+    assert caught.value.help == "use one of `loss`, `mse`, `rmse`, `mae`, `r2`"
+    with pytest.raises(UserError, match="`pinball` is to come from `metrics` in"):
+        goal_of(own, best_metric="pinball")
+    with pytest.raises(UserError, match="`best_metric_goal` is `minimize`, but `r2` is better the higher"):
+        goal_of(best_metric="r2", best_metric_goal="minimize")
 
 
 VALUES = st.lists(st.floats(-10, 10) | st.just(math.nan), max_size=30)

@@ -9,7 +9,9 @@ from wstrain import scaling
 from wstrain.input_types import integer, number
 
 REFERENCE_BATCH = 32  # samples per step that the default learning rates are for
-_DEFAULT_RATES = {"sgd": 0.05}  # for `REFERENCE_BATCH`
+_LINEAR = ("sgd", "lars")  # Goyal et al. 2017, You et al. 2017; the others follow Malladi et al. 2022
+# For `REFERENCE_BATCH`. LARS makes each layer's step a thousandth of its weights, times the rate.
+_DEFAULT_RATES = {"sgd": 0.05, "lars": 1.0}
 _OTHER_RATE = 1e-3  # of Adam's family, as in Kingma and Ba 2015
 
 
@@ -63,7 +65,7 @@ def _complete_rates(values: dict[str, Any]) -> None:
     derived = not values["learning_rate"]
     rule = values["learning_rate_rule"]
     if rule == "auto":
-        rule = "linear" if values["optimizer"] == "sgd" else "sqrt"
+        rule = "linear" if values["optimizer"] in _LINEAR else "sqrt"
     reference, reference_batch = values["reference_learning_rate"], values["reference_batch_size"]
     if derived:
         reference = reference or _DEFAULT_RATES.get(values["optimizer"], _OTHER_RATE)

@@ -62,6 +62,7 @@ def make_schedule(settings: Settings, steps: Mapping[str, int]) -> LearningRateS
         decay=settings.lr_schedule,
         milestones=[round(epoch * steps["steps_per_epoch"]) for epoch in settings.lr_decay_epochs],
         factor=settings.lr_decay_factor,
+        decay_fraction=settings.lr_decay_fraction,
     )
 
 

@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 from wsshards.errors import UserError
 from wstrain import fine_tuning
 from wstrain.input_types import boolean, integer, number
-from wstrain.lr_schedule import Decay
+from wstrain.lr_schedule import DECAYS, Decay
 from wstrain.plan_inputs import add_plan, complete_plan
 
+OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "lars")
 AddOptions = Callable[[argparse.ArgumentParser], None]
 
 
@@ -47,6 +48,11 @@ class Settings:
     lr_schedule: Decay
     lr_decay_epochs: tuple[float, ...]
     lr_decay_factor: float
+    lr_decay_fraction: float
+    label_smoothing: float
+    mixup_alpha: float
+    ema_decay: float
+    compile: bool
     precision: str
     seed: int
     strategy: str
@@ -69,6 +75,7 @@ class Settings:
     validate_every_epochs: float
     validate_every_steps: int
     best_metric: str
+    best_metric_goal: str
     early_stopping_patience: int
     early_stopping_min_delta: float
     export: str
@@ -128,6 +135,7 @@ def parse_settings(
     add_plan(parser)
     parser.set_defaults(tensor_parallel_size=1, pipeline_parallel_size=1, activation_checkpointing="none")
     parser.set_defaults(**fine_tuning.DEFAULTS)
+    parser.set_defaults(ema_decay=0.0, compile=False)
     for add in options:
         add(parser)
     values = vars(parser.parse_args(arguments))
@@ -151,6 +159,16 @@ def add_pipeline_schedule(parser: argparse.ArgumentParser) -> None:
 def add_activation_checkpointing(parser: argparse.ArgumentParser) -> None:
     """Add activation checkpointing."""
     parser.add_argument("--activation_checkpointing", choices=("none", "blocks"), default="none")
+
+
+def add_weight_average(parser: argparse.ArgumentParser) -> None:
+    """Add the moving average of the weights."""
+    parser.add_argument("--ema_decay", type=number(0, below=1), default=0.0)
+
+
+def add_compile(parser: argparse.ArgumentParser) -> None:
+    """Add the compilation of the model."""
+    parser.add_argument("--compile", type=boolean, default=False)
 
 
 def add_sharding(parser: argparse.ArgumentParser) -> None:
@@ -179,16 +197,19 @@ def _add_model(parser: argparse.ArgumentParser, strategies: Iterable[str]) -> No
 
 def _add_optimizer(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--optimizer", choices=("sgd", "adam", "adamw"), default="sgd")
+    add("--optimizer", choices=OPTIMIZERS, default="sgd")
     add("--momentum", type=number(0, below=1), default=0.9)
     add("--weight_decay", type=number(0), default=0.0)
     add("--beta1", type=number(0, below=1), default=0.9)
     add("--beta2", type=number(0, below=1), default=0.999)
     add("--epsilon", type=number(0, above=True), default=1e-8)
     add("--max_gradient_norm", type=number(0), default=0.0)
-    add("--lr_schedule", choices=("cosine", "step", "constant"), default="cosine")
+    add("--lr_schedule", choices=DECAYS, default="cosine")
     add("--lr_decay_epochs", type=_milestones, default=(30.0, 60.0, 80.0))
     add("--lr_decay_factor", type=number(0, above=True, below=1), default=0.1)
+    add("--lr_decay_fraction", type=number(0, above=True, below=1), default=0.2)
+    add("--label_smoothing", type=number(0, below=1), default=0.0)
+    add("--mixup_alpha", type=number(0), default=0.0)
 
 
 def _add_checkpoints(parser: argparse.ArgumentParser) -> None:
@@ -211,6 +232,7 @@ def _add_validation(parser: argparse.ArgumentParser) -> None:
     add("--validate_every_epochs", type=number(0), default=1.0)
     add("--validate_every_steps", type=integer(0), default=0)
     add("--best_metric", default="loss")
+    add("--best_metric_goal", choices=("auto", "minimize", "maximize"), default="auto")
     add("--early_stopping_patience", type=integer(0), default=0)
     add("--early_stopping_min_delta", type=number(0), default=0.0)
     add("--export", choices=("best", "last"), default="best")

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from wsshards.errors import UserError
@@ -39,6 +40,19 @@ def load_function(reference: str) -> Callable[..., Any]:
         )
     if not path.is_file():
         raise UserError(f"model file `{file}` does not exist in the code folder `{Path.cwd().name}`")
+    module = _import_file(path, file)
+    function = getattr(module, name, None)
+    if not callable(function):
+        functions = sorted(key for key, value in vars(module).items() if inspect.isfunction(value))
+        known = ", ".join(f"`{key}`" for key in functions) or "none"
+        raise UserError(f"model file `{file}` has no function `{name}`", f"functions in it: {known}")
+    return function  # type: ignore[no-any-return]
+
+
+def _import_file(path: Path, file: str) -> ModuleType:
+    loaded = sys.modules.get(MODULE)
+    if loaded is not None and loaded.__file__ == str(path.resolve()):
+        return loaded  # the model and its hooks share what the file keeps
     # Modules beside it must be importable, as they are when the user runs the file.
     sys.path.insert(0, str(path.parent.resolve()))
     spec = importlib.util.spec_from_file_location(MODULE, path.resolve())
@@ -49,15 +63,11 @@ def load_function(reference: str) -> Callable[..., Any]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
+        del sys.modules[MODULE]
         raise UserError(
             f"importing model file `{file}` raised {summarize_error(error)}", locate_error(error)
         ) from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        functions = sorted(key for key, value in vars(module).items() if inspect.isfunction(value))
-        known = ", ".join(f"`{key}`" for key in functions) or "none"
-        raise UserError(f"model file `{file}` has no function `{name}`", f"functions in it: {known}")
-    return function  # type: ignore[no-any-return]
+    return module
 
 
 def unknown_model_error(name: str, known: Iterable[str]) -> UserError:

@@ -7,11 +7,13 @@ best checkpoint and stops at the same step.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wsmetrics.names import goal, metrics_with_goal
 from wsshards.errors import UserError
+from wstrain.hooks import Hooks
 from wstrain.settings import Settings
 
 MAXIMIZE, MINIMIZE = "maximize", "minimize"
@@ -185,17 +187,50 @@ def share_blocks(blocks: int, replica: int, replicas: int) -> Iterator[tuple[int
         yield (number, True) if number < blocks else (0, False)
 
 
-def expect_known_metric(metric: str, known: Sequence[str], task: str) -> None:
-    """Check the name of the metric that chooses the best checkpoint.
+def make_controller(
+    settings: Settings, task: str, steps: Mapping[str, int], *, rows: int, hooks: Hooks | None
+) -> ValidationController:
+    """Return what follows the metric that chooses the best checkpoint.
+
+    Args:
+        settings: the component's inputs.
+        task: name of the task.
+        steps: from :func:`wstrain.run_facts.count_steps`.
+        rows: of the validation split.
+        hooks: the user's; only a validation shows which metrics they return.
 
     Raises:
-        UserError: the task has no such metric.
+        UserError: the task has no such metric, or ``best_metric_goal`` is missing or wrong, or see
+            :func:`make_validation_schedule`.
     """
-    if metric not in known:
+    metric, direction = settings.best_metric, settings.best_metric_goal
+    known = metrics_with_goal(task)
+    if metric in known:
+        if direction not in ("auto", goal(metric)):
+            raise UserError(
+                f"`best_metric_goal` is `{direction}`, but `{metric}` is better the"
+                f" {'higher' if goal(metric) == MAXIMIZE else 'lower'} it is",
+                "leave `best_metric_goal` out",
+            )
+        direction = goal(metric)
+    elif hooks is None or hooks.metrics is None:
         raise UserError(
             f"`best_metric` `{metric}` is not a metric of the task {task}",
             f"use one of {', '.join(f'`{name}`' for name in known)}",
         )
+    elif direction == "auto":
+        raise UserError(
+            f"`best_metric` `{metric}` is to come from `metrics` in `{hooks.file}`, and it is not known"
+            " whether more or less of it is better",
+            "set `best_metric_goal` to `maximize` or `minimize`",
+        )
+    return ValidationController(
+        make_validation_schedule(settings, steps, rows),
+        metric,
+        direction,
+        settings.early_stopping_patience,
+        settings.early_stopping_min_delta,
+    )
 
 
 def describe_export(settings: Settings, controller: ValidationController | None, exported: int) -> str:

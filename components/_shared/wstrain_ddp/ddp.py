@@ -23,7 +23,7 @@ class DataParallel(TorchStrategy):
         super().__init__(model.to(group.device), updates)
         if group.launch.world_size > 1:
             self.model = DistributedDataParallel(
-                self._module,
+                self.model,
                 device_ids=[group.device] if group.device.type == "cuda" else None,
                 gradient_as_bucket_view=True,  # gradients live in the buckets: one copy less
                 find_unused_parameters=updates.unused_parameters,

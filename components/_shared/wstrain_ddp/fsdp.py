@@ -31,6 +31,7 @@ from wstrain_ddp.gradients import clip_gradients
 from wstrain_ddp.model_part import DATA, TENSOR, make_device_mesh
 from wstrain_ddp.tensor_parallel import split_tensors
 from wstrain_torch.checkpoint import tensor_state
+from wstrain_torch.compilation import compile_blocks
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.models.layers import Standardised, find_blocks
 from wstrain_torch.strategies import (
@@ -117,6 +118,8 @@ class ShardedData(TorchStrategy):
         mesh = make_device_mesh(group)
         if group.mesh.tensor > 1:
             split_tensors(model, mesh[TENSOR])
+        if updates.compile:  # a block's weights are gathered outside of what is compiled
+            compile_blocks(parts, group.device)
         self._fsdp = shard(model, parts, mesh[DATA], self._sharding)
         _quieten(model, group)
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -146,19 +149,25 @@ class ShardedData(TorchStrategy):
 
     def state(self) -> dict[str, Tensor]:
         """This rank's slices, by name."""
+        self._before_save()
         return tensor_state.collect_tensors(self.model, self._optimizer, self._scaler)
 
     def load(self, state: tensor_state.StoredTensors) -> None:
         """Fill this rank's slices."""
         tensor_state.restore_tensors(state, self.model, self._optimizer, self._scaler)
+        self._after_load()
 
     def whole_model(self) -> nn.Module:
         """Gather the weights one by one into a plain copy of the model in rank 0's memory."""
+        self._take_average()
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         weights = get_model_state_dict(self.model, options=options)
         if weights:  # on rank 0
             self._plain.load_state_dict(weights, assign=True)
         return self._plain
+
+    def _compile(self, module: nn.Module) -> nn.Module:
+        return module  # its blocks are compiled
 
     def _clip(self) -> None:
         clip_gradients(self._trained, self._max_norm)

@@ -55,14 +55,17 @@ class ModelPart(TorchStrategy):
 
     def state(self) -> dict[str, Tensor]:
         """This rank's part, by name."""
+        self._before_save()
         return tensor_state.collect_tensors(self._module, self._optimizer, self._scaler)
 
     def load(self, state: tensor_state.StoredTensors) -> None:
         """Fill this rank's part."""
         tensor_state.restore_tensors(state, self._module, self._optimizer, self._scaler)
+        self._after_load()
 
     def whole_model(self) -> nn.Module:
         """Put the weights of all parts into a plain copy of the model, in rank 0's memory."""
+        self._take_average()
         if self._mesh.get_local_rank(DATA) == 0:  # other replicas have the same
             weights = self._gather()
             if dist.get_rank() == 0:

@@ -37,6 +37,7 @@ class Horovod(TorchStrategy):
         if self._hvd is not None:
             _synchronise_batch_norm(self.model, self._hvd, group.launch.world_size)
             self._optimizer = self._wrap_optimizer(updates)
+            self._average = self._make_average()
             self._broadcast_state()
 
     def load(self, state: Any) -> None:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wsshards.manifest import LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
+from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
 from wsshards.reader import ShardReader
 from wstrain.data.augmentation import Augmentation
+from wstrain.data.mixup import Mixup
 from wstrain.data.prefetch import prefetch
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.data.sampler import GlobalBatchSampler
@@ -41,6 +42,7 @@ class BatchLoader:
         seed: of everything random.
         workers: threads that read ahead; 0 reads when asked.
         augmentation: changes the pictures of training rows.
+        mixup: mixes each sample with another one; only rows that are stored as a model reads them.
     """
 
     reader: ShardReader
@@ -52,6 +54,7 @@ class BatchLoader:
     seed: int
     workers: int = 0
     augmentation: Augmentation | None = None
+    mixup: Mixup | None = None
 
     def stream(self, start: int, stop: int) -> Iterator[list[MicroBatch]]:
         """Yield, for each micro-batch of steps ``start … stop-1``, one for every replica of this process."""
@@ -64,14 +67,22 @@ class BatchLoader:
 
     def _micro_batch(self, step: int, replica: int, micro: int) -> MicroBatch:
         epoch, batch = divmod(step, self.sampler.rows // self.sampler.global_batch)
-        rows = self.sampler.micro_batches(
-            epoch, batch, rank=replica, world_size=self.replica_count, accumulation=self.accumulation
-        )[micro]
+        place: dict[str, int] = {
+            "rank": replica,
+            "world_size": self.replica_count,
+            "accumulation": self.accumulation,
+        }
+        rows = self.sampler.micro_batches(epoch, batch, **place)[micro]
+        partners = self.mixup.micro_batches(step, **place)[micro] if self.mixup is not None else None
+        if partners is not None:
+            rows = np.concatenate([rows, partners.rows])
         if self.augmentation is not None:
             gathered = self.augmentation.gather(self.reader, epoch, rows)
         else:
             gathered = self.reader.gather(rows)
         inputs, targets = prepare_rows(self.samples, *gathered)
+        if partners is not None:
+            inputs, targets = mix_rows(self.samples, inputs, targets, partners.weights)
         return MicroBatch(inputs, targets, self._seed(step, replica * self.accumulation + micro))
 
     def _seed(self, step: int, position: int) -> Array:
@@ -79,6 +90,30 @@ class BatchLoader:
         # same, and so does another world size with micro-batches of the same size.
         seed = (self.seed * 1_000_003 + step) * 1_000_003 + position
         return np.array([seed % (2**31 - 1), seed // (2**31 - 1) % (2**31 - 1)], np.int64)
+
+
+def mix_rows(
+    samples: SampleSpec, inputs: Array, targets: Array, weights: npt.NDArray[np.float32]
+) -> tuple[Array, Array]:
+    """Return weighted means of ``n`` samples and their partners (Zhang et al. 2018, "mixup").
+
+    Args:
+        samples: inputs and outputs of the model.
+        inputs: from :func:`prepare_rows`, of the samples and then of their partners, ``[2n, …]``.
+        targets: of both.
+        weights: of each sample, ``[n]``; its partner has the rest.
+
+    Returns:
+        Inputs, and targets as they were, but classes are probabilities, float32 ``[n, classes]``.
+    """
+    if samples.name == CLASSIFICATION:
+        targets = np.eye(samples.outputs, dtype=np.float32)[targets]
+    mixed = []
+    for values in (inputs, targets):
+        share = weights.reshape(-1, *(1,) * (values.ndim - 1))
+        first, second = np.split(values, 2)
+        mixed.append(share * first + (1 - share) * second)
+    return mixed[0], mixed[1]
 
 
 def prepare_rows(samples: SampleSpec, features: Array, labels: Array | None) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ import tensorflow as tf
 from wsshards.errors import UserError, describe_error
 from wsshards.manifest import LANGUAGE_MODEL
 from wstrain.data.sample_spec import SampleSpec
-from wstrain_tensorflow.task import encode_inputs, make_predictions
+from wstrain_tensorflow.task import Task, encode_inputs, make_predictions
 
 LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")
 
@@ -27,7 +27,7 @@ class Program(tf.Module):  # type: ignore[misc]
         UserError: the model cannot be traced for batches of any size.
     """
 
-    def __init__(self, model: Any, samples: SampleSpec) -> None:
+    def __init__(self, model: Any, samples: Task) -> None:
         super().__init__()
         shape = [None, None] if samples.name == LANGUAGE_MODEL else [None, *samples.row_shape]
 

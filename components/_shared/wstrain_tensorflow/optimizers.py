@@ -16,6 +16,7 @@ import tensorflow as tf
 from wstrain.settings import OptimizerOptions
 
 _SLOTS = {"sgd": ("momentum",), "adam": ("first", "second"), "adamw": ("first", "second")}
+AVERAGE = "ema"
 
 
 class Optimizer:
@@ -25,11 +26,16 @@ class Optimizer:
         options: which optimizer, with its settings.
         variables: that are trained.
         strategy: owns the variables, and the optimizer's state.
+        ema_decay: of a moving average of the variables in one step, which is the slot ``ema``; 0 for none.
     """
 
-    def __init__(self, options: OptimizerOptions, variables: Sequence[Any], strategy: Any) -> None:
+    def __init__(
+        self, options: OptimizerOptions, variables: Sequence[Any], strategy: Any, ema_decay: float = 0.0
+    ) -> None:
         self._options, self._variables, self._strategy = options, list(variables), strategy
-        self.slots: dict[str, list[Any]] = {name: [] for name in _SLOTS[options.name]}
+        self._ema_decay = ema_decay
+        names = (*_SLOTS[options.name], *((AVERAGE,) if ema_decay else ()))
+        self.slots: dict[str, list[Any]] = {name: [] for name in names}
         with strategy.scope():
             for name, slot in self.slots.items():
                 for variable in variables:
@@ -52,6 +58,15 @@ class Optimizer:
                 args=(gradient, learning_rate, count, *state),
                 group=False,
             )
+        for variable, average in zip(self._variables, self.slots.get(AVERAGE, ()), strict=False):
+            update = partial(_average, self._ema_decay)
+            self._strategy.extended.update(variable, update, args=(average, count), group=False)
+
+
+def _average(decay: float, variable: Any, average: Any, count: Any) -> Any:
+    # With the warm-up of wstrain_torch.weight_average, so that the first average is the first weights.
+    decay = tf.minimum(decay, (count - 1.0) / (count + 8.0))
+    return average.assign(decay * average.read_value() + (1.0 - decay) * variable.read_value())
 
 
 def clip_gradients(gradients: Sequence[Any], max_norm: float) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,51 @@ from wstrain.data.table_encoding import (
     SECONDS_PER_DAY,
     TableEncoding,
 )
+from wstrain.hooks import Hooks
+
+_PREPARE = 0x70726570  # keeps the random numbers of `prepare` apart from those of the model
 
 
-def encode_inputs(samples: SampleSpec, rows: Any) -> Any:
-    """Return what the model gets for rows as stored, ``[n, …]``: tokens, or numbers, a table's encoded."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(SampleSpec):
+    """A task of a TensorFlow training.
+
+    Attributes:
+        hooks: the user's own functions.
+        label_smoothing: share of a target's probability that all classes have in equal parts.
+    """
+
+    hooks: Hooks | None = None
+    label_smoothing: float = 0.0
+
+
+def make_task(samples: SampleSpec, hooks: Hooks | None = None, label_smoothing: float = 0.0) -> Task:
+    """Return the task of such samples."""
+    values = {field.name: getattr(samples, field.name) for field in fields(samples)}
+    return Task(**values, hooks=hooks, label_smoothing=label_smoothing)
+
+
+def encode_inputs(samples: Task, rows: Any, seed: Any = None) -> Any:
+    """Return what the model gets for rows as stored, ``[n, …]``: tokens, or numbers, a table's encoded.
+
+    The user's ``prepare`` gets ``seed``, ``[2]`` int64, in the training only.
+    """
     if samples.reads_tokens:
-        return tf.cast(rows, tf.int32)
-    rows = tf.cast(rows, tf.float32)
-    return rows if samples.encoding is None else _encode_table(samples.encoding, rows)
+        inputs = tf.cast(rows, tf.int32)
+    else:
+        inputs = tf.cast(rows, tf.float32)
+        inputs = inputs if samples.encoding is None else _encode_table(samples.encoding, inputs)
+    return hook_inputs(samples, inputs, seed)
 
 
-def compute_loss(samples: SampleSpec, scores: Any, targets: Any) -> Any:
+def hook_inputs(samples: Task, inputs: Any, seed: Any = None) -> Any:
+    """Let the user's ``prepare`` change inputs, ``[n, …]``."""
+    if samples.hooks is None or samples.hooks.prepare is None:
+        return inputs
+    return samples.hooks.call_prepare(inputs, None if seed is None else seed + _PREPARE)
+
+
+def compute_loss(samples: Task, scores: Any, targets: Any) -> Any:
     """Return the mean loss over samples (and tokens, targets or labels), as ``wstrain_torch.data.Task.loss``.
 
     Args:
@@ -36,11 +71,20 @@ def compute_loss(samples: SampleSpec, scores: Any, targets: Any) -> Any:
         targets: from :func:`wstrain_tensorflow.data.prepare_rows`.
     """
     scores = tf.cast(scores, tf.float32)
+    if samples.hooks is not None and samples.hooks.loss is not None:
+        return samples.hooks.call("loss", scores, targets)
     if samples.name == REGRESSION:
         return tf.reduce_mean(tf.math.squared_difference(scores, targets))
     if samples.name == MULTI_LABEL:
         return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(targets, scores))
+    smoothing = samples.label_smoothing  # Szegedy et al. 2016, section 7
+    if targets.dtype.is_floating:  # probabilities
+        targets = (1.0 - smoothing) * targets + smoothing / samples.outputs
+        return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, scores))
     losses = token_losses(scores, targets)
+    if smoothing:
+        uniform = -tf.reduce_mean(tf.nn.log_softmax(scores), -1)
+        losses = (1.0 - smoothing) * losses + smoothing * uniform
     padding = samples.tokenizer.padding if samples.tokenizer and samples.name == LANGUAGE_MODEL else None
     if padding is not None:
         # Divided by all tokens, so that every micro-batch weighs the same, however full its rows are.

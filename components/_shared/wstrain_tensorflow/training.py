@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from wsmetrics.names import goal, metrics_with_goal
 from wsshards.errors import UserError
 from wsshards.manifest import Manifest
 from wsshards.reader import ShardReader
@@ -20,28 +19,27 @@ from wstrain import run_facts
 from wstrain.checkpoint.checkpoint_folder import Retention
 from wstrain.checkpoint.saver import BackgroundWriter
 from wstrain.data.augmentation import make_augmentation
+from wstrain.data.mixup import make_mixup
 from wstrain.data.sample_spec import read_sample_spec
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.health import non_finite
 from wstrain.health.heartbeat import Heartbeat
+from wstrain.hooks import load_hooks
+from wstrain.option_checks import expect_options_fit, expect_task_fits
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
-from wstrain.validation import (
-    ValidationController,
-    describe_export,
-    expect_known_metric,
-    make_validation_schedule,
-)
+from wstrain.validation import describe_export, make_controller
 from wstrain_tensorflow import export
 from wstrain_tensorflow.checkpoint import CheckpointSaver, Named
 from wstrain_tensorflow.data import BatchLoader
+from wstrain_tensorflow.hook_checks import expect_hooks
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
 from wstrain_tensorflow.models import Models
 from wstrain_tensorflow.models.network import FunctionalNetwork, LegacyNetwork, Network, is_legacy
-from wstrain_tensorflow.optimizers import Optimizer
+from wstrain_tensorflow.optimizers import AVERAGE, Optimizer
 from wstrain_tensorflow.precision import LossScale, dtype_policy
-from wstrain_tensorflow.task import encode_inputs
+from wstrain_tensorflow.task import Task, encode_inputs, make_task
 from wstrain_tensorflow.validation import Validator, assign_weights, read_weights
 
 if TYPE_CHECKING:
@@ -100,17 +98,16 @@ class Job:
         self, settings: Settings, cluster: Cluster, rendezvous: Rendezvous, manifest: Manifest
     ) -> None:
         self.settings, self.cluster, self.rendezvous = settings, cluster, rendezvous
-        self.manifest, self.samples = manifest, read_sample_spec(manifest)
+        self.manifest = manifest
+        self.averages: Sequence[Any] = ()  # of the trained weights
         self.steps = run_facts.count_steps(settings, manifest)
         self.facts = run_facts.collect_facts(settings, manifest, self.steps)
         self.stop = min(self.steps["total_steps"], settings.stop_after_steps or self.steps["total_steps"])
-        expect_known_metric(settings.best_metric, metrics_with_goal(manifest.task), manifest.task)
-        self.controller = ValidationController(
-            make_validation_schedule(settings, self.steps, manifest.validation.rows),
-            settings.best_metric,
-            goal(settings.best_metric),
-            settings.early_stopping_patience,
-            settings.early_stopping_min_delta,
+        expect_options_fit(settings)
+        with rendezvous.together():
+            self.samples = _read_task(settings, manifest)
+        self.controller = make_controller(
+            settings, manifest.task, self.steps, rows=manifest.validation.rows, hooks=self.samples.hooks
         )
         with rendezvous.together():
             part = (cluster.index, cluster.worker_count)
@@ -122,6 +119,8 @@ class Job:
             self.models = Models(settings, self.samples, self._sample())
             model = self.models.make(dtype_policy(settings.precision))
             self.models.warn(model)
+            if self.samples.hooks is not None:
+                expect_hooks(self.samples, self.samples.hooks, model, self.reader, self.sampler)
             export.Program(model, self.samples)  # fails now rather than after the last epoch
         self._model = model
 
@@ -133,7 +132,10 @@ class Job:
 
     def optimizer(self, network: Network, strategy: Any) -> Optimizer:
         """Return the optimizer of the model's variables."""
-        return Optimizer(self.settings.optimizer_options, network.trained, strategy)
+        settings = self.settings
+        optimizer = Optimizer(settings.optimizer_options, network.trained, strategy, settings.ema_decay)
+        self.averages = optimizer.slots.get(AVERAGE, ())
+        return optimizer
 
     def scale(self, strategy: Any) -> LossScale:
         """Return the loss scale."""
@@ -164,9 +166,11 @@ class Job:
             controller=self.controller,
             reader=ShardReader(self.settings.shards, "validation", checksums=False),
             samples=self.samples,
+            hooks=self.samples.hooks,
             network=network,
+            averages=self.averages,
             model=self._model,
-            rendezvous=self.rendezvous,
+            group=self.rendezvous,
             worker=self.cluster.index if members > 1 else 0,
             workers=members,
             recorder=recorder,
@@ -190,6 +194,7 @@ class Job:
             # it decodes pictures.
             workers=self.settings.loader_workers if decodes or tf.config.list_physical_devices("GPU") else 0,
             augmentation=self.augmentation,
+            mixup=make_mixup(self.settings.mixup_alpha, self.settings.seed, self.sampler),
         )
 
     @contextmanager
@@ -226,7 +231,7 @@ class Job:
     def export(self, network: Network, saver: CheckpointSaver, final: Mapping[str, float], done: int) -> None:
         """Write the model of the best or the last step, on the leader; the others wait for it."""
         exported = saver.load_best(done) if self.settings.export == "best" else done
-        values = read_weights(network)
+        values = read_weights(network, self.averages)
         with self.rendezvous.together():
             if self.cluster.is_main:
                 print(describe_export(self.settings, self.controller, exported), flush=True)
@@ -247,6 +252,18 @@ class Job:
         features, _ = self.reader.gather(self.sampler.some_rows(self.samples.limit_rows(SAMPLE_ROWS)))
         sample: np.ndarray[Any, Any] = encode_inputs(self.samples, np.asarray(features)).numpy()
         return sample
+
+
+def _read_task(settings: Settings, manifest: Manifest) -> Task:
+    hooks = load_hooks(settings.model)
+    task = make_task(read_sample_spec(manifest), hooks, settings.label_smoothing)
+    expect_task_fits(settings, task, hooks)
+    if settings.mixup_alpha and task.encoding is not None:
+        raise UserError(
+            f"`mixup_alpha` is {settings.mixup_alpha:g}, but the table has columns that the model encodes",
+            "set `mixup_alpha` to 0, or use `train_ddp`, which mixes what is encoded",
+        )
+    return task
 
 
 def _is_finite(variable: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,14 @@ from torch.nn import functional
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION, Manifest
 from wstrain.data.augmentation import Augmentation
+from wstrain.data.mixup import Mixup, Partners
 from wstrain.data.prefetch import prefetch
 from wstrain.data.sample_spec import SampleSpec, make_sample_spec, read_sample_spec
-from wstrain.data.sampler import GlobalBatchSampler, Indices
+from wstrain.data.sampler import GlobalBatchSampler, Indices, seed_micro_batch
+from wstrain.hooks import Hooks
 from wstrain_torch.column_encoder import ColumnEncoder
+
+_PREPARE = 0x70726570  # keeps the random numbers of `prepare` apart from those of the model
 
 Features = npt.NDArray[np.generic]
 Labels = npt.NDArray[np.generic] | None
@@ -30,29 +34,78 @@ class Task(SampleSpec):
 
     Attributes:
         encoder: the layer that encodes the rows of a table; None if they are read as they are stored.
+        hooks: the user's own functions.
+        label_smoothing: share of a target's probability that all classes have in equal parts.
     """
 
     encoder: ColumnEncoder | None = None
+    hooks: Hooks | None = None
+    label_smoothing: float = 0.0
 
     def inputs(self, features: Features) -> Tensor:
         """Return what the model is called with for rows as stored, ``[n, …]``, on the CPU.
 
         Of a language model's rows the last token must be left out.
         """
-        if self.reads_tokens:
-            return torch.from_numpy(features).long()
-        rows = torch.from_numpy(features).float()
-        return rows if self.encoder is None else self.encoder(rows)
+        return self.hook_inputs(self._encode(features))
 
-    def prepare(self, features: Features, labels: Labels) -> tuple[Tensor, Tensor]:
+    def hook_inputs(self, inputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Let the user's ``prepare`` change inputs ``[n, …]``; it has a generator in the training only."""
+        if self.hooks is None or self.hooks.prepare is None:
+            return inputs
+        prepared: Tensor = self.hooks.call_prepare(inputs, generator)
+        return prepared
+
+    def prepare(
+        self, features: Features, labels: Labels, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return inputs, and targets as :meth:`loss` takes them, for rows as stored; CPU tensors.
 
         Targets are int64 classes ``[n]`` or next tokens ``[n, tokens]``, float32 labels ``[n, classes]``, or
         float32 targets of a regression in standard deviations from the mean, ``[n, targets]``.
 
         Raises:
-            UserError: the rows have no labels.
+            UserError: the rows have no labels, or the user's ``prepare`` fails.
         """
+        inputs, targets = self._pair(features, labels)
+        return self.hook_inputs(inputs, generator), targets
+
+    def mix(
+        self,
+        features: Features,
+        labels: Labels,
+        weights: npt.NDArray[np.float32],
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return weighted means of ``n`` samples and their partners (Zhang et al. 2018, "mixup").
+
+        Args:
+            features: rows of the samples, then of their partners, ``[2n, …]``.
+            labels: of both.
+            weights: of each sample, ``[n]``; its partner has the rest.
+            generator: for the user's ``prepare``, which gets the means.
+
+        Returns:
+            Inputs and targets as of :meth:`prepare`, but classes are probabilities, float32 ``[n, classes]``.
+        """
+        inputs, targets = self._pair(features, labels)
+        if self.name == CLASSIFICATION:
+            targets = functional.one_hot(targets, self.outputs).float()
+        own = torch.from_numpy(weights)
+        mixed = []
+        for values in (inputs, targets):
+            share = own.view(-1, *(1,) * (values.ndim - 1))
+            first, second = values.chunk(2)
+            mixed.append(share * first + (1 - share) * second)
+        return self.hook_inputs(mixed[0], generator), mixed[1]
+
+    def _encode(self, features: Features) -> Tensor:
+        if self.reads_tokens:
+            return torch.from_numpy(features).long()
+        rows = torch.from_numpy(features).float()
+        return rows if self.encoder is None else self.encoder(rows)
+
+    def _pair(self, features: Features, labels: Labels) -> tuple[Tensor, Tensor]:
         if self.name == LANGUAGE_MODEL:
             tokens = torch.from_numpy(features).long()
             return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
@@ -61,25 +114,33 @@ class Task(SampleSpec):
         targets = torch.from_numpy(labels)
         if self.name == REGRESSION:
             mean, deviation = targets.new_tensor(self.target_mean), targets.new_tensor(self.target_deviation)
-            return self.inputs(features), ((targets - mean) / deviation).float()
-        return self.inputs(features), targets.float() if self.name == MULTI_LABEL else targets
+            return self._encode(features), ((targets - mean) / deviation).float()
+        return self._encode(features), targets.float() if self.name == MULTI_LABEL else targets
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the mean loss over samples (and tokens, targets or labels); outputs are ``[n, …, outputs]``.
 
         Cross-entropy in nats, binary cross-entropy for labels of which several apply, and for a regression
-        the mean squared error of targets in standard deviations.
+        the mean squared error of targets in standard deviations. A loss of the user's own stands for these.
         """
+        if self.hooks is not None and self.hooks.loss is not None:
+            own: Tensor = self.hooks.call("loss", outputs.float(), targets)
+            return own
         if self.name == REGRESSION:
             return functional.mse_loss(outputs.float(), targets)
         if self.name == MULTI_LABEL:
             return functional.binary_cross_entropy_with_logits(outputs.float(), targets)
+        smoothing = self.label_smoothing  # Szegedy et al. 2016, section 7
+        if targets.is_floating_point():  # probabilities
+            return functional.cross_entropy(outputs.float(), targets, label_smoothing=smoothing)
         scores, wanted = outputs.float().flatten(0, -2), targets.flatten()
         padding = self.tokenizer.padding if self.tokenizer and self.name == LANGUAGE_MODEL else None
         if padding is None:
-            return functional.cross_entropy(scores, wanted)
+            return functional.cross_entropy(scores, wanted, label_smoothing=smoothing)
         # Divided by all tokens, so that every micro-batch weighs the same, however full its rows are.
-        total = functional.cross_entropy(scores, wanted, ignore_index=padding, reduction="sum")
+        total = functional.cross_entropy(
+            scores, wanted, ignore_index=padding, reduction="sum", label_smoothing=smoothing
+        )
         return total / wanted.numel()
 
     def predictions(self, outputs: Tensor) -> Tensor:
@@ -101,7 +162,7 @@ class Task(SampleSpec):
     def example(self, rows: int) -> Tensor:
         """Return zeros of the shape and dtype that the model is called with, ``[rows, …]``."""
         dtype = torch.int64 if self.reads_tokens else torch.float32
-        return torch.zeros(rows, *self.input_shape, dtype=dtype)
+        return self.hook_inputs(torch.zeros(rows, *self.input_shape, dtype=dtype))
 
 
 def make_task(name: str, shape: tuple[int, ...], dtype: str, outputs: int, **more: Any) -> Task:
@@ -120,6 +181,15 @@ def _task_of(spec: SampleSpec) -> Task:
 
 
 Batch = tuple[Tensor, Tensor]
+
+
+class _Part(NamedTuple):
+    """The rows of one micro-batch, with what they are mixed, and the seed of the user's ``prepare``."""
+
+    epoch: int
+    indices: Indices
+    partners: Partners | None
+    seed: int
 
 
 class Reader(Protocol):
@@ -146,6 +216,7 @@ class BatchLoader:
         device: where the batches go.
         workers: threads that read ahead; 0 reads when asked.
         augmentation: changes the pictures of training rows.
+        mixup: mixes each sample with another one.
     """
 
     reader: Reader
@@ -157,28 +228,47 @@ class BatchLoader:
     device: torch.device
     workers: int = 0
     augmentation: Augmentation | None = None
+    mixup: Mixup | None = None
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the micro-batches of optimizer steps ``start … stop-1``, counted over the whole training."""
-        for batch in prefetch(self._load, self._indices(start, stop), self.workers):
+        for batch in prefetch(self._load, self._parts(start, stop), self.workers):
             yield self._move(batch)
 
-    def _indices(self, start: int, stop: int) -> Iterator[tuple[int, Indices]]:
+    def _parts(self, start: int, stop: int) -> Iterator[_Part]:
         per_epoch = self.sampler.rows // self.sampler.global_batch
+        place: dict[str, int] = {
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "accumulation": self.accumulation,
+        }
+        nothing: list[Partners | None] = [None] * self.accumulation
         for step in range(start, stop):
             epoch, batch = divmod(step, per_epoch)
-            micro_batches = self.sampler.micro_batches(
-                epoch, batch, rank=self.rank, world_size=self.world_size, accumulation=self.accumulation
-            )
-            yield from ((epoch, indices) for indices in micro_batches)
+            micro_batches = self.sampler.micro_batches(epoch, batch, **place)
+            partners = self.mixup.micro_batches(step, **place) if self.mixup is not None else nothing
+            for number, (indices, mixed) in enumerate(zip(micro_batches, partners, strict=True)):
+                position = self.rank * self.accumulation + number
+                yield _Part(epoch, indices, mixed, seed_micro_batch(self.sampler.seed, step, position))
 
-    def _load(self, position: tuple[int, Indices]) -> Batch:
-        epoch, indices = position
+    def _load(self, part: _Part) -> Batch:
+        indices, partners = part.indices, part.partners
+        if partners is not None:
+            indices = np.concatenate([indices, partners.rows])
         if self.augmentation is not None:
-            rows = self.augmentation.gather(self.reader, epoch, indices)
+            rows = self.augmentation.gather(self.reader, part.epoch, indices)
         else:
             rows = self.reader.gather(indices)
-        inputs, targets = self.task.prepare(*rows)
+        hooks = self.task.hooks
+        generator = (
+            torch.Generator().manual_seed(part.seed ^ _PREPARE)
+            if hooks is not None and hooks.is_random
+            else None
+        )
+        if partners is None:
+            inputs, targets = self.task.prepare(*rows, generator)
+        else:
+            inputs, targets = self.task.mix(*rows, partners.weights, generator)
         if self.device.type == "cuda":  # only pinned memory can be copied while the GPU computes
             return inputs.pin_memory(), targets.pin_memory()
         return inputs, targets

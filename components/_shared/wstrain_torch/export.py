@@ -34,7 +34,7 @@ class _Answers(nn.Module):
         x = x.long() if self.task.reads_tokens else x.float()
         if self.encoder is not None:
             x = self.encoder(x)
-        return self.task.predictions(self.network(x))
+        return self.task.predictions(self.network(self.task.hook_inputs(x)))
 
 
 def export_program(network: nn.Module, task: Task) -> torch.export.ExportedProgram:

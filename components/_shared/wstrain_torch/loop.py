@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from wstrain.data.sampler import seed_micro_batch
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.lr_schedule import LearningRateSchedule
 from wstrain_torch.data import Batch
@@ -119,11 +120,7 @@ def _micro_batches(run: StepRange, step: int, batches: Iterator[Batch], heartbea
 
 
 def _seed(run: StepRange, step: int, micro: int) -> None:
-    # Random numbers depend on the position of the micro-batch in the training, not on what this rank drew
-    # before: a resumed run draws the same numbers, and so does another world size with micro-batches of the
-    # same size.
-    position = run.replica * run.accumulation + micro
-    seed = ((run.seed * 1_000_003 + step) * 1_000_003 + position) & 0x7FFFFFFFFFFFFFFF
+    seed = seed_micro_batch(run.seed, step, run.replica * run.accumulation + micro)
     random.seed(seed)  # a user's model may draw from any generator
     np.random.seed(seed & 0xFFFFFFFF)
     torch.default_generator.manual_seed(seed)

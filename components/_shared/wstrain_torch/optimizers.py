@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from wsshards.errors import UserError
 from wstrain.settings import OptimizerOptions
 
 RATE = "rate_factor"  # of a group of parameters: what the learning rate is multiplied by
-NAMES = ("sgd", "adam", "adamw")
+LAYER_WISE = ("lamb", "lars")  # of the package pytorch_optimizer
 
 
 def build_optimizer(
@@ -22,7 +23,11 @@ def build_optimizer(
     Weight decay acts on weights of two or more dimensions. Biases and the scales of normalisation layers are
     left out: decaying them shrinks what keeps activations in range and regularises nothing (He et al. 2019,
     "Bag of Tricks", section 3.1). For ``sgd`` and ``adam`` it is the L2 term of the gradient, for ``adamw``
-    it is decoupled (Loshchilov and Hutter 2019).
+    and ``lamb`` (You et al. 2020) it is decoupled (Loshchilov and Hutter 2019). ``lars`` adds it
+    to the gradient of a layer, and scales both to a thousandth of its weights (You et al. 2017).
+
+    Raises:
+        UserError: the optimizer's package is not installed.
     """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     trained = [parameter for _, parameter in named]
@@ -38,12 +43,32 @@ def build_optimizer(
         for mesh in meshes
     ]
     groups = [group for group in groups if group["params"]]
+    if options.name in LAYER_WISE:
+        return _build_layer_wise(groups, options, learning_rate)
     # One kernel for all parameters: a small model spends more time launching updates than computing them.
     common: dict[str, Any] = {"lr": learning_rate, "fused": _fused(trained, options.name)}
     if options.name == "sgd":
         return torch.optim.SGD(groups, momentum=options.momentum, **common)
     kind = torch.optim.AdamW if options.name == "adamw" else torch.optim.Adam
     return kind(groups, betas=(options.beta1, options.beta2), eps=options.epsilon, **common)
+
+
+def _build_layer_wise(
+    groups: list[dict[str, Any]], options: OptimizerOptions, learning_rate: float
+) -> torch.optim.Optimizer:
+    try:
+        import pytorch_optimizer  # only these optimizers need it
+    except ImportError:
+        raise UserError(
+            f"`optimizer: {options.name}` needs the package pytorch_optimizer, which is not installed",
+            "pip install pytorch_optimizer",
+        ) from None
+    kind = pytorch_optimizer.Lamb if options.name == "lamb" else pytorch_optimizer.LARS
+    settings: dict[str, Any] = {"momentum": options.momentum}
+    if options.name == "lamb":
+        settings = {"betas": (options.beta1, options.beta2), "eps": options.epsilon}
+    optimizer: torch.optim.Optimizer = kind(groups, lr=learning_rate, **settings)
+    return optimizer
 
 
 def parameter_order(model: nn.Module, rates: Mapping[str, float] | None = None) -> list[str]:

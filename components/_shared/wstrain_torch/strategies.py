@@ -18,10 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from wstrain.settings import OptimizerOptions
-from wstrain_torch import optimizers
+from wstrain_torch import compilation, optimizers
 from wstrain_torch.data import Batch, Task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.precision import Precision
+from wstrain_torch.weight_average import WeightAverage, forget_average
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class UpdateSettings:
         accumulation: micro-batches a step.
         max_gradient_norm: longer gradients are scaled down to this length; 0 for never.
         unused_parameters: whether some parameters may get no gradient.
+        ema_decay: of the moving average of the weights in one step; 0 for none.
+        compile: whether torch compiles the model.
         options: inputs that only one component has, by name; its strategy reads them.
     """
 
@@ -44,6 +47,8 @@ class UpdateSettings:
     accumulation: int = 1
     max_gradient_norm: float = 0.0
     unused_parameters: bool = False
+    ema_decay: float = 0.0
+    compile: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -149,17 +154,21 @@ class TorchStrategy:
 
     def __init__(self, module: nn.Module, updates: UpdateSettings) -> None:
         self._module = module
-        self.model: nn.Module = module
+        self._compiled = updates.compile
+        self.model: nn.Module = self._compile(module)
         self._optimizer: Any = optimizers.build_optimizer(module, updates.optimizer, learning_rate=0.0)
         self._scaler = updates.precision.scaler
         self._max_norm = updates.max_gradient_norm
         self._precision = updates.precision
+        self._ema_decay = updates.ema_decay
+        self._average = self._make_average()
 
     def gradients(self, micro_batches: MicroBatches, objective: Objective) -> Tensor:
         """Accumulate the gradients of the micro-batches."""
-        return accumulate_gradients(
-            micro_batches, objective, self.model, backward=self._backward, exchange=self._exchange
-        )
+        with compilation.report_compile_errors() if self._compiled else nullcontext():
+            return accumulate_gradients(
+                micro_batches, objective, self.model, backward=self._backward, exchange=self._exchange
+            )
 
     def update(self, learning_rate: float) -> None:
         """Clip the gradients, step at ``learning_rate``, and clear the gradients."""
@@ -170,6 +179,8 @@ class TorchStrategy:
                 self._clip()
             self._scaler.step(self._optimizer)
         self._scaler.update()
+        if self._average is not None:
+            self._average.update()
         self._optimizer.zero_grad()
 
     def predict(self, inputs: Tensor) -> Tensor | None:
@@ -180,12 +191,14 @@ class TorchStrategy:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Put the model into evaluation mode, without gradients."""
-        with evaluation_mode(self.model):
+        """Put the model into evaluation mode, without gradients and with averaged weights if it has them."""
+        averaged = self._average.in_place() if self._average is not None else nullcontext()
+        with averaged, evaluation_mode(self.model):
             yield
 
     def state(self) -> dict[str, Any]:
         """Return weights, optimizer and scaler; rank 0's are saved."""
+        self._before_save()
         return {
             "model": self._module.state_dict(),
             "optimizer": self._optimizer.state_dict(),
@@ -197,10 +210,37 @@ class TorchStrategy:
         self._module.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         self._scaler.load_state_dict(state["scaler"])
+        self._after_load()
 
     def whole_model(self) -> nn.Module:
-        """Return the module itself."""
+        """Return the module itself, with averaged weights if it has them; the training is over then."""
+        self._take_average()
         return self._module
+
+    def _compile(self, module: nn.Module) -> nn.Module:
+        """Return what computes as ``module``, which is on its device."""
+        if not self._compiled:
+            return module
+        return compilation.compile_model(module, next(module.parameters()).device)
+
+    def _make_average(self) -> WeightAverage | None:
+        return WeightAverage(self._optimizer, self._ema_decay) if self._ema_decay else None
+
+    def _before_save(self) -> None:
+        if self._average is not None:
+            self._average.note_updates()
+
+    def _after_load(self) -> None:
+        if self._average is not None:
+            self._average.restore()
+        else:
+            forget_average(self._optimizer)
+
+    def _take_average(self) -> None:
+        """Keep the averages as the weights."""
+        if self._average is not None:
+            self._average.swap()
+            self._average = None
 
     def _backward(self, loss: Tensor) -> None:
         self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wsmetrics.names import goal, metrics_with_goal
 from wsshards.errors import Interrupted, UserError
 from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
@@ -23,23 +22,30 @@ from wstrain import run_facts
 from wstrain.checkpoint.checkpoint_folder import Retention
 from wstrain.checkpoint.saver import BackgroundWriter
 from wstrain.data.augmentation import make_augmentation
+from wstrain.data.mixup import make_mixup
 from wstrain.data.sampler import GlobalBatchSampler
 from wstrain.fine_tuning import is_hugging_face
 from wstrain.health import memory, non_finite, watchdog
 from wstrain.health.heartbeat import Heartbeat, Phase
+from wstrain.hooks import load_hooks
 from wstrain.launch import consistency
 from wstrain.launch.environment import Launch
 from wstrain.launch.gpus import planned_gpus
 from wstrain.launch.mesh import Mesh
+from wstrain.option_checks import expect_options_fit, expect_task_fits
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
-from wstrain.validation import (
-    ValidationController,
-    describe_export,
-    expect_known_metric,
-    make_validation_schedule,
+from wstrain.validation import ValidationController, describe_export, make_controller
+from wstrain_torch import (
+    compute_clock,
+    export,
+    fine_tuning,
+    hook_checks,
+    loop,
+    models,
+    optimizers,
+    strategies,
 )
-from wstrain_torch import compute_clock, export, fine_tuning, loop, models, optimizers, strategies
 from wstrain_torch.checkpoint.saver import CheckpointSaver
 from wstrain_torch.data import BatchLoader, Task, read_task
 from wstrain_torch.launch.process_group import Group
@@ -75,15 +81,18 @@ def _train(
 ) -> None:
     communication, strategy_module = modules
     manifest = read_manifest(settings.shards)
-    task = read_task(manifest)
     steps = run_facts.count_steps(settings, manifest)
     facts = run_facts.collect_facts(settings, manifest, steps)
-    controller = _make_controller(settings, manifest, steps)
+    expect_options_fit(settings)
 
     group = Group(launch, communication, mesh, planned_gpus(settings))
     group.status.stop_on_sigterm()
     _expect_consistency(group, settings, facts)
     with group.together():
+        task = _read_task(settings, manifest)
+        controller = make_controller(
+            settings, manifest.task, steps, rows=manifest.validation.rows, hooks=task.hooks
+        )
         part = (group.local_rank, group.local_size)
         verify_shards(settings.shards, manifest, splits=_splits(controller), part=part)
         reader = ShardReader(settings.shards, "train", checksums=False)
@@ -149,17 +158,11 @@ def _export(
             )
 
 
-def _make_controller(
-    settings: Settings, manifest: Manifest, steps: Mapping[str, int]
-) -> ValidationController:
-    expect_known_metric(settings.best_metric, metrics_with_goal(manifest.task), manifest.task)
-    return ValidationController(
-        make_validation_schedule(settings, steps, manifest.validation.rows),
-        settings.best_metric,
-        goal(settings.best_metric),
-        settings.early_stopping_patience,
-        settings.early_stopping_min_delta,
-    )
+def _read_task(settings: Settings, manifest: Manifest) -> Task:
+    hooks = load_hooks(settings.model)
+    task = replace(read_task(manifest), hooks=hooks, label_smoothing=settings.label_smoothing)
+    expect_task_fits(settings, task, hooks)
+    return task
 
 
 def _splits(controller: ValidationController) -> tuple[str, ...]:
@@ -214,6 +217,8 @@ def _build_model(
         model = models.build_model(
             settings.model, task, options, sample=sample, sync_batch_norm=settings.sync_batch_norm
         )
+    if task.hooks is not None:
+        hook_checks.expect_hooks(task, task.hooks, model, reader, sampler)
     if settings.model not in models.BUILT_IN:
         export.export_program(model, task)  # fails now rather than after the last epoch
     told = fine_tuning.prepare_fine_tuning(model, settings, task)
@@ -232,6 +237,8 @@ def _update_settings(settings: Settings, precision: Precision, rates: Mapping[st
         accumulation=settings.gradient_accumulation_steps,
         max_gradient_norm=settings.max_gradient_norm,
         unused_parameters=settings.model not in models.BUILT_IN,
+        ema_decay=settings.ema_decay,
+        compile=settings.compile,
         options=settings.options,
     )
 
@@ -276,6 +283,7 @@ def _make_loader(
         # it decodes pictures.
         workers=settings.loader_workers if group.device.type == "cuda" or decodes else 0,
         augmentation=augmentation,
+        mixup=make_mixup(settings.mixup_alpha, settings.seed, sampler),
     )
 
 
@@ -290,7 +298,9 @@ def _make_validator(
     return Validator(
         controller=controller,
         reader=ShardReader(settings.shards, "validation", checksums=False),
-        loader=loader,
+        samples=loader.task,
+        hooks=loader.task.hooks,
+        workers=loader.workers,
         strategy=saver.strategy,
         group=saver.group,
         recorder=recorder,

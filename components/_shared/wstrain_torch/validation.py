@@ -8,9 +8,8 @@ each micro-batch of the training.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,113 +18,94 @@ from torch.nn import functional
 
 from wsmetrics.metrics import make_shard_metrics
 from wsshards.manifest import LANGUAGE_MODEL, REGRESSION
-from wsshards.reader import ShardReader
+from wstrain import validator
 from wstrain.data.prefetch import prefetch
-from wstrain.health.heartbeat import Heartbeat, Phase
-from wstrain.tracking.step_recorder import StepRecorder
-from wstrain.validation import ValidationController, cut_blocks, share_blocks
-from wstrain_torch.checkpoint.saver import CheckpointSaver
-from wstrain_torch.data import Batch, BatchLoader, Task
+from wstrain.health.heartbeat import Phase
+from wstrain.validation import cut_blocks, share_blocks
+from wstrain.validator import MeasuredBlock, OwnMeasures
+from wstrain_torch.data import Task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.strategies import Strategy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validator:
-    """Validates when it is due, saves what is the best so far, and says when to stop.
+class _Block(NamedTuple):
+    """Inputs of a full block, targets as the loss takes them, and targets as metrics do."""
+
+    inputs: Tensor
+    targets: Tensor
+    stored: Tensor
+
+
+@dataclass(kw_only=True)
+class Validator(validator.Validator):
+    """Measures a PyTorch model.
 
     Args:
-        controller: when a validation is due, and what follows from it.
-        reader: the validation rows.
-        loader: the training's, for how rows become inputs and targets.
-        strategy: the model.
+        samples: the task.
         group: the ranks.
-        recorder: reports the metrics.
-        saver: saves the best checkpoint.
-        heartbeat: shows this rank's progress to the others.
-        rows_at_once: rows of a block, as many as the training takes at once.
+        strategy: the model.
+        workers: threads that read ahead.
     """
 
-    controller: ValidationController
-    reader: ShardReader
-    loader: BatchLoader
-    strategy: Strategy
+    samples: Task
     group: Group
-    recorder: StepRecorder
-    saver: CheckpointSaver
-    heartbeat: Heartbeat
-    rows_at_once: int
+    strategy: Strategy
+    workers: int = 0
 
-    @property
-    def task(self) -> Task:
-        """What the model learns."""
-        return self.loader.task
+    def _gather(self, value: Any) -> list[Any]:
+        return self.group.gather(value)
 
-    def step(self, done: int) -> bool:
-        """Validate if it is due after ``done`` steps; return whether the training stops here."""
-        # A rank that was asked to stop has seconds to save; the resumed run then begins with the validation.
-        if self.controller.is_due(done) and not self.group.status.group.stop:
-            self._validate(done)
-        return self.controller.should_stop
-
-    def _validate(self, done: int) -> None:
-        self.recorder.report_held()
-        began = time.perf_counter()
-        metrics = self._measure()
-        is_best = self.controller.note(done, metrics)
-        shown = {f"validation_{name}": value for name, value in metrics.items() if name != "rows"}
-        self.recorder.note_validation(done, shown, time.perf_counter() - began)
-        if is_best and self.saver.keep.best:
-            self.heartbeat.mark(Phase.SAVING)
-            self.saver.save(done)
-        if self.controller.should_stop and self.group.is_main:
-            print(
-                f"stopping early after step {done}: {self.controller.without_improvement} validations without"
-                f" improvement, best {self.controller.describe()}",
-                flush=True,
-            )
-
-    def _measure(self) -> dict[str, float]:
-        """Return the metrics of all validation rows; the same on every rank."""
+    def _measure(self, own: OwnMeasures) -> dict[str, float]:
         metrics = make_shard_metrics(self.reader.manifest, logits=True)
         blocks = cut_blocks(len(self.reader), self.rows_at_once)
         shares = list(share_blocks(len(blocks), self.group.replica, self.group.mesh.data))
+        # Ranks that share the layers of a replica have all the same outputs.
+        speaks = self.group.mesh.tensor_index(self.group.launch.rank) == 0
         with self.strategy.evaluating():
-            loaded = prefetch(self._load, [blocks[number] for number, _ in shares], self.loader.workers)
-            for (number, counts), (inputs, targets) in zip(shares, loaded, strict=True):
+            loaded = prefetch(self._load, [blocks[number] for number, _ in shares], self.workers)
+            for (number, counts), block in zip(shares, loaded, strict=True):
                 self.heartbeat.mark(Phase.VALIDATING, number)
-                outputs = self.strategy.predict(inputs.to(self.group.device, non_blocking=True))
+                outputs = self.strategy.predict(block.inputs.to(self.group.device, non_blocking=True))
                 if counts and outputs is not None:
-                    self._add(metrics, outputs, targets, len(blocks[number]))
+                    self._add(metrics, outputs, block.stored, len(blocks[number]))
+                    if speaks:
+                        self._add_own(own, number, outputs, block, len(blocks[number]))
         self.heartbeat.mark(Phase.VALIDATING, len(blocks))
         total = make_shard_metrics(self.reader.manifest, logits=True)
-        # Ranks that share the layers of a replica have all the same outputs.
-        own = metrics.state() if self.group.mesh.tensor_index(self.group.launch.rank) == 0 else None
-        total.merge(state for state in self.group.gather(own) if state is not None)
+        states = self.group.gather(metrics.state() if speaks else None)
+        total.merge(state for state in states if state is not None)
         return total.compute()
 
-    def _load(self, rows: range) -> Batch:
-        """Return inputs of a full block, and targets as stored; a short block repeats its rows."""
+    def _load(self, rows: range) -> _Block:
+        """Return a full block; a short one repeats its rows."""
         indices = rows.start + np.arange(self.rows_at_once, dtype=np.int64) % len(rows)
         features, labels = self.reader.gather(indices)
-        inputs, targets = self.task.prepare(features, labels)
-        if self.task.name == REGRESSION and labels is not None:
-            targets = torch.from_numpy(labels)
-        return inputs, targets
+        inputs, targets = self.samples.prepare(features, labels)
+        stored = self.samples.name != LANGUAGE_MODEL and labels is not None
+        return _Block(inputs, targets, torch.from_numpy(labels) if stored else targets)
 
     def _add(self, metrics: Any, outputs: Tensor, targets: Tensor, rows: int) -> None:
         outputs, targets = outputs[:rows], targets[:rows]
-        if self.task.name == LANGUAGE_MODEL:
+        if self.samples.name == LANGUAGE_MODEL:
             self._add_tokens(metrics, outputs.flatten(0, -2), targets.flatten(), rows)
             return
-        if self.task.name == REGRESSION:
-            outputs = self.task.predictions(outputs)
+        if self.samples.name == REGRESSION:
+            outputs = self.samples.predictions(outputs)
         metrics.add(outputs.cpu().numpy(), targets.numpy())
+
+    def _add_own(self, own: OwnMeasures, number: int, outputs: Tensor, block: _Block, rows: int) -> None:
+        if not own.wants_loss and not own.wants_outputs:
+            return
+        outputs, targets = outputs[:rows], block.targets[:rows].to(outputs.device)
+        loss = self.samples.loss(outputs, targets).item() if own.wants_loss else None
+        wanted = own.wants_outputs
+        answers = self.samples.predictions(outputs).cpu().numpy() if wanted else None
+        own.add(MeasuredBlock(number, rows, loss, answers, block.stored[:rows].numpy() if wanted else None))
 
     def _add_tokens(self, metrics: Any, scores: Tensor, tokens: Tensor, rows: int) -> None:
         # The scores of all tokens stay on the device, as there are many of them.
         tokens = tokens.to(scores.device)
-        padding = self.task.tokenizer.padding if self.task.tokenizer else None
+        padding = self.samples.tokenizer.padding if self.samples.tokenizer else None
         losses = functional.cross_entropy(scores, tokens, reduction="none")
         right = scores.argmax(-1) == tokens
         if padding is not None:

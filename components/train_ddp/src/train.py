@@ -10,9 +10,11 @@ from wstrain.fine_tuning import add_fine_tuning
 from wstrain.launch.environment import read_pytorch_environment
 from wstrain.settings import (
     add_activation_checkpointing,
+    add_compile,
     add_model_parallel,
     add_pipeline_schedule,
     add_sharding,
+    add_weight_average,
     parse_settings,
 )
 from wstrain_torch.launch.start import start_training
@@ -30,6 +32,8 @@ OPTIONS = (
     add_activation_checkpointing,
     add_sharding,
     add_fine_tuning,
+    add_weight_average,
+    add_compile,
 )
 
 

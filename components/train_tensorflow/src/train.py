@@ -8,7 +8,7 @@ import sys
 
 from wsshards.errors import run_main
 from wstrain.input_types import number
-from wstrain.settings import parse_settings
+from wstrain.settings import add_weight_average, parse_settings
 from wstrain_tensorflow.launch.start import MIRRORED, PARAMETER_SERVER, count_gpus, start_training
 from wstrain_tensorflow.launch.tf_config import read_tf_config
 
@@ -20,7 +20,7 @@ def add_join_timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--join_timeout", type=number(0, above=True), default=600.0)
 
 
-OPTIONS = (add_join_timeout,)
+OPTIONS = (add_join_timeout, add_weight_average)
 
 
 def main() -> None:

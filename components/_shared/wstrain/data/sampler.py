@@ -73,6 +73,20 @@ class GlobalBatchSampler:
         return permute(np.arange(min(limit, self.rows), dtype=np.uint64), self.rows, _mix(~self.seed & _MASK))
 
 
+def seed_micro_batch(seed: int, step: int, position: int) -> int:
+    """Return the seed of the random numbers of one micro-batch, from 0 to 2⁶³ − 1.
+
+    It depends on the place of the micro-batch in the training, not on what a rank drew before: a resumed run
+    draws the same numbers, and so does another world size with micro-batches of the same size.
+
+    Args:
+        seed: of the training.
+        step: optimizer steps before it.
+        position: of the micro-batch in its global batch.
+    """
+    return ((seed * 1_000_003 + step) * 1_000_003 + position) & 0x7FFFFFFFFFFFFFFF
+
+
 def permute(positions: Words, size: int, key: int) -> Indices:
     """Map positions ``0 … size-1`` one-to-one onto ``0 … size-1`` by a keyed permutation."""
     bits = max(2, (size - 1).bit_length())

@@ -19,6 +19,7 @@ from wstrain.settings import Settings
 from wstrain_tensorflow.models import cnn, gpt, mlp
 from wstrain_tensorflow.models.layers import Standardise
 from wstrain_tensorflow.models.network import is_legacy
+from wstrain_tensorflow.task import Task, hook_inputs
 
 BUILT_IN: dict[str, Callable[[SampleSpec, Any, Any], Any]] = {
     "mlp": mlp.build_model,
@@ -39,7 +40,7 @@ class Models:
         UserError: there is no such model, or the user's file has no such function.
     """
 
-    def __init__(self, settings: Settings, samples: SampleSpec, sample: np.ndarray[Any, Any] | None) -> None:
+    def __init__(self, settings: Settings, samples: Task, sample: np.ndarray[Any, Any] | None) -> None:
         self._settings, self._samples, self._sample = settings, samples, sample
         self._function: Callable[..., Any] | None = None
         if user_code.is_reference(settings.model):
@@ -94,7 +95,7 @@ class Models:
             raise UserError(f"`{reference}` returned `{type(model).__name__}`, not a Keras model")
         # Fails now rather than in the first step of every worker; also creates the variables of a lazy model.
         dtype = tf.int32 if samples.reads_tokens else tf.float32
-        zeros = tf.zeros([2, *samples.input_shape], dtype)
+        zeros = hook_inputs(samples, tf.zeros([2, *samples.input_shape], dtype))
         user_code.expect_outputs(lambda: model(zeros, training=False), samples, reference)
         return model
 

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from wstrain.data.sample_spec import SampleSpec
-from wstrain_tensorflow.task import compute_loss, encode_inputs
+from wstrain_tensorflow.task import Task, compute_loss, encode_inputs
 
 ModelFactory = Callable[[], Any]
 _STEP = 0x9E3779B9  # between the seeds of two generators of one model
@@ -135,7 +134,7 @@ def _sum(penalties: Sequence[Any]) -> Any:
 
 
 def loss_and_gradients(
-    network: Network, samples: SampleSpec, inputs: Any, targets: Any, seed: Any, *, scale: Any
+    network: Network, samples: Task, inputs: Any, targets: Any, seed: Any, *, scale: Any
 ) -> tuple[Any, list[Any]]:
     """Return the mean loss over samples (and tokens), and its gradients times ``scale``.
 
@@ -149,7 +148,7 @@ def loss_and_gradients(
     """
     with tf.GradientTape() as tape:
         values = network.values(tape)
-        scores, penalty = network.scores(values, encode_inputs(samples, inputs), seed)
+        scores, penalty = network.scores(values, encode_inputs(samples, inputs, seed), seed)
         loss = compute_loss(samples, scores, targets) + penalty
         scaled = loss * scale
     gradients = tape.gradient(scaled, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from wsshards.manifest import Manifest
 from wstrain import run_facts
-from wstrain.data.sample_spec import SampleSpec
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.settings import Settings
 from wstrain_tensorflow.data import MicroBatch
@@ -23,6 +22,7 @@ from wstrain_tensorflow.launch.tf_config import Cluster
 from wstrain_tensorflow.models.network import Network, local_copy, loss_and_gradients
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
 from wstrain_tensorflow.precision import LossScale
+from wstrain_tensorflow.task import Task
 from wstrain_tensorflow.training import Job, expect_replicas
 
 
@@ -64,7 +64,7 @@ class Mirrored:
         self,
         strategy: Any,
         network: Network,
-        samples: SampleSpec,
+        samples: Task,
         optimizer: Optimizer,
         scale: LossScale,
         *,

@@ -18,7 +18,6 @@ import tensorflow as tf
 
 from wsshards.manifest import Manifest
 from wstrain import run_facts
-from wstrain.data.sample_spec import SampleSpec
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import StepRecorder
@@ -27,6 +26,7 @@ from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
 from wstrain_tensorflow.models.network import Network, loss_and_gradients
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
+from wstrain_tensorflow.task import Task
 from wstrain_tensorflow.training import Job
 
 _WAITING = 3  # updates scheduled for each worker: one is computed, the others wait
@@ -173,7 +173,7 @@ class WorkerUpdate:
         self,
         strategy: Any,
         network: Network,
-        samples: SampleSpec,
+        samples: Task,
         optimizer: Optimizer,
         settings: Settings,
     ) -> None:

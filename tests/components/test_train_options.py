@@ -1,0 +1,189 @@
+"""Hooks and training options in real process groups: the same curve at any world size and after resuming."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wsshards import manifest as m
+from wsshards.reader import ShardReader
+
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
+
+FOLDER = Path(__file__).parent
+write_shards = runpy.run_path(str(FOLDER / "shard_folders.py"))["write_shards"]
+VALIDATION = runpy.run_path(str(FOLDER / "test_train_validation.py"))
+validations, predict = VALIDATION["validations"], VALIDATION["predict"]
+Training = Callable[..., Any]
+PLAN = {"batch_size_per_device": 8, "global_batch_size": 32, "epochs": 4}
+
+
+@pytest.fixture(scope="module")
+def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards of three classes around three points; 4 steps of 32 an epoch."""
+    draw = np.random.default_rng(3)
+
+    def rows(count: int) -> tuple[Any, Any]:
+        labels = draw.integers(0, 3, count)
+        return (draw.normal(size=(count, 6)) + 2 * np.eye(6)[labels]).astype(np.float32), labels
+
+    folder = tmp_path_factory.mktemp("blobs") / "shards"
+    label = m.Label(("y",), ("a", "b", "c"))
+    write_shards(folder, m.CLASSIFICATION, {"train": rows(128), "validation": rows(37)}, label=label)
+    return folder
+
+
+EVERYTHING = {"model": "mlp", "optimizer": "lamb", "learning_rate": 0.05, "weight_decay": 0.01}
+EVERYTHING |= {"ema_decay": 0.7, "mixup_alpha": 0.4, "label_smoothing": 0.1, "max_gradient_norm": 1.0}
+EVERYTHING |= {"lr_schedule": "warmup_stable_decay", "lr_decay_fraction": 0.5, "export": "last"}
+
+
+def test_all_options_together_walk_the_same_curve_and_resume_exactly(training: Training, blobs: Path) -> None:
+    pytest.importorskip("pytorch_optimizer")
+    common = PLAN | EVERYTHING | {"shards": blobs}
+    alone = training(1, gradient_accumulation_steps=4, **common)
+    assert alone.ok, alone.errors
+    first = training(2, gradient_accumulation_steps=2, stop_after_steps=6, **common)
+    assert first.ok, first.errors
+    more = {"resume_from": first.folder / "checkpoints"}
+    resumed = training(2, gradient_accumulation_steps=2, **common, **more)
+    assert resumed.ok, resumed.errors
+    assert sorted(first.losses | resumed.losses) == list(range(1, 17))
+    assert first.losses | resumed.losses == pytest.approx(alone.losses, rel=1e-5)
+    assert min(resumed.losses.values()) < first.losses[1]
+    measured, expected = validations(resumed)[16], validations(alone)[16]
+    assert measured == pytest.approx(expected, rel=1e-4)
+    # What is exported is what was validated: the average, not the weights of the last step.
+    reader = ShardReader(blobs, "validation")
+    rows, labels = reader.gather(np.arange(len(reader)))
+    for run in (alone, resumed):
+        answers = predict(run, rows)
+        loss = -np.log(answers[np.arange(len(rows)), labels]).mean()
+        assert loss == pytest.approx(measured["validation_loss"], rel=1e-4)
+        state = torch.load(run.folder / "checkpoints" / "step-00000016" / "state.pt", weights_only=True)
+        slots = state["optimizer"]["state"][0]
+        assert slots["ema_updates"] == 16
+        assert not torch.allclose(slots["ema"], next(iter(state["model"].values())), rtol=1e-3)
+
+
+NET = """
+import torch
+from torch import nn
+from torch.nn import functional
+
+calls = []
+
+def build(input_shape, classes):
+    layers = [nn.Linear(input_shape[0], 16), nn.Tanh(), nn.Linear(16, classes)]
+    model = nn.Sequential(*layers)
+    model.blocks = [layers[0]]
+    return model
+
+def prepare(inputs, generator):
+    inputs = inputs * 2
+    if generator is not None:
+        inputs = inputs + 0.1 * torch.randn(inputs.shape, generator=generator)
+    return inputs
+
+def loss(outputs, targets):
+    return functional.cross_entropy(outputs, targets) + 0.01 * outputs.square().mean()
+
+def metrics(outputs, targets):
+    assert outputs.shape == (37, 3) and targets.shape == (37,)
+    second = outputs.argsort(1)[:, 1]
+    return {"second_best": (second == targets).mean()}
+"""
+
+
+def own_code(snapshots: Callable[[str], Path], component: str, folder: Path, source: str = NET) -> Path:
+    code = folder / component
+    shutil.copytree(snapshots(component), code)
+    (code / "mine").mkdir()
+    (code / "mine" / "net.py").write_text(source)
+    return code
+
+
+OWN = {"model": "mine/net.py:build", "optimizer": "adamw", "learning_rate": 0.02, "ema_decay": 0.5}
+OWN |= {"best_metric": "second_best", "best_metric_goal": "minimize"}
+
+
+def test_hooks_are_part_of_training_validation_and_export(
+    training: Training, blobs: Path, snapshots: Callable[[str], Path], tmp_path: Path
+) -> None:
+    code = own_code(snapshots, "train_ddp", tmp_path)
+    common = PLAN | OWN | {"shards": blobs, "code": code}
+    alone = training(1, gradient_accumulation_steps=4, **common)
+    assert alone.ok, alone.errors
+    group = training(2, gradient_accumulation_steps=2, strategy="fsdp", **common)
+    assert group.ok, group.errors
+    assert group.losses == pytest.approx(alone.losses, rel=1e-5)
+    first, second = validations(alone), validations(group)
+    assert sorted(first) == sorted(second) == [4, 8, 12, 16]
+    for step, metrics in first.items():
+        assert second[step] == pytest.approx(metrics, rel=1e-4), step
+    best = min(first, key=lambda step: first[step]["validation_second_best"])
+    said = f"exporting the weights of step {best}, the best: validation_second_best"
+    assert said in alone.ranks[0].stdout
+    reader = ShardReader(blobs, "validation")
+    rows, labels = reader.gather(np.arange(len(reader)))
+    for run in (alone, group):
+        answers = predict(run, rows)
+        share = (answers.argsort(1)[:, 1] == labels).mean()
+        assert share == pytest.approx(first[best]["validation_second_best"])
+    # The user's loss is what is validated, without the noise of `prepare`.
+    logits = np.log(answers) - np.log(answers).mean(1, keepdims=True)
+    plain = -np.log(answers[np.arange(37), labels]).mean()
+    assert second[best]["validation_loss"] > plain + 0.009 * (logits**2).mean()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message", "help_"),
+    [
+        (
+            "def loss(outputs, targets):",
+            "def loss(outputs):",
+            "`loss` in `mine/net.py` cannot be called as `loss(outputs, targets)`",
+            "its parameters are `(outputs)`; rename it if it is not meant as a hook",
+        ),
+        (
+            "outputs.square().mean()",
+            "outputs.square()",
+            "`loss` in `mine/net.py` returned [4, 3], not the mean loss as a tensor without dimensions",
+            "end it with `.mean()`",
+        ),
+        (
+            "inputs = inputs * 2",
+            "inputs = inputs[:2] * 2",
+            "`prepare` in `mine/net.py` returned [2, 6] for 4 samples",
+            "its first dimension must be that of the samples",
+        ),
+        (
+            "inputs = inputs * 2",
+            "inputs = inputs.nothing",
+            "`prepare` in `mine/net.py` raised AttributeError: 'Tensor' object has no attribute 'nothing'",
+            "look at net.py, line 15",
+        ),
+    ],
+)
+def test_a_wrong_hook_is_refused_at_the_start(
+    training: Training,
+    blobs: Path,
+    snapshots: Callable[[str], Path],
+    tmp_path: Path,
+    *,
+    old: str,
+    new: str,
+    message: str,
+    help_: str,
+) -> None:
+    code = own_code(snapshots, "train_ddp", tmp_path, NET.replace(old, new))
+    run = training(1, shards=blobs, code=code, gradient_accumulation_steps=4, **PLAN, **OWN)
+    assert run.ranks[0].status == 2, run.errors
+    assert run.ranks[0].stderr.splitlines() == [f"error: {message}", f"help: {help_}"]

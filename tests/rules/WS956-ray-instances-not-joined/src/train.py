@@ -21,6 +21,5 @@ def train_model(config):
 parser = argparse.ArgumentParser()
 parser.add_argument("--num-workers", type=int, default=4)
 arguments = parser.parse_args()
-scaling = ScalingConfig(num_workers=arguments.num_workers, use_gpu=True)
-trainer = TorchTrainer(train_model, train_loop_config={"lr": 0.1}, scaling_config=scaling)
+trainer = TorchTrainer(train_model, train_loop_config={"lr": 0.1}, scaling_config=ScalingConfig(arguments.num_workers, use_gpu=True))
 trainer.fit()

@@ -129,6 +129,17 @@ def test_what_is_written_is_what_the_client_wrote(here: Path) -> None:
     assert [found.code for found in worldsize.check(path).diagnostics if found.severity == "error"] == []
 
 
+PLANNED = """
+import sys
+sys.path.insert(0, {tests!r})
+import worldsize
+from test_python_pipelines import GPU, SCALE, make_job
+
+def digits():
+    job = make_job()
+    worldsize.plan(job, instance_types=GPU, scale={{"train": SCALE}})
+    return job
+"""
 SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
@@ -174,3 +185,19 @@ def test_a_pipeline_that_is_drawn_from_defaults_trains_and_registers(here: Path)
     assert "digits-cnn version 1" in done.stdout
     (metrics,) = here.glob(".worldsize/runs/*/**/metrics.json")
     assert json.loads(metrics.read_text())["accuracy"] >= 0.97
+
+
+@pytest.mark.timeout(120)
+def test_a_planned_pipeline_is_planned_again_for_fewer_processes(here: Path) -> None:
+    (here / "digits.py").write_text(PLANNED.format(tests=str(Path(__file__).parent)))
+    done = subprocess.run(
+        [sys.executable, "-m", "worldsize", "run", "digits.py:digits", "--processes", "2", "--dry-run"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "step train: 2 processes in " in done.stdout
+    assert "--gradient_accumulation_steps 4 " in done.stdout
+    assert "--global_batch_size 256 " in done.stdout

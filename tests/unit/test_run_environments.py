@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml as pyyaml
-from msgspec.structs import replace
 
-from worldsize import resources, yaml
+from worldsize import yaml
 from worldsize.azureml import fields
 from worldsize.azureml import job as jobs
-from worldsize.azureml.component import read_component
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.files import Files
 from worldsize.base.span import Span
@@ -45,7 +43,6 @@ from worldsize.running.environments.requirements import (
 from worldsize.running.environments.store import find_reasons
 from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.process import Process
-from worldsize.running.model.task import Task
 from worldsize.running.prepare.assets import AssetEntry, AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.preparation import list_snapshots
@@ -254,19 +251,6 @@ def test_the_place_of_an_environment_is_the_part_that_installs(
     assert found.span is not None
     line = document.text.splitlines()[found.span.line - 1]
     assert line[found.span.column - 1 : found.span.end_column - 1] == named
-
-
-def test_built_in_components_run_in_the_current_environment(tmp_path: Path) -> None:
-    pipeline, tasks = tmp_path / "pipeline.yml", {}
-    for name in ("shard_data", "evaluate"):
-        component, _ = read_component(resources.component_file(name))
-        assert component is not None
-        assert component.folder is not None
-        tasks[name] = Task(name, component, component.folder)
-    assert choose_mode(RunOptions(), pipeline, pipeline, tasks) == "current"
-    copied = replace(component, path=tmp_path / "component.yml")
-    tasks["own"] = Task("own", copied, tmp_path)
-    assert choose_mode(RunOptions(), pipeline, pipeline, tasks) == "isolated"
 
 
 def test_what_is_compiled_from_a_spec_runs_in_the_current_environment(tmp_path: Path) -> None:

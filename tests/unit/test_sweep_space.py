@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.model.sweep import SETTINGS, Parameter
+from worldsize.azureml.search_space import SETTINGS
+from worldsize.running.model.sweep import Parameter
 
 positions = st.floats(0, 1, exclude_max=True)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 
+from worldsize.azureml import binding
 from worldsize.azureml.command_line import Command, Word, parse_commands
 
 MPI = frozenset({"mpirun", "mpiexec", "horovodrun", "orterun"})
@@ -20,7 +21,8 @@ _MODULES = {
 }
 _INCLUDE = re.compile(r"[\w.-]+:(\d+(?:,\d+)*)")
 PER_INSTANCE = ("nproc_per_node", "num_gpus")
-IN_ALL = ("num_processes", "np", "n")  # of accelerate and of mpirun
+IN_ALL = ("num_processes", "np", "n", "num_workers")  # of accelerate, of mpirun and of Ray
+RAY = "Ray"
 NODES = ("nnodes", "num_machines", "num_nodes")
 
 Options = Mapping[str, tuple[Word, Word | None]]
@@ -54,9 +56,9 @@ class Counts(NamedTuple):
 
 
 def list_launcher_calls(text: str) -> Iterator[LauncherCall]:
-    """The launchers that a command line starts, in order."""
+    """The launchers that a command line starts, in order; a script that starts Ray's workers is one."""
     for command in parse_commands(text):
-        call = read_launcher_call(command)
+        call = read_launcher_call(command) or _read_worker_call(command)
         if call is not None:
             yield call
 
@@ -68,6 +70,22 @@ def read_launcher_call(command: Command) -> LauncherCall | None:
         return None
     options, clear = _read_options(command, named[1])
     return LauncherCall(*named, options, clear)
+
+
+def _read_worker_call(command: Command) -> LauncherCall | None:
+    """A script that is told the world size as its number of workers, as those of Ray Train are.
+
+    The workers of a data loader have the same name, but nobody gives them the world size.
+    """
+    words = command.arguments
+    named = next((word for word in words if word.bare.endswith(".py")), None)
+    if named is None or not words[0].bare.rpartition("/")[2].startswith("python"):
+        return None
+    for flag in command.flags():
+        expression = binding.parse_expression(flag.value.bare) if flag.value is not None else None
+        if flag.name == "num_workers" and expression is not None and expression.port == "world_size":
+            return LauncherCall(RAY, named, {flag.name: (flag.word, flag.value)}, clear=False)
+    return None
 
 
 def count_processes(
@@ -100,7 +118,7 @@ def count_processes(
     starts, starts_word = count(PER_INSTANCE)
     if starts_word is None and call.name not in TORCH:
         starts, starts_word = count(IN_ALL)
-        share = instances if call.name in MPI else nodes or (None if nodes_word else 1)
+        share = instances if call.name in (*MPI, RAY) else nodes or (None if nodes_word else 1)
         starts = starts // share if starts is not None and share and starts % share == 0 else None
     if call.name in TORCH and call.clear:  # one of each is their default
         nodes, starts = nodes if nodes_word else 1, starts if starts_word else 1

@@ -13,8 +13,6 @@ from worldsize.azureml.references import closest_path, is_file, is_folder, list_
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
-from worldsize.facts import built_in_components
-from worldsize.facts.built_in_components import BuiltInComponent
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 DEEPEST = 50  # pipeline components inside each other
@@ -85,13 +83,6 @@ def read_component_node(node: Mapping, path: Path | None, folder: Path, files: F
         raw=node,
         folder=folder,
     )
-
-
-def find_facts(component: Component | None) -> BuiltInComponent | None:
-    """What is known of a built-in component, or a copy of one, beyond its file; None for others."""
-    if component is None or component.name is None:
-        return None
-    return built_in_components.lookup(component.name.value, component.inputs)
 
 
 def resolve_component(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cache
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -19,6 +20,25 @@ class BuiltInComponent(Struct, frozen=True):
     code_input: str | None  # the input for `path/to/file.py:function`
     built_in_models: tuple[str, ...]  # what else that input takes
     metrics: tuple[str, ...]
+
+
+class Declared(Protocol):
+    """A component as far as it says which one it is: a name, whose value may be anything, and inputs."""
+
+    @property
+    def name(self) -> Any:
+        """None, or a field with the name."""
+
+    @property
+    def inputs(self) -> Collection[str]:
+        """Its inputs, by their names."""
+
+
+def find_facts(component: Declared | None) -> BuiltInComponent | None:
+    """The facts about a built-in component, or a copy of one; None for others."""
+    if component is None or component.name is None:
+        return None
+    return lookup(component.name.value, component.inputs)
 
 
 def lookup(name: object, inputs: Collection[str]) -> BuiltInComponent | None:

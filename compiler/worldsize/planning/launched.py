@@ -31,7 +31,7 @@ class Launched(NamedTuple):
 
 
 def read_launched(step: Step, size: VmSize | None, instances: int) -> Launched | None:
-    """Read the launcher of a step's own command; None where there is none, or which one runs is unclear.
+    """Read the launcher of a step's own command, or Ray in its script; None where that is unclear.
 
     MPI's launchers are not among them: Azure ML calls ``mpirun`` itself.
     """

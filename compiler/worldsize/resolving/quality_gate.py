@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from worldsize.azureml.component import find_facts
 from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
+from worldsize.facts.built_in_components import find_facts
 from worldsize.planning.memory.workload import is_sharding
 from worldsize.resolving.state import ResolveState
 from wsmetrics.names import METRICS

@@ -6,12 +6,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from worldsize.azureml import snapshot
-from worldsize.azureml.component import find_facts
 from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Literal
 from worldsize.azureml.references import describe_missing, exists, is_file, local_path, normalise
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.suggest import did_you_mean
+from worldsize.facts.built_in_components import find_facts
 from worldsize.resolving import model_folders
 from worldsize.resolving.state import ResolveState, part_span
 from worldsize.spec.model import Located

@@ -7,25 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from worldsize.azureml import literals
+from worldsize.azureml.search_space import BAYESIAN, SETTINGS
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import quoted_list
 from worldsize.spec.model import Located, Step, Sweep
 from worldsize.yaml.nodes import Mapping as MappingNode
 from worldsize.yaml.nodes import Sequence
 
-# The settings of each distribution beside `type` (azure-ai-ml, _schema/_sweep/search_space.py).
-SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "choice": ("values",),
-    "randint": ("upper",),
-    "uniform": ("min_value", "max_value"),
-    "quniform": ("min_value", "max_value", "q"),
-    "loguniform": ("min_value", "max_value"),
-    "qloguniform": ("min_value", "max_value", "q"),
-    "normal": ("mu", "sigma"),
-    "qnormal": ("mu", "sigma", "q"),
-    "lognormal": ("mu", "sigma"),
-    "qlognormal": ("mu", "sigma", "q"),
-}
 _EXAMPLES = {
     "values": "[16, 32]",
     "upper": "10",
@@ -41,8 +29,6 @@ _POLICIES: Mapping[str, tuple[str, ...]] = {
     "truncation_selection": ("truncation_percentage", "exclude_finished_jobs"),
 }
 _OF_EVERY_POLICY = ("type", "evaluation_interval", "delay_evaluation")
-# Microsoft Learn, "Hyperparameter tuning a model": what Bayesian sampling supports.
-_BAYESIAN = ("choice", "uniform", "quniform")
 _MOST_LISTED = 1000  # values of a distribution that are listed
 
 
@@ -145,11 +131,11 @@ def _check_policy(sweep: Sweep) -> Iterator[Problem]:
 def _check_algorithm(sweep: Sweep) -> Iterator[Problem]:
     for name, located in sweep.search_space.items() if sweep.algorithm == "bayesian" else ():
         kind = located.value["type"]
-        if kind not in _BAYESIAN:
+        if kind not in BAYESIAN:
             message = f"bayesian sampling does not support `{kind}`, the distribution of `{name}`"
             node = located.node.get("type") if isinstance(located.node, MappingNode) else None
             span = node.span if node is not None else located.key_span
-            help_ = f"write one of {quoted_list(_BAYESIAN)}, or `sampling_algorithm: random`"
+            help_ = f"write one of {quoted_list(BAYESIAN)}, or `sampling_algorithm: random`"
             yield Problem("sampling-needs-other-distribution", span, message, help_)
     algorithm = sweep.node.get("sampling_algorithm")
     if isinstance(algorithm, MappingNode) and sweep.algorithm != "random":

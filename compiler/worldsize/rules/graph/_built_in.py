@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from worldsize import resources
-from worldsize.azureml.component import find_facts
 from worldsize.azureml.model import Component, Field, Literal, Step
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, did_you_mean
+from worldsize.facts.built_in_components import find_facts
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import span_of
 from worldsize.yaml.nodes import Scalar

@@ -113,4 +113,13 @@ RULES = (
     Rule("WS954", "stop-decided-per-process", "warning",
          "early stopping that each process decides by its own loss",
          on=("Program",), when="script", confidence="likely", since="0.2.0"),
+    Rule("WS955", "ray-workers-disagree", "error",
+         "workers of Ray Train that do not fit the processes or GPUs of the job",
+         on=("Program",), when="script", checked_in="_ray", confidence="likely", since="0.2.0"),
+    Rule("WS956", "ray-instances-not-joined", "warning",
+         "several instances for Ray Train that nothing joins to one cluster",
+         on=("Program",), when="script", checked_in="_ray", confidence="likely", since="0.2.0"),
+    Rule("WS957", "ray-model-not-prepared", "warning",
+         "workers of Ray Train whose gradients nothing averages",
+         on=("Program",), when="script", checked_in="_ray", confidence="likely", since="0.2.0"),
 )

@@ -303,7 +303,7 @@ def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Clos
         for name, level, _ in module.imports[:_IMPORTS]:
             places = list(_imported(context, path, folders, name, level))
             waiting += places
-            complete = complete and (bool(places) or _is_known(name, level))
+            complete = complete and (bool(places) or is_known_package(name, level))
     return tuple(modules.values()), complete
 
 
@@ -336,6 +336,7 @@ def _imported(
             return
 
 
-def _is_known(name: str, level: int) -> bool:
+def is_known_package(name: str, level: int) -> bool:
+    """Whether an import is a package that starts no process group and shards no data by itself."""
     top = name.partition(".")[0]
     return level == 0 and (top in sys.stdlib_module_names or _KNOWN.fullmatch(top) is not None)

@@ -15,19 +15,6 @@ from typing import Literal
 
 Value = str | int | float | bool
 
-# The settings of each kind, beside `type`.
-SETTINGS: dict[str, tuple[str, ...]] = {
-    "choice": ("values",),
-    "randint": ("upper",),
-    "uniform": ("min_value", "max_value"),
-    "quniform": ("min_value", "max_value", "q"),
-    "loguniform": ("min_value", "max_value"),
-    "qloguniform": ("min_value", "max_value", "q"),
-    "normal": ("mu", "sigma"),
-    "qnormal": ("mu", "sigma", "q"),
-    "lognormal": ("mu", "sigma"),
-    "qlognormal": ("mu", "sigma", "q"),
-}
 SMALLEST = 2.0**-53  # keeps the inverse of the normal distribution finite
 LARGEST_EXPONENT = 700.0  # of e, before a double overflows
 

@@ -13,9 +13,9 @@ from typing import Any, Literal, cast
 
 from worldsize.azureml import fields, literals
 from worldsize.azureml.model import Field, Step
+from worldsize.azureml.search_space import BAYESIAN, SETTINGS
 from worldsize.base.problem import Problem
 from worldsize.running.model.sweep import (
-    SETTINGS,
     Algorithm,
     EarlyTermination,
     Goal,
@@ -29,7 +29,6 @@ from worldsize.yaml.nodes import Node
 
 ALGORITHMS = ("random", "grid", "bayesian")
 POLICIES = ("bandit", "median_stopping", "truncation_selection")
-BAYESIAN_KINDS = frozenset({"choice", "uniform", "quniform"})  # those that Azure ML's sampler accepts
 LIBRARIES = {"bayesian": "optuna", "sobol": "scipy"}  # random and grid need none
 
 
@@ -121,7 +120,7 @@ class _SweepReader(SettingsReader):
     def _parameter(self, name: str, node: Node, base: float) -> Parameter | None:
         block = fields.read_node(node)
         kind = fields.read_member(block, "type")
-        word = str(kind.value).lower() if kind is not None else None
+        word = str(kind.value).lower() if kind is not None else ""
         if word not in SETTINGS:
             message = f"`{name}` of `search_space` " + (
                 f"is of type `{kind.value}`" if kind else "has no `type`"
@@ -185,7 +184,7 @@ class _SweepReader(SettingsReader):
         return tuple(setting.value)
 
     def _suits(self, algorithm: Algorithm, parameters: list[Parameter]) -> None:
-        allowed = {"grid": frozenset({"choice"}), "bayesian": BAYESIAN_KINDS}.get(algorithm)
+        allowed = {"grid": frozenset({"choice"}), "bayesian": frozenset(BAYESIAN)}.get(algorithm)
         if allowed is None:
             return
         space = self._get("search_space")

@@ -46,6 +46,7 @@ MAX_ROWS = 10_000
 MAX_CELLS = 200_000
 MAX_BYTES = 2 << 20  # of tables and JSON Lines
 MAX_OPENED = 100  # files of tables
+_BLOCK = 1 << 19  # characters of a document that its first block has at least
 MAX_PICTURES = 1_000  # whose size is read, spread over all
 
 
@@ -237,6 +238,13 @@ def _read_texts(request: Request, kind: str, sample: Sample) -> None:
             return
     if size == 0:
         raise UserError(f"`{request.called}` has no text", "give it at least one document")
+    if not labelled and sample.rows == 1 and size <= min(request.sequence_length, _BLOCK):
+        sample.slug = "data-too-few-rows"
+        raise UserError(
+            f"`{request.called}` has {size:,} characters of text, and a row has"
+            f" {request.sequence_length + 1:,} tokens",
+            "give more text, or a smaller `sequence_length`",
+        )
     if labelled and kind != "text":
         documents.check_text_labels(request, found)
     sample.complete = labelled  # how many rows of tokens a corpus has is not known before it is read

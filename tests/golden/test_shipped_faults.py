@@ -11,7 +11,7 @@ from pathlib import Path
 import media_faults
 import pytest
 import table_faults
-from fault_projects import Edit, make_pictures, make_table, make_texts
+from fault_projects import Edit, make_pictures, make_table, make_texts, read_spec
 
 import worldsize
 from worldsize.diagnostics.diagnostic import Diagnostic
@@ -42,6 +42,11 @@ def describe(folder: Path, found: Diagnostic) -> str:
     line = (folder / "spec.yml").read_text(encoding="utf-8").splitlines()[found.span.line - 1]
     token = line[found.span.column - 1 :].split("}")[0][:30].rstrip()
     return f"{found.severity}[{found.code}] at `{token}`: {found.message}\n    {found.help}\n"
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_specs_are_short(name: str) -> None:
+    assert len(read_spec(name).replace("\n\n", "\n").strip().splitlines()) <= 20
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -108,12 +108,15 @@ TENSORFLOW: dict[str, Edit] = {
     "momentum above one": spec("optimizer: sgd", "optimizer: sgd, momentum: 9"),
     "a schedule of no name": spec("optimizer: sgd", "optimizer: sgd, lr_schedule: exponential"),
     "the decay of text": spec("optimizer: sgd", "optimizer: sgd, weight_decay: low"),
-    "processes per instance": spec(
-        "instance_count: 2", "instance_count: 2\n    process_count_per_instance: 4"
+    "processes per instance": spec("compute: gpu", "compute: gpu\n    process_count_per_instance: 4"),
+    "more instances than the cluster has": both(
+        spec("A100_v4}", "A100_v4, max_instances: 2}"),
+        spec("compute: gpu", "compute: gpu\n    instance_count: 4\n    timeout: 3600"),
     ),
-    "more instances than the cluster has": spec("instance_count: 2", "instance_count: 4"),
-    "more workers than instances": spec("instance_count: 2", "instance_count: 2\n    worker_count: 1"),
-    "a size without a GPU that is unknown": spec("Standard_NC24ads_A100_v4", "Standard_NC24ads_A10_v4"),
+    "fewer workers than instances": spec(
+        "compute: gpu", "compute: gpu\n    instance_count: 2\n    timeout: 3600\n    worker_count: 1"
+    ),
+    "a VM size that does not exist": spec("Standard_NC96ads_A100_v4", "Standard_NC96ads_A10_v4"),
     "a batch that does not factor": spec(
         "learning_rate: 0.02}", "learning_rate: 0.02}, global_batch_size: 7"
     ),

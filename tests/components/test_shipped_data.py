@@ -47,8 +47,8 @@ CASES = [
         "python_source_bpe",
         "python-source-bpe",
         {
-            "shard": {"with": {"vocabulary_size": 512}},
-            "train": {"with": {"epochs": 0.02, "gpt_layers": 1, "gpt_width": 32}},
+            "shard": {"with": {"vocabulary_size": 512, "validation_fraction": 0.02}},
+            "train": {"with": {"epochs": 0.05, "gpt_layers": 1, "gpt_width": 32}},
             "register": {"when": {"perplexity": "< 480"}},
         },
         "perplexity",

@@ -148,7 +148,7 @@ CASES: dict[str, tuple[Make, str, str]] = {
     ),
     "csv that is binary": (
         lambda folder: _write(folder, d__csv=b"x,label\n1,a\n2,b\n\xff,a\n"),
-        "cannot read `d.csv`: 'utf-8' codec",
+        "line 4 of `d.csv` has a value in column `x` that is not UTF-8",
         "",
     ),
     "missing column in a further file": (

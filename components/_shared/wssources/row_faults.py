@@ -236,6 +236,8 @@ def _cell_fault(plan: TablePlan, name: str, cell: str) -> tuple[str, str]:
     """Return what is wrong with the cell of a feature, or of what divides the rows, and how to correct it."""
     shown, column = f"`{clip_text(cell)}`", f"column `{clip_text(name)}`"
     kind = plan.features.get(name) or (plan.bounds.kind if plan.bounds and name == plan.time else "")
+    if _is_broken(cell):
+        return f"has a value in {column} that is not UTF-8", "save the file as UTF-8"
     if kind == NUMBER:
         value = _number(cell)
         if value is None:
@@ -246,8 +248,6 @@ def _cell_fault(plan: TablePlan, name: str, cell: str) -> tuple[str, str]:
         return f"has {shown} in {column}, which is neither true nor false", KIND_HELP[kind]
     elif kind == DATE and parse_date(cell) is None:
         return f"has {shown} in {column}, which is not a date", KIND_HELP[kind]
-    elif _is_broken(cell):
-        return f"has a value in {column} that is not UTF-8", "save the file as UTF-8"
     return "", ""
 
 

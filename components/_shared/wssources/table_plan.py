@@ -140,7 +140,9 @@ def plan_table(request: Request, head: Head) -> TablePlan:
     labels, called = split_label(request.label, head.columns), request.show(file)
     found = [_label(head, name) for name in labels]
     with blame_input("label-not-a-class", "label"):
-        decision = decide_task(request.task, found, sampled=not head.complete, called=called)
+        decision = decide_task(
+            request.task, found, sampled=not head.complete, called=called, cells=head.cells
+        )
         if decision.task == REGRESSION and head.complete:
             check_targets_differ(found, called)
     listed = chosen[0] if len(chosen) == 1 and _holds_lists(head, chosen[0]) else ""

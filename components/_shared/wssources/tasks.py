@@ -126,7 +126,9 @@ def split_label(label: str, columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(name.strip() for name in label.split(",") if name.strip()) or (label,)
 
 
-def decide_task(task: str, labels: Sequence[LabelValues], *, sampled: bool, called: str) -> Decision:
+def decide_task(
+    task: str, labels: Sequence[LabelValues], *, sampled: bool, called: str, cells: bool = False
+) -> Decision:
     """Return the task of a table.
 
     Args:
@@ -134,6 +136,7 @@ def decide_task(task: str, labels: Sequence[LabelValues], *, sampled: bool, call
         labels: what was read of each label column.
         sampled: whether there are more rows than were read.
         called: what messages call the data.
+        cells: whether the values are cells of CSV, whose reader names the line of the first odd one.
 
     Raises:
         UserError: the values do not tell, or are not those of the task.
@@ -154,7 +157,7 @@ def decide_task(task: str, labels: Sequence[LabelValues], *, sampled: bool, call
             what = "lists" if label.lists else f"classes separated by `{separator}`"
             return Decision(MULTI_LABEL, f"{_named(label)} holds {what}", separator, several=True)
         return _decide_one(label, sampled=sampled)
-    _check_task(task, label, sampled=sampled)
+    _check_task(task, label, sampled=sampled, cells=cells)
     if task == MULTI_LABEL:
         return Decision(
             task, "`task` says so", separator or SEPARATORS[0], several=not label.is_binary or not label.rows
@@ -236,7 +239,7 @@ def _decide_several(task: str, labels: Sequence[LabelValues], *, sampled: bool) 
     return Decision(REGRESSION, f"{names} hold numbers" if task == AUTO else "`task` says so")
 
 
-def _check_task(task: str, label: LabelValues, *, sampled: bool) -> None:
+def _check_task(task: str, label: LabelValues, *, sampled: bool, cells: bool) -> None:
     """Refuse values that the asked task cannot learn; raises UserError."""
     distinct = len(label.distinct)
     if task == CLASSIFICATION and label.fractions and not label.texts and distinct > FEW_VALUES:
@@ -245,8 +248,7 @@ def _check_task(task: str, label: LabelValues, *, sampled: bool) -> None:
             f" {_say_rows(label, sampled=sampled)}, and `task` is `classification`",
             "say `task: regression`, or name a column of classes in `label`",
         )
-    # Where most are numbers, the reader of rows names the first that is not.
-    if task == REGRESSION and label.rows and label.numbers * 2 < label.rows:
+    if task == REGRESSION and label.numbers * (2 if cells else 1) < label.rows:
         raise UserError(
             f"{_named(label)} holds {_say_kind(label)}, and `task` is `regression`",
             "name a column of numbers in `label`, or say `task: classification`",

@@ -2,8 +2,8 @@
 
 python draw.py --output FOLDER [--count 2000] [--seed 0]
 
-A fifth are grey, a tenth have a palette, a tenth are transparent at the edges, and a fifth of the JPEGs were taken
-with the camera held upright, which only EXIF tells. The same count and seed give the same pictures.
+A fifth are grey, a tenth have a palette, a tenth are transparent at the edges, and an eighth were taken with
+the camera held upright, which only EXIF tells. The same count and seed give the same pictures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HELD_RIGHT = 6  # to be turned clockwise
 
 
 def draw_landscape(kind: str, width: int, height: int, draw: np.random.Generator) -> np.ndarray:
-    """Return a landscape `[height, width, 3]` of bytes: a sky, a horizon, and what is typical for its kind."""
+    """Return a landscape `[height, width, 3]` of bytes: sky, horizon, and what is typical for its kind."""
     across, down = np.linspace(0, 1, width)[None, :], np.linspace(0, 1, height)[:, None]
     waves = sum(
         draw.uniform(0.01, 0.05) * np.sin(across * draw.uniform(4, 25) + draw.uniform(0, 6)) for _ in range(3)
@@ -65,6 +65,7 @@ def save_photograph(pixels: np.ndarray, path: Path, draw: np.random.Generator) -
 
 
 def main() -> None:
+    """Draw the photographs that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--count", type=int, default=2000)

@@ -146,9 +146,26 @@ CASES: dict[str, tuple[Make, str, str]] = {
         "`.` has 20 training rows, but `shard_count` is 50",
         "every shard needs a row",
     ),
+    "decimal commas": (
+        lambda folder: _write(
+            folder,
+            d__csv=b"x,z,label\n"
+            + b"".join(b'%d,"1,%d",%c\n' % (n, n % 40, b"ab"[n % 2]) for n in range(90)),
+        ),
+        "column `z` of `d.csv` has numbers with decimal commas, such as `1,0`",
+        "write them with decimal points, or say `column_types: z=category`",
+    ),
+    "a target that is constant": (
+        lambda folder: (
+            _write(folder, d__csv=b"x,label\n" + b"".join(b"%d,7\n" % n for n in range(30)))
+            or {"task": "regression"}
+        ),
+        "all 30 rows of `d.csv` have `7` in label `label`",
+        "numbers that differ",
+    ),
     "csv that is binary": (
         lambda folder: _write(folder, d__csv=b"x,label\n1,a\n2,b\n\xff,a\n"),
-        "cannot read `d.csv`: 'utf-8' codec",
+        "line 4 of `d.csv` has a value in column `x` that is not UTF-8",
         "",
     ),
     "missing column in a further file": (

@@ -43,6 +43,14 @@ def expectation(folder: Path) -> dict[str, bytes]:
     return {name: text for name, text in files.items() if shown(name)} | {HASHES: "".join(hashes).encode()}
 
 
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the specs and their data: paths of data are relative to what is compiled."""
+    folder = tmp_path_factory.mktemp("tree")
+    shutil.copytree(ROOT / "pipelines", folder / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
 @cache
 def parse(text: str) -> _module.Module | None:
     """One of the modules that most of the outputs share."""
@@ -54,13 +62,14 @@ parse_module = _module.parse_module
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
 def test_a_shipped_spec_compiles_to_what_is_committed(
-    spec: Path, tmp_path: Path, update_golden: bool, monkeypatch: pytest.MonkeyPatch
+    spec: Path, tree: Path, update_golden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_module, "parse_module", lambda source: parse(source.text))
-    worldsize.compile(spec, tmp_path / "out")
-    report = worldsize.check([tmp_path / "out"])
+    out = tree / "compiled" / spec.stem
+    worldsize.compile(tree / "pipelines" / spec.name, out)
+    report = worldsize.check([out])
     assert report.errors == ()
-    actual = expectation(tmp_path / "out")
+    actual = expectation(out)
     golden = HERE / spec.stem
     if update_golden:
         shutil.rmtree(golden, ignore_errors=True)
@@ -85,10 +94,13 @@ for spec in sys.argv[1:]:
 
 
 def test_hash_seed_folder_locale_and_machine_change_nothing(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "pipelines", tmp_path / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
+    compiled = tmp_path / "compiled"
+    compiled.mkdir()
     environment = {"PYTHONHASHSEED": "4242", "TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONUTF8": "1"}
     result = subprocess.run(
-        [sys.executable, "-c", COMPILE_ALL, *map(str, SPECS)],
-        cwd=tmp_path,
+        [sys.executable, "-c", COMPILE_ALL, *(str(tmp_path / "pipelines" / spec.name) for spec in SPECS)],
+        cwd=compiled,
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -97,10 +109,10 @@ def test_hash_seed_folder_locale_and_machine_change_nothing(tmp_path: Path) -> N
     )
     assert result.returncode == 0, result.stderr
     for spec in SPECS:
-        assert expectation(tmp_path / spec.stem) == listing(HERE / spec.stem), spec.stem
-    modes = {path.stat().st_mode for path in tmp_path.rglob("*") if path.is_file()}
+        assert expectation(compiled / spec.stem) == listing(HERE / spec.stem), spec.stem
+    modes = {path.stat().st_mode for path in compiled.rglob("*") if path.is_file()}
     assert modes <= {0o100644, 0o100755}
-    for name, content in listing(tmp_path).items():
+    for name, content in listing(compiled).items():
         assert str(tmp_path).encode() not in content, name
         assert str(ROOT).encode() not in content, name
 

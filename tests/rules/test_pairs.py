@@ -51,6 +51,8 @@ PIPELINE_CANNOT = {
     "data-row-invalid": "a pipeline has no built-in components",
     "label-not-a-class": "a pipeline has no built-in components",
     "label-not-categorical": "a pipeline has no built-in components",
+    "class-doubtful": "a pipeline has no built-in components",
+    "model-not-for-data": "a pipeline has no built-in components",
     "picture-invalid": "a pipeline has no built-in components",
     "data-too-few-rows": "a pipeline has no built-in components",
     "early-stopping-without-validation": "a pipeline has no built-in components",

@@ -10,13 +10,12 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-
-ROOT = Path(__file__).parents[2]
+from shipped_runs import Shipped, run_shipped
 
 
 @dataclass
@@ -86,52 +85,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
     assert made.nothing_left(), made.processes()
 
 
-@dataclass
-class Shipped:
-    """What a shipped pipeline has printed, and the folder with its runs and MLflow's database."""
-
-    output: str
-    home: Path
-
-    @property
-    def newest(self) -> Path:
-        return max((self.home / "runs").iterdir())
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """What the step `evaluate` or `score` has measured."""
-        (path,) = self.newest.glob("steps/*/outputs/metrics/metrics.json")
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return content
-
-
 @pytest.fixture
 def shipped(tmp_path: Path) -> Callable[..., Shipped]:
-    """Run a shipped pipeline as a user does, in new processes, which must go well and leave nothing behind.
-
-    `steps` are those that run, all of them if it is empty; the others are what a step has instead.
-    """
-    psutil = pytest.importorskip("psutil")
-
-    def run(name: str, processes: int = 2, steps: tuple[str, ...] = (), **changes: Any) -> Shipped:
-        path, home = ROOT / "pipelines" / f"{name}.yml", tmp_path / "home"
-        if steps or changes:
-            spec = yaml.safe_load(path.read_text(encoding="utf-8"))
-            spec["steps"] = {step: spec["steps"][step] for step in steps or spec["steps"]}
-            for step, change in changes.items():
-                settings = spec["steps"][step]["with"] | change.get("with", {})
-                spec["steps"][step] |= change | {"with": settings}
-            path = tmp_path / f"{name}.yml"
-            path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
-        before = {child.pid for child in psutil.Process().children(recursive=True)}
-        command = [sys.executable, "-m", "worldsize", "run", path, "--runs-dir", home]
-        done = subprocess.run(
-            [*command, "--processes", str(processes)],
-            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=550,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
-        assert not [each for each in psutil.process_iter(["cmdline"]) if str(home) in str(each.info)]
-        return Shipped(done.stdout + done.stderr, home)
-
-    return run
+    """Run a shipped pipeline as a user does; see :func:`shipped_runs.run_shipped`."""
+    return partial(run_shipped, tmp_path)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sqlite3
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped_runs import read_losses
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(900)]
 
@@ -28,16 +26,6 @@ images = (digits.images / 16).astype("float32")[:, None]
 answers = numpy.concatenate([model.predict(images[at:at + 256]) for at in range(0, len(images), 256)])
 print((answers.argmax(1) == digits.target).mean())
 """
-
-
-def losses(home: Path) -> list[dict[int, float]]:
-    """The loss of every step of each training, as its rank 0 logged it to MLflow."""
-    with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as database:
-        rows = database.execute("SELECT run_uuid, step, value FROM metrics WHERE key = 'loss'").fetchall()
-    curves: dict[str, dict[int, float]] = defaultdict(dict)
-    for run, step, value in rows:
-        curves[run][step] = value
-    return [curve for curve in curves.values() if len(curve) > 1]  # evaluating logs one loss
 
 
 def test_digits_end_as_a_registered_model_that_predicts_and_one_process_learns_the_same(
@@ -58,7 +46,7 @@ def test_digits_end_as_a_registered_model_that_predicts_and_one_process_learns_t
 
     # The main promise: the loss of every step is the same with one process as it was with two.
     shipped("digits_ddp", processes=1, steps=("shard", "train"), train={"with": {"epochs": 8}})
-    two, one = losses(run.home)
+    two, one = read_losses(run.home)
     assert sorted(one) == sorted(two) == list(range(1, 41))  # 8 epochs of 5 steps
     for step in range(1, 16):  # three epochs
         assert two[step] == pytest.approx(one[step], rel=1e-4), f"step {step}"

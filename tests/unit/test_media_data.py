@@ -139,7 +139,7 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
     "classes that are no numbers": (
         {**FLAT, "labels.csv": "file,kind\n" + ROWS.replace(",1", ",b")},
         {"task": "regression"},
-        ("WS534", "label `kind` holds text, and `task` is `regression`"),
+        ("WS534", "label `kind` holds text such as `b`, and `task` is `regression`"),
     ),
     "folders that are no numbers": (
         ROSES,

@@ -59,7 +59,7 @@ def test_the_label_tells_the_task(values: list[Any], task: str) -> None:
         ("auto", [list(range(18, 80))], "62 distinct whole numbers in 62 rows"),
         ("auto", [[0.5, 1.0, 1.5] * 9], "3 distinct numbers with fractions in 27 rows"),
         ("classification", [[n + 0.5 for n in range(30)]], "and `task` is `classification`"),
-        ("regression", [["cat", "dog"]], "holds text, and `task` is `regression`"),
+        ("regression", [["cat", "dog"]], "holds text such as `cat`, and `task` is `regression`"),
         ("classification", [[0, 1], [1, 0]], "names 2 columns"),
         ("multi_label", [[0, 1], [1, 2]], "2 distinct whole numbers in 2 rows, not just 0 and 1"),
         ("language_model", [[0, 1]], "is a table"),

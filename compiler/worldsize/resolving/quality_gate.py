@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.facts.built_in_components import find_facts
 from worldsize.planning.memory.workload import is_sharding
 from worldsize.resolving.state import ResolveState
+from worldsize.spec.model import Located
 from wsmetrics.names import METRICS
 from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL
+from wssources.media_options import BYTES_TOKENIZER
 from wssources.planned_rows import DIGITS, PYTHON_SOURCE, default_source
 
 _OF_EACH = ("precision", "recall", "f1", "mse", "rmse", "mae", "r2")  # also of each class or target
+_AT_MOST_ONE = ("accuracy", "precision", "recall", "f1", "auroc", "r2")
+_AT_LEAST = re.compile(r"\s*(>=?)\s*([0-9]+(?:\.[0-9]+)?)\s*")
 _INPUTS = {"when": "gate", "on_fail": "on_fail"}  # by the spec's key the input that carries it
 
 
@@ -41,12 +47,31 @@ def check_metrics(state: ResolveState, step: str) -> None:
         return
     task = _find_task(state, source)
     measured = _of_task(known, task)
+    if _has_tokens(state, source):
+        measured = [name for name in measured if name != "bits_per_byte"]
     for metric, condition in state.spec.steps[step].when.items():
         if metric in measured or _is_of_one_class(metric, known, measured):
+            _check_reachable(state, metric, condition)
             continue
         what = f" for the task {task}" if metric in known else ""
+        what = (
+            " of tokens, which are not bytes"
+            if metric == "bits_per_byte" and task == LANGUAGE_MODEL
+            else what
+        )
         message = f"step `{source}` does not measure `{metric}`{what}"
         state.report("gate-metric-unknown", condition.key_span, message, did_you_mean(metric, measured))
+
+
+def _check_reachable(state: ResolveState, metric: str, condition: Located[str]) -> None:
+    """Report a condition that no model meets, such as an accuracy in percent."""
+    asked = _AT_LEAST.fullmatch(condition.value)
+    if metric.partition("_")[0] not in _AT_MOST_ONE or asked is None or float(asked[2]) <= 1:
+        return
+    message = f"`{metric}` is at most 1, so no model has `{metric} {condition.value}`"
+    share = f"{float(asked[2]) / 100:.6g}"
+    help_ = f"write `{asked[1]} {share}`" if float(asked[2]) <= 100 else "write a number below 1"
+    state.report("gate-never-passes", condition.span, message, help_)
 
 
 def _of_task(known: list[str], task: str | None) -> list[str]:
@@ -54,6 +79,14 @@ def _of_task(known: list[str], task: str | None) -> list[str]:
     if task not in METRICS or not _is_for_all_tasks(known):
         return known
     return [name for name in known if name in METRICS[task]]
+
+
+def _has_tokens(state: ResolveState, step: str) -> bool:
+    """Whether the shards that a step reads hold tokens of a tokenizer, and not bytes."""
+    source = _shards_of(state, step)
+    given = state.spec.steps[source].with_ if source and source in state.spec.steps else {}
+    tokenizer = given["tokenizer"].value if "tokenizer" in given else BYTES_TOKENIZER
+    return isinstance(tokenizer, str) and tokenizer != BYTES_TOKENIZER and "${{" not in tokenizer
 
 
 def _is_for_all_tasks(known: list[str]) -> bool:
@@ -80,8 +113,11 @@ def _find_task(state: ResolveState, step: str) -> str | None:
     values = {"source": default_source(has_data="data" in given)}
     values |= {name: given[name].value for name in ("task", "source") if name in given}
     written, data = values.get("task"), values["source"]
+    text = given["text"].value if "text" in given else None
     if isinstance(written, str) and written in METRICS:
         return written
+    if "tokenizer" in given and text is None:  # files of text, of which each is a document
+        return LANGUAGE_MODEL
     return {DIGITS: CLASSIFICATION, PYTHON_SOURCE: LANGUAGE_MODEL}.get(str(data))
 
 

@@ -178,7 +178,8 @@ def _divide(per_class: list[int], kind: str, task: str, split: SplitSettings) ->
     elif kind == "npz" and task == "auto" and len(per_class) > FEW_VALUES:
         return None
     train, _, _ = divide_rows(per_class, split.validation, split.test)
-    return TableCount(train) if any(per_class) else None
+    task, reason = (CLASSIFICATION, "the pictures are in class folders") if kind == "images" else ("", "")
+    return TableCount(train, task, reason) if any(per_class) else None
 
 
 def _make_request(root: Path, files: list[Path], values: Mapping[str, Any], split: SplitSettings) -> Request:
@@ -256,6 +257,8 @@ def _is_picture(file: Path) -> bool:
 def _texts(root: Path, files: Sequence[Path]) -> list[int] | None:
     """Text files in each folder; None where there are files of other kinds."""
     if any(file.suffix.lower() not in TEXTS for file in files):
+        return None
+    if root in (file.parent for file in files):  # in no class folder
         return None
     return list(Counter(file.relative_to(root).parts[0] for file in files).values())
 

@@ -46,6 +46,12 @@ def choose_columns(request: Request, file: Path, columns: Sequence[str]) -> list
             f"`{request.show(file)}` has no column but the label `{clip_text(request.label)}`",
             "add at least one column of features",
         )
+    if "" in chosen:
+        raise UserError(
+            f"column {columns.index('') + 1} of `{request.show(file)}` has no name, as pandas writes its row"
+            " numbers",
+            "name it, take it out (`index=False` in pandas), or name the other columns in `features`",
+        )
     repeated = min((name for name in (*chosen, *labels, *dividing) if counts[name] > 1), default=None)
     twice = repeated or next((name for name, count in Counter(chosen).items() if count > 1), None)
     if repeated is not None:

@@ -74,6 +74,11 @@ def find_task(request: Request, kind: str) -> str:
     if request.task in (REGRESSION, MULTI_LABEL):
         check_possible(request.task, CLASSIFICATION if media.text else LANGUAGE_MODEL, request.name)
     if kind == "text":
+        if media.text:
+            raise UserError(
+                f"`text` is `{clip_text(media.text)}`, and `{request.name}` holds files of text, not a table",
+                "leave `text` out: a file is a document",
+            )
         return CLASSIFICATION if request.task == CLASSIFICATION else LANGUAGE_MODEL
     columns = _columns(request, kind, request.files[0])
     if media.text not in columns:

@@ -25,6 +25,14 @@ _CONTENTS = (  # what a file of text is not, by its first bytes
     (b"PAR1", "it is a Parquet file"),
     (b"%PDF-", "it is a PDF"),
 )
+_CONVERT = (  # what is not read, and what it can be made into
+    ((".xls", ".xlsx", ".ods"), "save the sheet as CSV"),
+    ((".avif", ".cr2", ".dng", ".heic", ".heif", ".nef", ".svg"), "save the pictures as JPEG or PNG"),
+    ((".avi", ".mov", ".mp4"), "save single pictures as JPEG or PNG"),
+    ((".7z", ".tar", ".tgz", ".zip"), "unpack it"),
+    ((".doc", ".docx", ".epub", ".odt", ".pdf"), "save the text as `.txt`"),
+    ((".sqlite", ".db", ".feather", ".h5", ".pkl", ".rds"), "save it as CSV or Parquet"),
+)
 _BEGINS = {"parquet": (b"PAR1", "it is not a Parquet file"), "npz": (b"PK", "it is not an `.npz` archive")}
 
 
@@ -157,7 +165,10 @@ def _detect(formats: list[str], names: Sequence[str], first: str, called: str) -
         raise UserError(
             f"`{called}` holds files of several formats: {', '.join(kinds)}", "say which with `format`"
         )
-    shown = Path(first).suffix or Path(first).name
+    suffix = Path(first).suffix
     raise UserError(
-        f"`{called}` holds no file of a known format, but `{shown}`", "say which it is with `format`"
+        f"`{called}` holds no file of a known format, but `{suffix or Path(first).name}`",
+        next(
+            (help_ for names, help_ in _CONVERT if suffix.lower() in names), "say which it is with `format`"
+        ),
     )

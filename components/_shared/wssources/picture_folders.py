@@ -32,6 +32,8 @@ def check_folders(request: Request) -> None:
         name = parts[depth - 1]
         if not name.isprintable() and any("\ud800" <= character <= "\udfff" for character in name):
             raise UserError(f"the name of class folder `{name}` is not UTF-8", "rename the folder")
+    if depth == 1:
+        check_part_names(request, {parts[0] for parts in filled})
     for folder in _list_class_folders(request):
         parts = folder.relative_to(request.root).parts
         if parts not in filled:
@@ -56,3 +58,13 @@ def _list_class_folders(request: Request) -> Iterator[Path]:
 
 def _list_folders(folder: Path) -> list[Path]:
     return sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+
+
+def check_part_names(request: Request, classes: set[str]) -> None:
+    """Refuse class folders that are all named for a part, such as `train` and `val`; raises UserError."""
+    if len(classes) > 1 and all(part_of_name(name) is not None for name in classes):
+        names = " and ".join(f"`{name}`" for name in sorted(classes))
+        raise UserError(
+            f"the folders of `{request.name}` are {names}, which are names of parts and not of classes",
+            "take the parts from the folders with `split: given`, or name one folder in `source`",
+        )

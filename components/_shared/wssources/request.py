@@ -154,6 +154,8 @@ def unreadable(name: str, reason: object) -> UserError:
     text = (reason.strerror or str(reason)) if isinstance(reason, OSError) else str(reason)
     if isinstance(reason, RecursionError):
         text = "it is nested too deeply"
+    if isinstance(reason, UnicodeDecodeError):
+        return UserError(f"cannot read `{name}`: it is not UTF-8", "save the file as UTF-8")
     return UserError(
         f"cannot read `{name}`: {first_line(text)}", "check that the file is whole and is what its name says"
     )

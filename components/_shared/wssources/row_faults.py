@@ -17,6 +17,7 @@ from wssources.table_plan import FILL_HELP, KIND_HELP, LABEL_HELP, Head, TablePl
 from wssources.tasks import BOOLEANS
 
 _FAULTS = (OSError, ValueError, EOFError, csv.Error, zlib.error)  # of damaged files
+_NOT_UTF8 = UnicodeDecodeError("utf-8", b"", 0, 0, "")
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
@@ -72,7 +73,7 @@ def csv_header(request: Request, file: Path) -> list[str]:
     """
     lines = None
     try:
-        with _open_text(file) as stream:
+        with _open_text(file, errors="surrogateescape") as stream:  # the rows are judged one by one
             lines = _Lines(stream)
             header = next(lines.rows(), [])
     except _FAULTS as error:
@@ -81,6 +82,8 @@ def csv_header(request: Request, file: Path) -> list[str]:
         raise UserError(
             f"`{request.show(file)}` is empty", "give it a row of column names and at least one row"
         )
+    if any(map(_is_broken, header)):
+        raise unreadable(request.show(file), _NOT_UTF8)
     if len(header) == 1 and (other := next((sign for sign in _DELIMITERS if sign in header[0]), None)):
         raise UserError(
             f"the columns of `{request.show(file)}` are separated by {_DELIMITERS[other]}, and CSV by commas",
@@ -152,7 +155,7 @@ def read_csv_rows(
             header = next(rows)
             places = {column: place for place, column in reversed([*enumerate(header)])}
             for row in rows:
-                _check_width(request, file, row, header, number=lines.number)
+                _check_width(request, file, row, header, lines)
                 if row:
                     yield _check_cells(request, file, plan, row, places, number=lines.number)
                 if lines.total > most:
@@ -174,21 +177,28 @@ def read_csv_cells(request: Request, file: Path, header: Sequence[str]) -> Itera
             rows = lines.rows()
             next(rows)
             for row in rows:
-                _check_width(request, file, row, header, number=lines.number)
+                _check_width(request, file, row, header, lines)
                 if row:
                     yield lines.number, row
     except _FAULTS as error:
         raise _explain_line(request, file, lines, error) from None
 
 
-def _check_width(request: Request, file: Path, row: list[str], header: Sequence[str], *, number: int) -> None:
+def _check_width(request: Request, file: Path, row: list[str], header: Sequence[str], lines: _Lines) -> None:
     """Refuse a row that is not empty and has another number of cells than the header; raises UserError."""
-    if row and len(row) != len(header):
+    if not row or len(row) == len(header):
+        return
+    if lines.number > lines.first:
         raise UserError(
-            f"line {number} of `{request.show(file)}` has {len(row)} values, but the header"
-            f" names {len(header)}",
-            "give every row one value per column",
+            f"a quote that opens at line {lines.first} of `{request.show(file)}` takes in everything up to"
+            f" line {lines.number}",
+            "close every quote, and write a quote within a value twice",
         )
+    values = "1 value" if len(row) == 1 else f"{len(row)} values"
+    raise UserError(
+        f"line {lines.number} of `{request.show(file)}` has {values}, but the header names {len(header)}",
+        "give every row one value per column",
+    )
 
 
 def _check_cells(
@@ -226,6 +236,8 @@ def _cell_fault(plan: TablePlan, name: str, cell: str) -> tuple[str, str]:
     """Return what is wrong with the cell of a feature, or of what divides the rows, and how to correct it."""
     shown, column = f"`{clip_text(cell)}`", f"column `{clip_text(name)}`"
     kind = plan.features.get(name) or (plan.bounds.kind if plan.bounds and name == plan.time else "")
+    if _is_broken(cell):
+        return f"has a value in {column} that is not UTF-8", "save the file as UTF-8"
     if kind == NUMBER:
         value = _number(cell)
         if value is None:
@@ -236,8 +248,6 @@ def _cell_fault(plan: TablePlan, name: str, cell: str) -> tuple[str, str]:
         return f"has {shown} in {column}, which is neither true nor false", KIND_HELP[kind]
     elif kind == DATE and parse_date(cell) is None:
         return f"has {shown} in {column}, which is not a date", KIND_HELP[kind]
-    elif _is_broken(cell):
-        return f"has a value in {column} that is not UTF-8", "save the file as UTF-8"
     return "", ""
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, NUMBER
+from wsshards.manifest import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, NUMBER, REGRESSION
 from wssources.column_kinds import check_categories, check_column_types, find_kind
 from wssources.columns import choose_columns
+from wssources.head_faults import check_has_values, check_notation, check_targets_differ
 from wssources.request import DROP, FILL, MISSING, REFUSE, Request, blame_input, suggest
 from wssources.split_settings import SplitSettings, TimeBounds, find_bounds, find_time_column
 from wssources.tasks import Decision, LabelValues, decide_task, split_label
@@ -137,15 +138,21 @@ def plan_table(request: Request, head: Head) -> TablePlan:
             )
     chosen = _choose(request, head)
     labels, called = split_label(request.label, head.columns), request.show(file)
+    found = [_label(head, name) for name in labels]
     with blame_input("label-not-a-class", "label"):
         decision = decide_task(
-            request.task, [_label(head, name) for name in labels], sampled=not head.complete, called=called
+            request.task, found, sampled=not head.complete, called=called, cells=head.cells
         )
+        if decision.task == REGRESSION and head.complete:
+            check_targets_differ(found, called)
     listed = chosen[0] if len(chosen) == 1 and _holds_lists(head, chosen[0]) else ""
     features = {} if listed else {name: _kind(request, head, name) for name in chosen}
     for name, kind in features.items():
-        if kind == CATEGORY and name not in request.column_types:
-            with blame_input("data-row-invalid", "features"):
+        with blame_input("data-row-invalid", "features"):
+            if head.complete and name not in head.kinds:
+                check_has_values(name, head.values(name), called)
+            if kind == CATEGORY and name not in request.column_types:
+                check_notation(name, head.values(name), called)
                 check_categories(name, head.values(name), sampled=not head.complete, called=called)
     split = request.split or SplitSettings()
     time, bounds = find_time(request, head, split)

@@ -17,6 +17,7 @@ AUTO = "auto"
 TASK_CHOICES = (AUTO, *TASKS)
 FEW_VALUES = 20  # distinct numbers that are classes
 SOME_VALUES = 5  # distinct fractions that are no classes, if more than half of the rows differ
+_NEARLY_ALL = 0.9  # of the rows
 SEPARATORS = (";", "|")  # between the classes of a row, in text
 BOOLEANS = {"true": 1.0, "false": 0.0}
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -48,6 +49,7 @@ class LabelValues:
         rows: that have a value.
         distinct: the values, as text; no more than `MAX_CLASSES` are kept.
         fraction: the first value that is a number, but not a whole one.
+        text: the first value that is text.
     """
 
     name: str
@@ -60,6 +62,7 @@ class LabelValues:
     lists: int = 0
     texts: int = 0
     fraction: str = ""
+    text: str = ""
 
     def add(self, value: Any, rows: int = 1) -> None:
         """Count the value of rows: a cell of text, or a value of JSON or of NumPy; None is missing."""
@@ -70,6 +73,8 @@ class LabelValues:
         setattr(self, kind, getattr(self, kind) + rows)
         if kind == "fractions" and not self.fraction:
             self.fraction = str(value)
+        if kind == "texts" and not self.text:
+            self.text = str(value)
         if len(self.distinct) <= MAX_CLASSES:
             self.distinct[name_class(value) if kind != "lists" else ""] = None
 
@@ -121,7 +126,9 @@ def split_label(label: str, columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(name.strip() for name in label.split(",") if name.strip()) or (label,)
 
 
-def decide_task(task: str, labels: Sequence[LabelValues], *, sampled: bool, called: str) -> Decision:
+def decide_task(
+    task: str, labels: Sequence[LabelValues], *, sampled: bool, called: str, cells: bool = False
+) -> Decision:
     """Return the task of a table.
 
     Args:
@@ -129,6 +136,7 @@ def decide_task(task: str, labels: Sequence[LabelValues], *, sampled: bool, call
         labels: what was read of each label column.
         sampled: whether there are more rows than were read.
         called: what messages call the data.
+        cells: whether the values are cells of CSV, whose reader names the line of the first odd one.
 
     Raises:
         UserError: the values do not tell, or are not those of the task.
@@ -149,7 +157,7 @@ def decide_task(task: str, labels: Sequence[LabelValues], *, sampled: bool, call
             what = "lists" if label.lists else f"classes separated by `{separator}`"
             return Decision(MULTI_LABEL, f"{_named(label)} holds {what}", separator, several=True)
         return _decide_one(label, sampled=sampled)
-    _check_task(task, label, sampled=sampled)
+    _check_task(task, label, sampled=sampled, cells=cells)
     if task == MULTI_LABEL:
         return Decision(
             task, "`task` says so", separator or SEPARATORS[0], several=not label.is_binary or not label.rows
@@ -185,8 +193,14 @@ def find_separator(values: Iterable[str]) -> str:
 
 def _decide_one(label: LabelValues, *, sampled: bool) -> Decision:
     distinct, rows = len(label.distinct), label.rows
+    if label.texts and distinct > FEW_VALUES and label.numbers >= _NEARLY_ALL * rows:
+        raise UserError(
+            f"{_named(label)} has {distinct:,} distinct values, nearly all numbers, and text such as"
+            f" `{clip_text(label.text)}`",
+            "correct it, and say `task: regression` for numbers to predict or `task: classification`",
+        )
     if label.texts or label.booleans or not label.rows:
-        return Decision(CLASSIFICATION, f"{_named(label)} holds {_say_kind(label)}")
+        return Decision(CLASSIFICATION, f"{_named(label)} holds {_say_kind(label, example=False)}")
     shown = f"{_named(label)} has {_count(label)} in {_say_rows(label, sampled=sampled)}"
     if label.fractions:
         if distinct > FEW_VALUES or (distinct >= SOME_VALUES and distinct * 2 > rows):
@@ -225,7 +239,7 @@ def _decide_several(task: str, labels: Sequence[LabelValues], *, sampled: bool) 
     return Decision(REGRESSION, f"{names} hold numbers" if task == AUTO else "`task` says so")
 
 
-def _check_task(task: str, label: LabelValues, *, sampled: bool) -> None:
+def _check_task(task: str, label: LabelValues, *, sampled: bool, cells: bool) -> None:
     """Refuse values that the asked task cannot learn; raises UserError."""
     distinct = len(label.distinct)
     if task == CLASSIFICATION and label.fractions and not label.texts and distinct > FEW_VALUES:
@@ -234,7 +248,7 @@ def _check_task(task: str, label: LabelValues, *, sampled: bool) -> None:
             f" {_say_rows(label, sampled=sampled)}, and `task` is `classification`",
             "say `task: regression`, or name a column of classes in `label`",
         )
-    if task == REGRESSION and label.rows and label.numbers < label.rows:
+    if task == REGRESSION and label.numbers * (2 if cells else 1) < label.rows:
         raise UserError(
             f"{_named(label)} holds {_say_kind(label)}, and `task` is `regression`",
             "name a column of numbers in `label`, or say `task: classification`",
@@ -263,12 +277,14 @@ def _count(label: LabelValues) -> str:
     return f"{shown} distinct {'numbers with fractions' if label.fractions else whole}"
 
 
-def _say_kind(label: LabelValues) -> str:
+def _say_kind(label: LabelValues, *, example: bool = True) -> str:
     if label.lists:
         return "lists"
     if label.booleans == label.rows and label.rows:
         return "true and false"
-    return "text" if label.texts or not label.rows else "true and false beside numbers"
+    if label.texts:
+        return f"text such as `{clip_text(label.text)}`" if example else "text"
+    return "true and false beside numbers" if label.rows else "text"
 
 
 def _say_rows(label: LabelValues, *, sampled: bool) -> str:

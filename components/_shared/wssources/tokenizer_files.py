@@ -30,7 +30,7 @@ def find_tokenizer_file(media: MediaOptions) -> Path:
             return folder / name
     near = suggest(media.tokenizer, (BYTES_TOKENIZER, BPE))
     help_ = (
-        f"{near} Or give the path of a `tokenizer.json` inside the data"
+        f"{near}, or give the path of a `tokenizer.json` inside the data"
         if name.suffix != ".json"
         else NOT_ONE
     )

@@ -17,6 +17,7 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.rules.context import Context
+from worldsize.rules.data._doubtful_classes import describe_doubtful
 from worldsize.rules.data._media import read_media
 from worldsize.rules.data._sample import MAX_BYTES, MAX_OPENED, MAX_ROWS
 from worldsize.rules.data._sharded_media import read_texts
@@ -27,17 +28,20 @@ from wsshards.manifest import CLASSIFICATION
 from wssources import documents
 from wssources.column_kinds import parse_column_types
 from wssources.find_files import FORMATS, check_content, choose_files, find_files, name_source
-from wssources.media_options import MediaOptions
+from wssources.media_options import MediaOptions, check_vocabulary, parse_image_size
 from wssources.mltable import ElsewhereError
-from wssources.request import Files, InputError, Request
+from wssources.planned_rows import SOURCES
+from wssources.request import MISSING, Files, InputError, Request, blame_input
 from wssources.row_faults import check_rows
 from wssources.source_urls import check_address, is_address
 from wssources.split_settings import make_split
 from wssources.unpack import Unpacked, is_described, unpack
+from wssources.tasks import TASK_CHOICES
 
 MAX_FILES = 20_000  # names in a folder; of more nothing is said
 _TEXTS = ("source", "label", "format", "task", "missing", "split")
 _OPTIONAL = ("features", "column_types", "split_by", "split_time", "validation_after", "test_after")
+_CHOICES = {"task": TASK_CHOICES, "missing": MISSING, "split": ("hash", "given")}
 _ALL_DIFFERENT = 10  # labels
 _NUMBERS = {
     "sequence_length": 1.0,
@@ -112,6 +116,9 @@ def _check_files(
         slug, first_input = "data-format-wrong", "format"
         for file in islice(request.files, MAX_OPENED):
             check_content(request, file, kind)
+    except InputError as error:
+        yield _report(error.slug, source.span_of(error.blamed, "source"), error)
+        return
     except UserError as error:
         if not isinstance(error.__context__, OSError):  # no permission, here
             yield _report(slug, source.span_of(first_input, "source"), error)
@@ -151,10 +158,11 @@ def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
         if name in step.inputs and isinstance(values[name], int | float):
             values[name] = str(values[name])
     texts = [values[name] for name in (*_TEXTS, *(name for name in _OPTIONAL if name in step.inputs))]
-    if not all(isinstance(text, str) and "${{" not in text for text in texts):
-        return None
-    path = _find_path(job, step)
-    if values["source"].startswith("builtin:") or values["format"] not in FORMATS or path is None:
+    written = all(isinstance(text, str) and "${{" not in text for text in texts)
+    if not written or any(values[name] not in known for name, known in _CHOICES.items()):
+        return None  # known when the pipeline runs, or reported as input-not-in-enum
+    path = find_data_path(job, step)
+    if values["source"] in SOURCES or values["format"] not in FORMATS or path is None:
         return None
     if not isinstance(path.node, Scalar) or not isinstance(path.value, str):
         return None
@@ -169,7 +177,7 @@ def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
     return _Source(step, values, local, path.node.span, called, read_media(step, local))
 
 
-def _find_path(job: Job, step: Step) -> Field[Any] | None:
+def find_data_path(job: Job, step: Step) -> Field[Any] | None:
     """The path of the step's data, also where the pipeline has it as an input."""
     argument = step.inputs.get("data")
     if argument is not None and isinstance(argument.value, Binding) and job.interface is None:
@@ -209,9 +217,16 @@ def _make_request(source: _Source, root: Path, names: list[str], unpacked: Unpac
     features = tuple(name.strip() for name in str(values["features"] or "").split(",") if name.strip())
     length, memory = int(values["sequence_length"]), int(values["memory_limit_mib"]) << 20
     seed = int(values["seed"])
-    kinds, split = parse_column_types(values["column_types"] or ""), make_split(values, seed)
+    with blame_input("input-out-of-range", "column_types"):
+        kinds = parse_column_types(values["column_types"] or "")
+    split = make_split(values, seed)
     if unpacked is not None:
         kinds, split = unpacked.column_kinds(kinds), unpacked.divide(split) or split
+    media = source.media or MediaOptions()
+    with blame_input("input-out-of-range", "image_size"):
+        parse_image_size(media.image_size)
+    with blame_input("input-out-of-range", "vocabulary_size"):
+        check_vocabulary(max(0, media.vocabulary_size))  # a negative one is out of range by itself
     return Request(
         root,
         Files(root, names),
@@ -225,7 +240,7 @@ def _make_request(source: _Source, root: Path, names: list[str], unpacked: Unpac
         kinds,
         split,
         seed,
-        source.media or MediaOptions(),
+        media,
     )
 
 
@@ -243,6 +258,13 @@ def _check_rows(source: _Source, request: Request, kind: str, *, whole: bool) ->
     if odd is not None:
         yield _report("label-not-categorical", at_label, odd)
         return
+    doubtful = (
+        describe_doubtful(read.labels, request.called, complete=read.complete)
+        if read.task == CLASSIFICATION
+        else None
+    )
+    if doubtful is not None:
+        yield _report("class-doubtful", at_label, doubtful)
     names = list(read.labels) if read.task == CLASSIFICATION else []
     try:
         if read.complete and whole:

@@ -18,6 +18,8 @@ from wssources.split_settings import UNDECIDED, SplitSettings, check_without_col
 from wssources.tasks import LabelValues, check_possible
 from wssources.tokenizer_files import check_tokenizer_file
 
+_BLOCK = 1 << 19  # characters of a document that its first block has at least
+
 
 def read_pictures(request: Request, sample: Sample) -> None:
     """Read the labels of pictures, and the sizes of some; raises UserError for the first fault."""
@@ -116,6 +118,13 @@ def _read_texts(request: Request, kind: str, sample: Sample) -> None:
             return
     if size == 0:
         raise UserError(f"`{request.called}` has no text", "give it at least one document")
+    if not labelled and sample.rows == 1 and size <= min(request.sequence_length, _BLOCK):
+        sample.slug = "data-too-few-rows"
+        raise UserError(
+            f"`{request.called}` has {size:,} characters of text, and a row has"
+            f" {request.sequence_length + 1:,} tokens",
+            "give more text, or a smaller `sequence_length`",
+        )
     if labelled and kind != "text":
         documents.check_text_labels(request, found)
     sample.complete = labelled  # how many rows of tokens a corpus has is not known before it is read

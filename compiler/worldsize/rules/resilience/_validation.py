@@ -71,7 +71,8 @@ def _check_metric(step: Step, metric: object, shards: Step | None) -> Iterator[P
     if metric not in known:
         whose = f"the task {task}" if task in METRICS else "any task"
         message = f"`best_metric` is `{metric}`, which is not a metric of {whose}"
-        yield Problem("best-metric-unknown", at, message, did_you_mean(metric, known))
+        help_ = did_you_mean(metric, known) or f"write one of {', '.join(f'`{name}`' for name in known)}"
+        yield Problem("best-metric-unknown", at, message, help_)
 
 
 def _find_shards(job: Job, step: Step) -> Step | None:

@@ -75,15 +75,27 @@ DIABETES: dict[str, Edit] = {
     "a workbook by the name of a CSV": zip_table,
     "dates of three forms": add_column(D, "visited", "2026-01-31", "31.01.2026", "01/31/2026"),
     "a name in each row": add_column(D, "name", *(f"patient {number}" for number in range(442))),
-    "a time split without dates": spec("column_types: sex=category}", 'column_types: sex=category}\n    split: {after: "2026-01-01"}'),
-    "groups of no column": spec("column_types: sex=category}", "column_types: sex=category}\n    split: {by: patient}"),
-    "all rows held out": spec("column_types: sex=category}", "column_types: sex=category}\n    split: {validation: 0.6, test: 0.5}"),
-    "given parts that are not there": spec("column_types: sex=category}", "column_types: sex=category}\n    split: {given: true}"),
+    "a time split without dates": spec(
+        "column_types: sex=category}", 'column_types: sex=category}\n    split: {after: "2026-01-01"}'
+    ),
+    "groups of no column": spec(
+        "column_types: sex=category}", "column_types: sex=category}\n    split: {by: patient}"
+    ),
+    "all rows held out": spec(
+        "column_types: sex=category}", "column_types: sex=category}\n    split: {validation: 0.6, test: 0.5}"
+    ),
+    "given parts that are not there": spec(
+        "column_types: sex=category}", "column_types: sex=category}\n    split: {given: true}"
+    ),
     "features of no column": spec("label: progression", "features: 'age,bmi,weight', label: progression"),
-    "the label among the features": spec("label: progression", "features: 'age,progression', label: progression"),
+    "the label among the features": spec(
+        "label: progression", "features: 'age,progression', label: progression"
+    ),
     "a gate of another task": spec("r2:", "accuracy:"),
     "a misspelt metric": spec("r2:", "r_2:"),
-    "a best metric of another task": spec("early_stopping_patience: 15", "early_stopping_patience: 15, best_metric: accuracy"),
+    "a best metric of another task": spec(
+        "early_stopping_patience: 15", "early_stopping_patience: 15, best_metric: accuracy"
+    ),
     "a model of pictures": spec("model: mlp", "model: cnn"),
     "a model of text": spec("model: mlp", "model: gpt"),
     "a model of no name": spec("model: mlp", "model: xgboost"),
@@ -92,15 +104,23 @@ DIABETES: dict[str, Edit] = {
     "no epochs": spec("epochs: 60", "epochs: 0"),
     "a negative rate": spec("learning_rate: 0.001", "learning_rate: -0.001"),
     "a rate with a comma": spec("learning_rate: 0.001", "learning_rate: '0,001'"),
-    "missing values handled in a way that is none": spec("task: regression", "task: regression, missing: mean"),
-}  # fmt: skip
+    "missing values handled in a way that is none": spec(
+        "task: regression", "task: regression, missing: mean"
+    ),
+}
 
 CANCER: dict[str, Edit] = {
     "empty cells are not expected": spec(", missing: fill", ""),
     "the label is misspelt": spec("label: diagnosis", "label: Diagnosis"),
     "a label of numbers with fractions": spec("label: diagnosis", "label: mean_radius"),
-    "a label of numbers, said to be classes": spec("label: diagnosis", "label: mean_radius, task: classification"),
-    "a label of classes, said to be numbers": spec("label: diagnosis", "label: diagnosis, task: regression"),
+    "a label of numbers, said to be classes": spec(
+        "label: diagnosis", "label: mean_radius, task: classification"
+    ),
+    "a label of classes, said to be numbers": both(
+        spec("label: diagnosis", "label: diagnosis, task: regression"),
+        spec(", best_metric: auroc", ""),
+        spec('accuracy: ">= 0.9", auroc: ">= 0.95"', 'r2: ">= 0.9"'),
+    ),
     "a label in some rows only": cell(B, 5, 21, ""),
     "one class": lines(B, lambda texts: [text.replace("benign", "malignant") for text in texts]),
     "a class of one row": cell(B, 5, 21, "unclear"),
@@ -108,37 +128,51 @@ CANCER: dict[str, Edit] = {
     "a class with a blank": cell(B, 5, 21, "malignant "),
     "a number for the patient": spec("label: diagnosis", "label: mean_perimeter, task: classification"),
     "an identifier as the label": both(
-        add_column(B, "patient", *(f"P{number}" for number in range(569))), spec("label: diagnosis", "label: patient")
+        add_column(B, "patient", *(f"P{number}" for number in range(569))),
+        spec("label: diagnosis", "label: patient"),
     ),
     "an identifier among the features": add_column(B, "patient", *(f"P{number}" for number in range(569))),
-    "question marks for what is missing": lines(B, lambda texts: [text.replace(",,", ",?,") for text in texts]),
+    "question marks for what is missing": lines(
+        B, lambda texts: [text.replace(",,", ",?,") for text in texts]
+    ),
     "a word for what is missing": lines(B, lambda texts: [text.replace(",,", ",unknown,") for text in texts]),
     "a unit in a cell": cell(B, 5, 0, "20.29 mm"),
-    "a header of numbers": cells(B, lambda table: table[0].__setitem__(slice(None), [str(n) for n in range(22)])),
+    "a header of numbers": cells(
+        B, lambda table: table[0].__setitem__(slice(None), [str(n) for n in range(22)])
+    ),
     "a comma in a cell": cell(B, 5, 20, "large, or more"),
     "an open quote": cell(B, 5, 20, '"large'),
     "a column without values": cells(B, lambda table: [row.__setitem__(3, "") for row in table[1:]]),
     "a row of commas": lines(B, lambda texts: [*texts, "," * 21]),
     "notes below the table": lines(B, lambda texts: [*texts, "", "Source: the hospital"]),
     "a title above the table": lines(B, lambda texts: ["Tumours of 1995", "", *texts]),
-    "two tables": content("breast_cancer/more.csv", lambda _: b"a,b\n1,2\n"),
-    "two formats": both(content("breast_cancer/more.jsonl", lambda _: b'{"a": 1}\n'), spec("source: breast_cancer.csv, ", "")),
+    "two tables": both(
+        content("breast_cancer/more.csv", lambda _: b"a,b\n1,2\n"), spec("source: breast_cancer.csv, ", "")
+    ),
+    "two formats": both(
+        content("breast_cancer/more.jsonl", lambda _: b'{"a": 1}\n'), spec("source: breast_cancer.csv, ", "")
+    ),
     "the table in a folder of its own": move(B, "breast_cancer/csv/breast_cancer.csv"),
     "no table": remove(B),
     "an empty folder": both(remove(B), spec(", source: breast_cancer.csv", "")),
     "compressed by the name of a CSV": content(B, lambda data: __import__("gzip").compress(data)),
-    "Latin-1": both(cell(B, 5, 20, "mittelgross"), content(B, lambda data: data.replace(b"gross", b"gro\xdf"))),
+    "Latin-1": both(
+        cell(B, 5, 20, "mittelgross"), content(B, lambda data: data.replace(b"gross", b"gro\xdf"))
+    ),
     "a gate of another task": spec('accuracy: ">= 0.9"', 'r2: ">= 0.9"'),
-    "a misspelt metric": spec("auroc: \">=", "auc: \">="),
+    "a misspelt metric": spec('auroc: ">=', 'auc: ">='),
     "a gate in percent": spec('accuracy: ">= 0.9"', 'accuracy: ">= 90"'),
-    "a best metric of another task": spec("best_metric: auroc", "best_metric: rmse"),
+    "a best metric of another task": both(
+        spec("best_metric: auroc", "best_metric: rmse"),
+        spec("label: diagnosis", "label: diagnosis, task: classification"),
+    ),
     "a best metric misspelt": spec("best_metric: auroc", "best_metric: roc_auc"),
     "a model of pictures": spec("model: mlp", "model: cnn"),
     "a batch larger than the data": spec("batch_size: 16", "batch_size: 300"),
     "no validation to stop by": spec("missing: fill}", "missing: fill}\n    split: {validation: 0}"),
     "a number of epochs as text": spec("epochs: 30", "epochs: thirty"),
     "patience that is negative": spec("early_stopping_patience: 10", "early_stopping_patience: -1"),
-}  # fmt: skip
+}
 
 GOOD: dict[str, tuple[str, Edit]] = {
     "as shipped": ("diabetes_ddp", lambda folder: None),
@@ -148,21 +182,27 @@ GOOD: dict[str, tuple[str, Edit]] = {
     "blank lines at the end": ("diabetes_ddp", content(D, lambda data: data + b"\n\n")),
     "quotes around every cell": (
         "diabetes_ddp",
-        cells(D, lambda table: [row.__setitem__(slice(None), [f'"{each}"' for each in row]) for row in table]),
+        cells(
+            D, lambda table: [row.__setitem__(slice(None), [f'"{each}"' for each in row]) for row in table]
+        ),
     ),
     "hidden files": ("diabetes_ddp", content("diabetes/.DS_Store", lambda _: b"\0\0\0\1Bud1")),
     "a note beside the table": (
         "breast_cancer_ddp",
-        both(content("breast_cancer/README.md", lambda _: b"# Tumours\n"), spec("source: breast_cancer.csv, ", "")),
+        both(
+            content("breast_cancer/README.md", lambda _: b"# Tumours\n"),
+            spec("source: breast_cancer.csv, ", ""),
+        ),
     ),
     "Excel's lock file": ("diabetes_ddp", content("diabetes/~$diabetes.xlsx", lambda _: b"\6me")),
     "compressed": (
         "diabetes_ddp",
         both(
             content(D, lambda data: __import__("gzip").compress(data)),
-            move(D, D + ".gz"), spec("source: diabetes.csv", "source: diabetes.csv.gz"),
+            move(D, D + ".gz"),
+            spec("source: diabetes.csv", "source: diabetes.csv.gz"),
         ),
     ),
     "a category that few rows have": ("breast_cancer_ddp", cell(B, 5, 20, "enormous")),
     "scientific numbers": ("diabetes_ddp", cell(D, 3, 2, "3.05e+01")),
-}  # fmt: skip
+}

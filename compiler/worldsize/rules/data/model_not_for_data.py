@@ -1,0 +1,68 @@
+"""Built-in models that cannot learn from the data that a step shards: pictures, numbers or text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from worldsize.azureml.model import Binding, Job, Literal, Step
+from worldsize.azureml.references import exists, folder_of, local_path
+from worldsize.base.problem import Problem
+from worldsize.planning.memory.workload import is_sharding, literal_inputs
+from worldsize.rules.context import Context
+from worldsize.rules.data._sharded import MAX_FILES, find_data_path
+from wsshards.errors import UserError
+from wssources.find_files import choose_files, find_files
+from wssources.planned_rows import DIGITS, PYTHON_SOURCE
+
+_TABLE, _PICTURES, _TEXT = "a table", "pictures", "text"
+_BUILT_IN = {DIGITS: _PICTURES, PYTHON_SOURCE: _TEXT}
+_FORMATS = {"csv": _TABLE, "parquet": _TABLE, "jsonl": _TABLE, "images": _PICTURES, "text": _TEXT}
+_LEARNS = {"mlp": (_TABLE, _PICTURES), "cnn": (_PICTURES,), "gpt": (_TEXT,)}
+_SHAPES = {"mlp": "numbers", "cnn": "pictures", "gpt": "text"}
+_BEST = {_TABLE: "mlp", _PICTURES: "cnn", _TEXT: "gpt"}
+_INPUTS = ("source", "format", "task", "text", "labels")
+
+
+def check_job(context: Context, job: Job) -> Iterator[Problem]:
+    for step in job.steps.values():
+        model, shards = step.inputs.get("model"), step.inputs.get("shards")
+        if model is None or shards is None or not isinstance(shards.value, Binding) or model.span is None:
+            continue
+        name = model.value.value if isinstance(model.value, Literal) else None
+        source = job.steps.get(shards.value.expression.step or "")
+        if name not in _LEARNS or source is None or not is_sharding(source.component):
+            continue
+        kind = _find_kind(context, job, source)
+        if kind and kind not in _LEARNS[name]:
+            message = f"model `{name}` takes {_SHAPES[name]}, but step `{source.name}` shards {kind}"
+            yield Problem("model-not-for-data", model.span, message, f"write `model: {_BEST[kind]}`")
+
+
+def _find_kind(context: Context, job: Job, step: Step) -> str:
+    """What a step shards; empty where it is not known here."""
+    values = literal_inputs(step, _INPUTS)
+    if any(values[name] is None and name in step.inputs for name in _INPUTS):
+        return ""  # bound to what is only known when the pipeline runs
+    if values["source"] in _BUILT_IN:
+        return _BUILT_IN[values["source"]]
+    if values["text"] or values["task"] == "language_model":
+        return _TEXT
+    if values["labels"] or values["format"] != "auto":
+        return _PICTURES if values["labels"] else _FORMATS.get(str(values["format"]), "")
+    return _detect(context, job, step, values)
+
+
+def _detect(context: Context, job: Job, step: Step, values: Mapping[str, Any]) -> str:
+    path = find_data_path(job, step)
+    if path is None or not isinstance(path.value, str) or path.node is None:
+        return ""
+    local = local_path(path.value, folder_of(path.node))
+    if local is None or not context.inside(local) or not exists(local):
+        return ""
+    try:
+        root, files = find_files(str(values["source"]), str(local), MAX_FILES)
+        kind, _ = choose_files(root, files, "auto", "")
+    except UserError:  # another rule reports it
+        return ""
+    return _FORMATS.get(kind, "") if context.inside(root) else ""

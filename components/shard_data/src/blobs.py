@@ -7,10 +7,11 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 References = npt.NDArray[np.uint64]
 REFERENCE_WIDTH = 3  # offset, length and hash of the content
@@ -49,13 +50,17 @@ class BlobFile:
         self._size += int(lengths.sum())
         return references
 
-    def read(self, reference: npt.NDArray[np.uint64]) -> bytes:
-        """Return the row of a reference `[3]`; raises OSError if it cannot be read."""
-        offset, length = int(reference[0]), int(reference[1])
-        data = os.pread(self._file.fileno(), length, offset)
-        if len(data) != length:
-            raise OSError(errno.EIO, "a temporary file is shorter than what was written to it")
-        return data
+    def read(self, references: References) -> Any:
+        """Return the rows of references `[n, 3]` as a binary Arrow array; raises OSError if it cannot."""
+        offsets = np.concatenate([[0], np.cumsum(references[:, 1])]).astype(np.int32)
+        target = pa.allocate_buffer(int(offsets[-1]))
+        view, number = memoryview(target), self._file.fileno()
+        places = zip(references[:, 0].tolist(), offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        for place, start, stop in places:
+            if os.preadv(number, [view[start:stop]], place) != stop - start:
+                raise OSError(errno.EIO, "a temporary file is shorter than what was written to it")
+        buffers = [None, pa.py_buffer(offsets), target]
+        return pa.Array.from_buffers(pa.binary(), len(references), buffers)
 
     def close(self) -> None:
         """Close the file, which removes it."""

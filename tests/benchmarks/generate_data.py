@@ -9,16 +9,22 @@ from pathlib import Path
 import numpy as np
 
 _PIECE = 64 << 20  # bytes of one file of text
+_PIECES = 4  # that are made of words
 _DISTINCT = 2_000  # pictures that are compressed; the others repeat them with another comment
 _CLASSES = 10
 
 
 def write_text(folder: Path, size: int) -> Path:
-    """Write `size` bytes of words as files of 64 MiB."""
+    """Write `size` bytes of words as files of 64 MiB, which are turns of the first four."""
     folder.mkdir(parents=True, exist_ok=True)
+    pieces: list[bytes] = []
     for number in range(-(-size // _PIECE)):
-        text = " ".join(_words(number, _PIECE // 6))
-        (folder / f"{number:05d}.txt").write_bytes(text.encode()[: min(_PIECE, size - number * _PIECE)])
+        if number < _PIECES:
+            text = " ".join(_words(number, _PIECE // 5))
+            pieces.append(text.encode()[:_PIECE])
+        piece, turn = pieces[number % len(pieces)], number * 7919 % _PIECE
+        left = min(_PIECE, size - number * _PIECE)
+        (folder / f"{number:05d}.txt").write_bytes((piece[turn:] + piece[:turn])[:left])
     return folder
 
 

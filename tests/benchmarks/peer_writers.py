@@ -1,8 +1,9 @@
 """Writes shuffled, split shards as the peers do: `python peer_writers.py PEER JOB SOURCE OUT`.
 
-Peers are `datasets`, `litdata`, `mds` (MosaicML's streaming), each as its own documentation would have it for speed:
-two processes, rows in blocks. All leave the SHA-256 of every file they write. Jobs are `text` (windows of
-bytes), `tokens` (windows of tokens of JSON Lines, by SOURCE/tokenizer.json) and `pictures` (files as they are).
+Peers are `datasets`, `litdata` and `mds` (MosaicML's streaming), each used for speed: two processes, rows in
+blocks. All leave the SHA-256 of every file they write. Jobs are `text` (windows of bytes), `floats`
+(SOURCE/rows.npy), `tokens` (windows of tokens of JSON Lines, by SOURCE/tokenizer.json; documents are shuffled
+only within a file, and none are held out) and `pictures` (files as they are).
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def hash_file(file: Path) -> str:
 
 @functools.cache
 def text_windows(source: Path) -> list[Any]:
-    """Map the files of a corpus as rows `[n, WIDTH]` of bytes."""
+    """Map the files of a corpus as rows `[n, WIDTH]` of bytes, or an array as its own rows."""
+    if (source / "rows.npy").exists():
+        return [np.load(source / "rows.npy", mmap_mode="r")]
     mapped = [np.memmap(file, np.uint8, "r") for file in sorted(source.glob("*.txt"))]
     return [each[: len(each) // WIDTH * WIDTH].reshape(-1, WIDTH) for each in mapped]
 
@@ -59,7 +62,7 @@ def take_windows(source: Path, rows: Any) -> Any:
     """Return the rows of a corpus by number."""
     windows = text_windows(source)
     starts = np.cumsum([0, *(len(each) for each in windows)])
-    found = np.empty((len(rows), WIDTH), np.uint8)
+    found = np.empty((len(rows), windows[0].shape[1]), windows[0].dtype)
     for number, each in enumerate(windows):
         inside = (rows >= starts[number]) & (rows < starts[number + 1])
         found[inside] = each[rows[inside] - starts[number]]
@@ -114,9 +117,9 @@ def write_datasets(job: str, source: Path, out: Path) -> None:
 
     datasets.disable_progress_bars()
     cache = str(out / "cache")
-    if job == "text":
+    if job in ("text", "floats"):
         columns = [
-            pa.FixedSizeListArray.from_arrays(pa.array(each.reshape(-1)), WIDTH)
+            pa.FixedSizeListArray.from_arrays(pa.array(each.reshape(-1)), each.shape[1])
             for each in text_windows(source)
         ]
         rows = datasets.Dataset(datasets.table.InMemoryTable(pa.table({"tokens": pa.chunked_array(columns)})))
@@ -139,7 +142,9 @@ def write_datasets(job: str, source: Path, out: Path) -> None:
             gen_kwargs={"files": pictures_of(source)},
         )
     for name, half in rows.train_test_split(HELD_OUT, seed=0).items():
-        half.save_to_disk(str(out / name), num_shards=SHARDS, num_proc=WORKERS if job != "text" else None)
+        half.save_to_disk(
+            str(out / name), num_shards=SHARDS, num_proc=WORKERS if job in ("tokens", "pictures") else None
+        )
 
 
 def _token_rows(source: list[Path], part: list[int]) -> Iterator[dict[str, Any]]:
@@ -150,7 +155,7 @@ def _token_rows(source: list[Path], part: list[int]) -> Iterator[dict[str, Any]]
 
 def _picture_rows(files: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
     for path, label in files:
-        with open(path, "rb") as stream:
+        with Path(path).open("rb") as stream:
             yield {"image": stream.read(), "label": label}
 
 
@@ -161,7 +166,7 @@ def write_litdata(job: str, source: Path, out: Path) -> None:
     more: dict[str, Any] = {"chunk_bytes": CHUNK}
     if job in ("text", "tokens"):
         more = {"chunk_size": WIDTH * (60 << 10), "item_loader": litdata.TokensLoader(block_size=WIDTH)}
-    if job == "text":
+    if job in ("text", "floats"):
         sides = text_blocks(source)
     elif job == "tokens":
         sides = {"train": list(range(WORKERS))}
@@ -169,7 +174,12 @@ def write_litdata(job: str, source: Path, out: Path) -> None:
         files = pictures_of(source)
         cut = int(len(files) * HELD_OUT)
         sides = {"validation": files[:cut], "train": files[cut:]}
-    make = {"text": _litdata_text, "tokens": _litdata_tokens, "pictures": _litdata_picture}[job]
+    make = {
+        "text": _litdata_text,
+        "floats": _litdata_floats,
+        "tokens": _litdata_tokens,
+        "pictures": _litdata_picture,
+    }[job]
     for name, inputs in sides.items():
         litdata.optimize(
             functools.partial(make, source=source), inputs, str(out / name),
@@ -183,6 +193,12 @@ def _litdata_text(rows: Any, source: Path) -> Any:
     return torch.from_numpy(take_windows(source, rows).reshape(-1))
 
 
+def _litdata_floats(rows: Any, source: Path) -> Iterator[Any]:
+    import torch
+
+    yield from ({"features": torch.from_numpy(row)} for row in take_windows(source, rows))
+
+
 def _litdata_tokens(part: int, source: Path) -> Iterator[Any]:
     import torch
 
@@ -190,8 +206,8 @@ def _litdata_tokens(part: int, source: Path) -> Iterator[Any]:
         yield torch.from_numpy(block.reshape(-1))
 
 
-def _litdata_picture(file: tuple[str, int], source: Path) -> dict[str, Any]:  # noqa: ARG001
-    with open(file[0], "rb") as stream:
+def _litdata_picture(file: tuple[str, int], source: Path) -> dict[str, Any]:
+    with Path(file[0]).open("rb") as stream:
         return {"image": stream.read(), "label": file[1]}
 
 
@@ -200,7 +216,7 @@ def write_mds(job: str, source: Path, out: Path) -> None:
     import_streaming()
     from streaming.base.util import merge_index
 
-    if job == "text":
+    if job in ("text", "floats"):
         sides: dict[str, list[Any]] = text_blocks(source)
     elif job == "tokens":
         sides = {"train": list(range(WORKERS))}
@@ -224,6 +240,7 @@ def _write_mds_part(job: str, source: Path, out: Path, items: list[Any]) -> None
 
     columns = {
         "text": {"tokens": f"ndarray:uint8:{WIDTH}"},
+        "floats": {"tokens": "ndarray:float32"},
         "tokens": {"tokens": f"ndarray:uint16:{WIDTH}"},
         "pictures": {"image": "bytes", "label": "int"},
     }[job]
@@ -233,7 +250,11 @@ def _write_mds_part(job: str, source: Path, out: Path, items: list[Any]) -> None
                 writer.write(row)
             return
         for item in items:
-            blocks = [take_windows(source, item)] if job == "text" else token_windows(source, item, WORKERS)
+            blocks = (
+                [take_windows(source, item)]
+                if job in ("text", "floats")
+                else token_windows(source, item, WORKERS)
+            )
             for block in blocks:
                 for row in block:
                     writer.write({"tokens": row})

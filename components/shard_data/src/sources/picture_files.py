@@ -153,19 +153,18 @@ def _decoded(
     request: Request, file: Path, form: PictureFormat, data: bytes
 ) -> Iterator[tuple[Any, int, bytes]]:
     """Yield the image in the channels of `form`, its orientation, and its file if that can be kept."""
-    with _faults(request, file):
-        with _image().open(io.BytesIO(data), formats=_FORMATS) as picture:
-            turns, size, mode = _orientation(picture), picture.size, picture.mode
-            wanted = (form.shape[2], form.shape[1])
-            progressive = bool(picture.info.get("progressive"))
-            shrink_while_decoding(picture, wanted[::-1] if turns >= 5 else wanted, form.resize)
-            need = _check_memory(request, file, picture, size, progressive=progressive)
-            _check_pieces(picture, data, request)
-            with _LARGE if need > request.memory // _ALONE else nullcontext():
-                picture.load()
-                plain = _convert(picture, MODES[form.shape[0]])
-            keep = picture.format in STORED_FORMATS and mode == plain.mode and picture.size == size
-            yield plain, turns, data if keep else b""
+    with _faults(request, file), _image().open(io.BytesIO(data), formats=_FORMATS) as picture:
+        turns, size, mode = _orientation(picture), picture.size, picture.mode
+        wanted = (form.shape[2], form.shape[1])
+        progressive = bool(picture.info.get("progressive"))
+        shrink_while_decoding(picture, wanted[::-1] if turns >= 5 else wanted, form.resize)
+        need = _check_memory(request, file, picture, size, progressive=progressive)
+        _check_pieces(picture, data, request)
+        with _LARGE if need > request.memory // _ALONE else nullcontext():
+            picture.load()
+            plain = _convert(picture, MODES[form.shape[0]])
+        keep = picture.format in STORED_FORMATS and mode == plain.mode and picture.size == size
+        yield plain, turns, data if keep else b""
 
 
 def _read(request: Request, file: Path) -> bytes:

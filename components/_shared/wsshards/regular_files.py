@@ -67,7 +67,9 @@ def read_regular(path: str | Path, limit: int) -> bytes:
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        data = b"" if size > limit else file.read(limit + 1)
+        data = b"" if size > limit else file.read(size + 1)
+        if len(data) > size:  # it grows, or does not know its size
+            data += file.read(limit + 1 - len(data))
     if max(size, len(data)) > limit:
         raise OSError(
             errno.EFBIG,

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from blobs import BlobFile
 from shards import BATCH_BYTES, Labels, ShardFile, SplitWriter, make_column
 from sources.common import Source
@@ -37,7 +36,8 @@ def make_writer(
 class EncodedWriter:
     """Takes references to rows in their final order, and writes the rows themselves as shards.
 
-    At most one record batch of `BATCH_BYTES`, or a single row, is in memory.
+    Two record batches of `BATCH_BYTES`, or of a single row, are in memory: one is read while the other is
+    written.
     """
 
     def __init__(
@@ -53,30 +53,32 @@ class EncodedWriter:
     ) -> None:
         self._root, self._name, self._sizes = folder, name, sizes
         self._features, self._labels, self._blob, self._pool = features, labels, blob, pool
-        self._rows: list[bytes] = []
-        self._marks: list[Array] = []
+        self._waiting: list[tuple[Array, Array]] = []  # references and labels of the batch to come
         self._bytes = self._left = 0
         self._open: ShardFile | None = None
+        self._last: Future[None] | None = None
         self._done: list[Future[Shard]] = []
         (folder / name).mkdir(parents=True, exist_ok=True)
 
     def add(self, features: Array, labels: Array, order: npt.NDArray[np.int64]) -> None:
         """Append the rows `order` of references `[n, 3]` and labels `[n, …]`."""
-        for number in order:
+        ends = np.cumsum(features[order, 1].astype(np.int64))
+        start, before = 0, 0
+        while start < len(order):
             if self._open is None:
                 self._left = self._sizes[len(self._done)]
                 path = f"{self._name}/shard-{len(self._done):05d}.arrow"
                 self._open = ShardFile(self._root, path, self._left, self._features, self._labels)
-            row = self._blob.read(features[number])
-            self._rows.append(row)
-            self._marks.append(labels[number])
-            self._bytes += len(row)
-            self._left -= 1
+            # Up to the row that fills the batch, or the shard.
+            full = int(np.searchsorted(ends, before + BATCH_BYTES - self._bytes)) + 1
+            stop = min(full, start + self._left, len(order))
+            chosen = order[start:stop]
+            self._waiting.append((features[chosen], labels[chosen]))
+            self._bytes += int(ends[stop - 1]) - before
+            self._left -= stop - start
+            start, before = stop, int(ends[stop - 1])
             if self._bytes >= BATCH_BYTES or self._left == 0:
                 self._flush(self._open)
-            if self._left == 0:
-                self._done.append(self._pool.submit(self._open.close))
-                self._open = None
 
     def finish(self) -> Split:
         """Wait until every shard is on disk; raises the OSError of the first that failed."""
@@ -84,9 +86,15 @@ class EncodedWriter:
         return Split(sum(shard.rows for shard in shards), shards)
 
     def _flush(self, file: ShardFile) -> None:
-        columns = [pa.array(self._rows, pa.binary())]
+        references, marks = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        columns = [self._blob.read(references)]
         if self._labels is not None:
-            marks = np.asarray(self._marks, self._labels.dtype)
-            columns.append(make_column(marks, file.schema.field(1).type))
-        file.write_columns(columns)
-        self._rows, self._marks, self._bytes = [], [], 0
+            columns.append(make_column(marks.astype(self._labels.dtype), file.schema.field(1).type))
+        if self._last is not None:
+            self._last.result()  # at most one batch waits: limits memory, reports a full disk soon
+        self._last = self._pool.submit(file.write_columns, columns)
+        self._waiting, self._bytes = [], 0
+        if self._left == 0:
+            self._last.result()
+            self._done.append(self._pool.submit(file.close))
+            self._open = None

@@ -116,6 +116,14 @@ def _read_texts(request: Request, kind: str, sample: Sample) -> None:
         if sample.full or size > MAX_BYTES:
             sample.complete = False
             return
+    _check_size(request, sample, size, labelled=labelled)
+    if labelled and kind != "text":
+        documents.check_text_labels(request, found)
+    sample.complete = labelled  # how many rows of tokens a corpus has is not known before it is read
+
+
+def _check_size(request: Request, sample: Sample, size: int, *, labelled: bool) -> None:
+    """Refuse documents that make no row; ``size`` are their characters."""
     if size == 0:
         raise UserError(f"`{request.called}` has no text", "give it at least one document")
     if not labelled and sample.rows == 1 and size <= min(request.sequence_length, _BLOCK):
@@ -125,9 +133,6 @@ def _read_texts(request: Request, kind: str, sample: Sample) -> None:
             f" {request.sequence_length + 1:,} tokens",
             "give more text, or a smaller `sequence_length`",
         )
-    if labelled and kind != "text":
-        documents.check_text_labels(request, found)
-    sample.complete = labelled  # how many rows of tokens a corpus has is not known before it is read
 
 
 def read_text_bytes(request: Request, sample: Sample) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sources.common import FAULTS, Array
+from sources.jpeg_frames import DecodedTables, JpegFrame, read_frame
 from wsshards.errors import UserError
 from wsshards.pictures import (
     CROP,
@@ -46,6 +47,8 @@ _MAX_SCANS = 200
 _GREY = frozenset(["1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"])
 _ALPHA = frozenset(["LA", "La", "RGBA", "RGBa", "PA"])
 _COVER = 8 / 7  # a kept file's shorter side against the picture's: 256 pixels for 224, room for random crops
+_METADATA = 64 << 10  # bytes beside the picture that a kept file may have
+_HEAD = 4 << 10  # bytes of a file that hold the size of most pictures
 _QUALITY = 90  # of a JPEG that is written again
 _LARGE = threading.Lock()
 
@@ -64,14 +67,18 @@ def survey_picture(request: Request, file: Path) -> tuple[tuple[int, int], bool]
     Raises:
         UserError: it is not a picture.
     """
-    with (
-        _faults(request, file),
-        open_regular(file) as stream,
-        _image().open(stream, formats=_FORMATS) as picture,
-    ):
-        width, height = picture.size
-        size = (width, height) if _orientation(picture) >= 5 else (height, width)
-        return size, picture.mode in _GREY
+    with _faults(request, file), open_regular(file) as stream:
+        frame = read_frame(stream.peek(_HEAD))
+        if frame is not None:
+            return frame.size[::-1], frame.mode in _GREY
+        with _image().open(stream, formats=_FORMATS) as picture:
+            return _survey(picture)
+
+
+def _survey(picture: Any) -> tuple[tuple[int, int], bool]:
+    width, height = picture.size
+    size = (width, height) if _orientation(picture) >= 5 else (height, width)
+    return size, picture.mode in _GREY
 
 
 def read_picture(request: Request, file: Path, form: PictureFormat) -> Array:
@@ -80,21 +87,26 @@ def read_picture(request: Request, file: Path, form: PictureFormat) -> Array:
     Raises:
         UserError: it is damaged, no picture, or takes too much memory.
     """
-    with _decoded(request, file, form) as (picture, turns, _):
+    with _decoded(request, file, form, _read(request, file)) as (picture, turns, _):
         size = (form.shape[2], form.shape[1])
         fitted = fit_picture(picture, size[::-1] if turns >= 5 else size, form.resize)
         return to_array(_turn(fitted, turns))
 
 
-def read_encoded(request: Request, file: Path, form: PictureFormat) -> bytes:
+def read_encoded(request: Request, file: Path, form: PictureFormat, known: DecodedTables) -> bytes:
     """Return a JPEG or PNG of the first image in a file: the file itself if it needs no change.
 
-    A picture that is much larger than `form` is made smaller in its own proportions.
+    A picture that is much larger than `form` is made smaller in its own proportions. One that can be kept is
+    decoded only to see that it can be, unless `known` says so.
 
     Raises:
         UserError: as in :func:`read_picture`.
     """
-    with _decoded(request, file, form) as (picture, turns, original):
+    data = _read(request, file)
+    frame = read_frame(data)
+    if frame is not None and _can_keep(request, frame, form, len(data)) and known.cover(frame, data):
+        return data
+    with _decoded(request, file, form, data) as (picture, turns, original):
         size = (form.shape[2], form.shape[1])
         size = size[::-1] if turns >= 5 else size
         if form.resize != CROP:
@@ -103,9 +115,28 @@ def read_encoded(request: Request, file: Path, form: PictureFormat) -> bytes:
             scale = find_scale(picture.size, size, CROP) * _COVER
             sides = tuple(max(1, round(side * scale)) for side in picture.size)
             smaller = picture if scale >= 1 else picture.resize(sides, _image().Resampling.BILINEAR)
-        if original and smaller is picture and turns == 1:
+        if original and smaller is picture and turns == 1 and len(original) <= _most_bytes(picture.size):
+            if frame is not None:
+                known.add(frame)
             return original
         return _encode(_turn(smaller, turns))
+
+
+def _can_keep(request: Request, frame: JpegFrame, form: PictureFormat, size: int) -> bool:
+    """Whether a picture is kept as it is if it can be decoded, and is small enough to be decoded anywhere."""
+    wanted = (form.shape[2], form.shape[1])
+    large_enough = find_scale(frame.size, wanted, CROP) * _COVER >= 1
+    if frame.mode != MODES[form.shape[0]] or not (
+        large_enough if form.resize == CROP else frame.size == wanted
+    ):
+        return False
+    most = min(_most_bytes(frame.size), request.memory // _ALONE)
+    return size <= most and frame.size[0] * frame.size[1] * form.shape[0] <= request.memory // _ALONE
+
+
+def _most_bytes(size: tuple[int, int]) -> int:
+    """Return how large a file may be to be kept: more than its pixels, and it holds other things."""
+    return size[0] * size[1] * 4 + _METADATA
 
 
 def _encode(picture: Any) -> bytes:
@@ -118,23 +149,28 @@ def _encode(picture: Any) -> bytes:
 
 
 @contextmanager
-def _decoded(request: Request, file: Path, form: PictureFormat) -> Iterator[tuple[Any, int, bytes]]:
+def _decoded(
+    request: Request, file: Path, form: PictureFormat, data: bytes
+) -> Iterator[tuple[Any, int, bytes]]:
     """Yield the image in the channels of `form`, its orientation, and its file if that can be kept."""
+    with _faults(request, file), _image().open(io.BytesIO(data), formats=_FORMATS) as picture:
+        turns, size, mode = _orientation(picture), picture.size, picture.mode
+        wanted = (form.shape[2], form.shape[1])
+        progressive = bool(picture.info.get("progressive"))
+        shrink_while_decoding(picture, wanted[::-1] if turns >= 5 else wanted, form.resize)
+        need = _check_memory(request, file, picture, size, progressive=progressive)
+        _check_pieces(picture, data, request)
+        with _LARGE if need > request.memory // _ALONE else nullcontext():
+            picture.load()
+            plain = _convert(picture, MODES[form.shape[0]])
+        keep = picture.format in STORED_FORMATS and mode == plain.mode and picture.size == size
+        yield plain, turns, data if keep else b""
+
+
+def _read(request: Request, file: Path) -> bytes:
     with _faults(request, file):
         # An uncompressed image takes as much as its row, and its metadata takes little.
-        data = read_regular(file, max(_LEAST, 4 * request.memory // ROW_SHARE))
-        with _image().open(io.BytesIO(data), formats=_FORMATS) as picture:
-            turns, size, mode = _orientation(picture), picture.size, picture.mode
-            wanted = (form.shape[2], form.shape[1])
-            progressive = bool(picture.info.get("progressive"))
-            shrink_while_decoding(picture, wanted[::-1] if turns >= 5 else wanted, form.resize)
-            need = _check_memory(request, file, picture, size, progressive=progressive)
-            _check_pieces(picture, data, request)
-            with _LARGE if need > request.memory // _ALONE else nullcontext():
-                picture.load()
-                plain = _convert(picture, MODES[form.shape[0]])
-            keep = picture.format in STORED_FORMATS and mode == plain.mode and picture.size == size
-            yield plain, turns, data if keep else b""
+        return read_regular(file, max(_LEAST, 4 * request.memory // ROW_SHARE))
 
 
 def _check_memory(
@@ -215,14 +251,13 @@ def _faults(request: Request, file: Path) -> Iterator[None]:
     """Say in one sentence what a library raises for a damaged picture."""
     from PIL import Image, UnidentifiedImageError
 
-    name = request.show(file)
     try:
         yield
     except UnidentifiedImageError:
-        empty = file.stat().st_size == 0
+        name, empty = request.show(file), file.stat().st_size == 0
         raise unreadable(name, "it is empty" if empty else "it is not a picture of a known format") from None
     except (*FAULTS, Image.DecompressionBombError) as error:
-        raise unreadable(name, error) from None
+        raise unreadable(request.show(file), error) from None
 
 
 def _image() -> Any:

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,9 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from blobs import BlobFile
+from blobs import BlobFile, BlobRow, hash_content
 
-from sources.common import Batch, Source, rows_per_batch
+from sources.common import Array, Batch, Source, rows_per_batch
+from sources.jpeg_frames import DecodedTables
 from sources.picture_files import PictureFormat, read_encoded, read_picture, silence_warnings, survey_picture
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, Features
@@ -31,6 +33,7 @@ _LARGEST, _SMALLEST, _STEP = 224, 32, 32  # pixels of a side that pictures of mi
 _KEPT = 1024  # pixels of the longer side up to which a size that all pictures have is kept
 _SHOWN = 10  # names of broken pictures that are printed
 _GROUP = 1024  # pictures decoded at a time, at most
+_CHUNK = 16  # of them that a thread takes: handing one over costs as much as reading it
 _CHANNELS = {"grey": 1, "rgb": 3, "rgba": 4}
 Item = TypeVar("Item")
 
@@ -156,14 +159,21 @@ def _read_labels(request: Request) -> tuple[PictureLabels | None, Decision | Non
 
 def _read_groups(request: Request, form: PictureFormat, width: int) -> Iterator[tuple[list[Path], list[Any]]]:
     """Yield pictures in groups, as long as none is broken that must not be."""
-    read: Callable[..., Any] = read_encoded if request.media.image_storage == "jpeg" else read_picture
+    known = DecodedTables()
+
+    def read_file(file: Path) -> BlobRow:
+        return hash_content(read_encoded(request, file, form, known))
+
+    def read_pixels(file: Path) -> Array:
+        return read_picture(request, file, form)
+
+    read = read_file if request.media.image_storage == "jpeg" else read_pixels
     broken = _Broken(request)
     files = iter(request.files)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         while group := list(islice(files, min(_GROUP, rows_per_batch(width)))):
-            results = list(pool.map(lambda file: _attempt(read, request, file, form), group))
             good: list[tuple[Path, Any]] = []
-            for file, result in zip(group, results, strict=True):
+            for file, result in zip(group, _attempt_all(pool, read, group), strict=True):
                 if isinstance(result, UserError):
                     broken.add(request.show(file), result)
                 else:
@@ -173,9 +183,21 @@ def _read_groups(request: Request, form: PictureFormat, width: int) -> Iterator[
     broken.finish()
 
 
-def _attempt(read: Callable[..., Item], *arguments: Any) -> Item | UserError:
+def _attempt_all(
+    pool: ThreadPoolExecutor, read: Callable[[Path], Item], files: Sequence[Path]
+) -> Iterator[Item | UserError]:
+    """Yield what is read of each file, or why it cannot be, in order."""
+
+    def read_some(start: int) -> list[Item | UserError]:
+        return [_attempt(read, file) for file in files[start : start + _CHUNK]]
+
+    for results in pool.map(read_some, range(0, len(files), _CHUNK)):
+        yield from results
+
+
+def _attempt(read: Callable[[Path], Item], file: Path) -> Item | UserError:
     try:
-        return read(*arguments)
+        return read(file)
     except UserError as error:
         return error
 
@@ -192,7 +214,7 @@ def _choose_format(request: Request) -> PictureFormat:
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         files = iter(request.files)
         while group := list(islice(files, _GROUP)):
-            for result in pool.map(lambda file: _attempt(survey_picture, request, file), group):
+            for result in _attempt_all(pool, partial(survey_picture, request), group):
                 if isinstance(result, UserError):
                     first_error = first_error or result
                     continue

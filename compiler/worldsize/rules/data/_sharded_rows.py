@@ -122,7 +122,7 @@ def _read_parquet(request: Request, sample: Sample) -> None:
 
 def _tally_parquet(request: Request, sample: Sample) -> bool:
     """Judge the labels of small files as those of CSV are; return whether all were read."""
-    from worldsize.resolving import parquet_rows  # needs pyarrow
+    from wssources import parquet_rows  # needs pyarrow
 
     try:
         tally = parquet_rows.tally_files(request, MAX_BYTES)

@@ -397,3 +397,22 @@ def test_faults_are_said_before_and_by_the_step(
     assert message in said[name][0].message
     assert message.replace("of `data` have", "of `.` have") in refused
     assert not (root / name / "out" / "manifest.json").exists()
+
+
+def test_a_misspelt_transformation_is_shown_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "a.csv").write_text(PLAIN)
+    steps = "transformations:\n  - read_delimited: {}\n  - keep_colums: [x]\n"
+    (tmp_path / "t" / "MLTable").write_text(f"paths:\n  - file: ./a.csv\n{steps}")
+    data = {"name": "t", "version": "1", "type": "mltable", "path": "./t"}
+    (tmp_path / "data.yml").write_text(json.dumps(data))
+    monkeypatch.chdir(tmp_path)
+    (found,) = worldsize.check("data.yml").diagnostics
+    assert (found.code, found.message) == (
+        "WS539",
+        "`MLTable` has the unknown transformation `keep_colums`",
+    )
+    (place,) = found.related
+    assert (Path(place.span.path).name, place.span.line, place.span.column) == ("MLTable", 5, 5)

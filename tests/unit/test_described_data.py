@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -42,6 +43,15 @@ def _table(steps: str = COMMAS, paths: str = "[{file: ./a.csv}]", **files: str |
 
 def _steps(*steps: str) -> str:
     return f"[{{read_delimited: {{delimiter: ','}}}}, {', '.join(steps)}]"
+
+
+def _parquet(label: list[Any], **columns: list[Any]) -> bytes:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    target = io.BytesIO()
+    parquet.write_table(
+        pa.table({"x": [float(n) for n in range(len(label))], **columns, "label": label}), target
+    )
+    return target.getvalue()
 
 
 # By name: the files, the step's inputs, and the rows of each part.
@@ -106,6 +116,21 @@ RIGHT: dict[str, tuple[Files, dict[str, Any], list[int]]] = {
         {},
         [16, 4, 0],
     ),
+    "Parquet": (
+        _table("[read_parquet]", "[{file: a.parquet}]", a_parquet=_parquet([n % 2 for n in range(20)])),
+        {},
+        [16, 4, 0],
+    ),
+    "rows of Parquet": (
+        _table(
+            """[read_parquet, {filter: 'col("x") < 10'}, {drop_columns: z}]""",
+            "[{file: a.parquet}]",
+            a_parquet=_parquet([n % 2 for n in range(20)], z=[str(n) for n in range(20)]),
+        ),
+        {},
+        [8, 2, 0],
+    ),
+    "Parquet of numbers": ({"a.parquet": _parquet([n / 3 for n in range(40)])}, {}, [32, 8, 0]),
     "folders of parts": (
         _table(
             COMMAS,
@@ -199,6 +224,24 @@ FAULTY: dict[str, tuple[Files, dict[str, Any], str, str]] = {
         {},
         "WS532",
         "has no label column `label`",
+    ),
+    "Parquet with a label that leaves the task open": (
+        {"a.parquet": _parquet([n % 3 / 2 for n in range(30)])},
+        {},
+        "WS534",
+        "label `label` has 3 distinct numbers with fractions in 30 rows",
+    ),
+    "Parquet of one class": (
+        {"a.parquet": _parquet(["a"] * 30)},
+        {},
+        "WS534",
+        "all 30 rows of `data` have the label `a`",
+    ),
+    "Parquet of texts for numbers": (
+        {"a.parquet": _parquet(["a", "b"] * 10)},
+        {"task": "regression"},
+        "WS534",
+        "label `label` holds text, and `task` is `regression`",
     ),
     "empty file": (_table("[{read_delimited: {delimiter: ';'}}]", a_csv=""), {}, "WS539", "`a.csv` is empty"),
     "line that is no JSON": (
@@ -352,5 +395,24 @@ def test_faults_are_said_before_and_by_the_step(
     refused = run_step(root / name, inputs)
     assert [each.code for each in said[name]] == [code], said[name]
     assert message in said[name][0].message
-    assert message in refused
+    assert message.replace("of `data` have", "of `.` have") in refused
     assert not (root / name / "out" / "manifest.json").exists()
+
+
+def test_a_misspelt_transformation_is_shown_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "a.csv").write_text(PLAIN)
+    steps = "transformations:\n  - read_delimited: {}\n  - keep_colums: [x]\n"
+    (tmp_path / "t" / "MLTable").write_text(f"paths:\n  - file: ./a.csv\n{steps}")
+    data = {"name": "t", "version": "1", "type": "mltable", "path": "./t"}
+    (tmp_path / "data.yml").write_text(json.dumps(data))
+    monkeypatch.chdir(tmp_path)
+    (found,) = worldsize.check("data.yml").diagnostics
+    assert (found.code, found.message) == (
+        "WS539",
+        "`MLTable` has the unknown transformation `keep_colums`",
+    )
+    (place,) = found.related
+    assert (Path(place.span.path).name, place.span.line, place.span.column) == ("MLTable", 5, 5)

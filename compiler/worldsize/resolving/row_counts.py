@@ -202,7 +202,7 @@ def _make_request(root: Path, files: list[Path], values: Mapping[str, Any], spli
 
 def _count_table(request: Request, kind: str) -> TableCount | None:
     if kind == "parquet":
-        from worldsize.resolving import parquet_rows  # heavy, and only this format needs it
+        from wssources import parquet_rows  # heavy, and only this format needs it
 
         tally = parquet_rows.tally_files(request, MAX_BYTES)
     else:

@@ -6,9 +6,9 @@ that is read otherwise than Azure ML reads it is worse than none.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -151,8 +151,7 @@ def _find(folder: Path, kind: str, text: str) -> list[str]:
             "put the data beside it: Azure ML uploads that folder alone",
         )
     if kind == "pattern":
-        wanted = translate_pattern(plain)
-        found = sorted(name for name in list_files(folder) if wanted.fullmatch(name) and name != FILE)
+        found = sorted(name for name in list_files(folder) if matches_pattern(name, plain) and name != FILE)
     elif (folder / path).is_dir():
         found = sorted(str(path / name) if plain != "." else name for name in list_files(folder / path))
         found = [name for name in found if name != FILE]
@@ -164,11 +163,26 @@ def _find(folder: Path, kind: str, text: str) -> list[str]:
     return found
 
 
-def translate_pattern(pattern: str) -> re.Pattern[str]:
-    """Return a pattern of file names as an expression: `*` and `?` stay within a name, `**` does not."""
-    signs = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    pieces = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
-    return re.compile("".join(signs.get(piece) or re.escape(piece) for piece in pieces))
+def matches_pattern(name: str, pattern: str) -> bool:
+    """Return whether a path matches: `*` and `?` stay within a name, `**` is any number of folders."""
+    wanted, places = PurePosixPath(pattern).parts, {0}
+    for part in PurePosixPath(name).parts:
+        reached = _pass_stars(places, wanted)
+        stay = {place for place in reached if wanted[place : place + 1] == ("**",)}
+        moved = {
+            place + 1 for place in reached - stay if place < len(wanted) and fnmatchcase(part, wanted[place])
+        }
+        places = stay | moved
+    return len(wanted) in _pass_stars(places, wanted)
+
+
+def _pass_stars(places: set[int], wanted: Sequence[str]) -> set[int]:
+    """Return the places, and those behind each `**` on which they are: it may be no folder at all."""
+    reached = set(places)
+    for place, part in enumerate(wanted):
+        if place in reached and part == "**":
+            reached.add(place + 1)
+    return reached
 
 
 def _parse_yaml(text: str) -> dict[str, Any]:

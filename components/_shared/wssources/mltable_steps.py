@@ -190,12 +190,16 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _to_iso(value: Any, formats: Sequence[str]) -> Any:
-    for form in formats:
-        try:
-            return dt.datetime.strptime(str(value), form).isoformat()
-        except ValueError:  # noqa: PERF203 - a few formats
-            continue
-    return value
+    """Return a date in ISO 8601, or the value if no format fits."""
+    found = (_parse_date(str(value), form) for form in formats)
+    return next((date for date in found if date), value)
+
+
+def _parse_date(text: str, form: str) -> str:
+    try:
+        return dt.datetime.strptime(text, form).replace(tzinfo=dt.timezone.utc).isoformat()
+    except ValueError:
+        return ""
 
 
 def find_filter_columns(text: Any) -> list[str]:

@@ -18,6 +18,7 @@ from worldsize.yaml import Mapping, Scalar, Sequence
 from worldsize.yaml.nodes import Node
 from wsshards.errors import UserError
 from wsshards.regular_files import list_files
+from wssources import mltable
 from wssources.find_files import is_lfs_pointer
 from wssources.formats import PICTURES, TABLES
 from wssources.request import Files, Request
@@ -27,6 +28,7 @@ _OPENED = 20  # files of a folder whose first bytes are read
 _LISTED = 10_000  # files of a folder that a pattern is compared with
 _NEED_CONTENT = {*TABLES, *PICTURES, ".json", ".tsv", ".zip", ".gz", ".npy", ".pt", ".pkl"}
 _HEADERS = ("from_first_file", "all_files_same_headers", "all_files_different_headers")
+_STEPS = (*mltable.READERS, *mltable.CHANGES, *mltable.ELSEWHERE)
 _COLUMN_STEPS = ("keep_columns", "drop_columns")
 
 
@@ -57,8 +59,10 @@ def check_contents(context: Context, path: Path, text: str, span: Span) -> Itera
 def check_table(context: Context, path: Path, span: Span) -> Iterator[Problem]:
     """Report files and columns that the file `MLTable` in a folder names, and that are not there."""
     root = context.document(path / "MLTable").root
+    unknown = list(_check_step_names(root, span))
+    yield from unknown
     paths = root.get("paths") if isinstance(root, Mapping) else None
-    if not isinstance(root, Mapping) or not isinstance(paths, Sequence):
+    if unknown or not isinstance(root, Mapping) or not isinstance(paths, Sequence):
         return
     files: list[Path | None] = []  # None for what lies elsewhere
     for item in paths.items:
@@ -78,6 +82,21 @@ def check_table(context: Context, path: Path, span: Span) -> Iterator[Problem]:
             files += [None] if matches is None else matches
     if files and None not in files and isinstance(files[0], Path) and is_file(files[0]):
         yield from _check_columns(root, files[0], span)
+
+
+def _check_step_names(root: Node | None, span: Span) -> Iterator[Problem]:
+    """Report a transformation whose name is misspelt."""
+    steps = root.get("transformations") if isinstance(root, Mapping) else None
+    for step in steps.items if isinstance(steps, Sequence) else ():
+        keys = [key for key, _ in step.items()] if isinstance(step, Mapping) else [step]
+        for key in keys:
+            name = key.text if isinstance(key, Scalar) else ""
+            help_ = did_you_mean(name, _STEPS) if name and name not in _STEPS else None
+            if help_ is not None:
+                message = f"`MLTable` has the unknown transformation `{name}`"
+                named = (Related(key.span, "the transformation is named here"),)
+                yield Problem("mltable-path-missing", span, message, help_, named)
+                return
 
 
 def _match(folder: Path, pattern: str) -> list[Path] | None:

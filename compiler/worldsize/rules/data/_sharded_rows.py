@@ -22,6 +22,7 @@ from worldsize.rules.data._sample import (
     list_tables,
 )
 from wsshards.errors import UserError, clip_text
+from wsshards.manifest import CLASSIFICATION
 from wsshards.regular_files import open_regular
 from wssources import row_faults
 from wssources.array_names import find_features, find_label
@@ -115,7 +116,27 @@ def _read_parquet(request: Request, sample: Sample) -> None:
         for name in (*columns, *labels) if request.missing == REFUSE else ():
             _check_parquet_column(request, sample, file, metadata, name)
         sample.rows += metadata.num_rows
-    sample.complete = sample.rows == 0  # how many rows each class has is not in the footers
+    # How many rows each class has is not in the footers.
+    sample.complete = sample.complete and (sample.rows == 0 or _tally_parquet(request, sample))
+
+
+def _tally_parquet(request: Request, sample: Sample) -> bool:
+    """Judge the labels of small files as those of CSV are; return whether all were read."""
+    from wssources import parquet_rows  # needs pyarrow
+
+    try:
+        tally = parquet_rows.tally_files(request, MAX_BYTES)
+    except UserError:
+        raise
+    except Exception:  # too large to be read here, or what pyarrow cannot read: the step says it
+        return False
+    if tally is None or not tally.agrees():
+        return False
+    counted = tally.parts.classes
+    sample.task, sample.tally = tally.plan.decision.task, tally
+    if sample.task == CLASSIFICATION:
+        sample.labels.update(counted)
+    return sum(counted.values()) == tally.rows
 
 
 def _check_parquet_column(request: Request, sample: Sample, file: Path, metadata: Any, name: str) -> None:

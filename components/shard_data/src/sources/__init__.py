@@ -49,7 +49,7 @@ def open_source(
         data: folder or file given as input, or empty.
         kind: one of `FORMATS`; `auto` detects it from the file names.
         label: label column or array.
-        features: feature columns or array; empty means all except the label.
+        features: columns or array; empty means all except the label.
         sequence_length: tokens a language model predicts per row.
         memory: memory limit in bytes.
         task: what is to be learned; `auto` decides by the label.
@@ -79,13 +79,19 @@ def open_source(
     if source.startswith("builtin:"):
         opened = _open_builtin(source, request)
     elif is_address(source):
-        check_address(source, data)
-        opened = _open_files(".", str(download(source, _make_folder(scratch))), kind, request, scratch)
+        opened = _open_address(source, data, kind, request, scratch)
     else:
         opened = _open_files(source, data, kind, request, scratch)
     width, dtype = opened.row_layout
     check_row(f"a row of `{mask_address(source)}`", width * np.dtype(dtype).itemsize, memory)
     return opened
+
+
+def _open_address(
+    source: str, data: str, kind: str, request: partial[Request], scratch: Path | None
+) -> Source:
+    check_address(source, data)
+    return _open_files(".", str(download(source, _make_folder(scratch))), kind, request, scratch)
 
 
 def _make_folder(scratch: Path | None) -> Path:

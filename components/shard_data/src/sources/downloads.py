@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -147,17 +148,27 @@ class _BrokenOffError(Exception):
 
 def _retry(action: Callable[[], Item], shown: str) -> Item:
     """Return what an action returns; what may pass is tried again, and then raised as UserError."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            return action()
-        except UserError:  # noqa: PERF203 - a few attempts
-            raise
-        except Exception as error:
-            fault = _unwrap(error)
-            if attempt + 1 == _ATTEMPTS or not _may_pass(fault):
-                raise _explain(fault, shown) from None
-            time.sleep(_PAUSE * 2**attempt)
-    raise AssertionError
+    for attempt in range(_ATTEMPTS - 1):
+        with suppress(_PassingError):
+            return _attempt(action, shown, again=True)
+        time.sleep(_PAUSE * 2**attempt)
+    return _attempt(action, shown, again=False)
+
+
+class _PassingError(Exception):
+    """A fault that may be gone a second later."""
+
+
+def _attempt(action: Callable[[], Item], shown: str, *, again: bool) -> Item:
+    try:
+        return action()
+    except UserError:
+        raise
+    except Exception as error:
+        fault = _unwrap(error)
+        if again and _may_pass(fault):
+            raise _PassingError from None
+        raise _explain(fault, shown) from None
 
 
 def _unwrap(error: Exception) -> Exception:

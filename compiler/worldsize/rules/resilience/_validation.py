@@ -9,7 +9,7 @@ from worldsize.azureml.literals import parse_number
 from worldsize.azureml.model import Binding, Job, Literal, Step
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import did_you_mean
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.base.wording import show_number
 from worldsize.planning.memory.workload import is_sharding, literal_inputs
 from worldsize.rules.context import Context
@@ -73,8 +73,10 @@ def _check_metric(step: Step, metric: object, shards: Step | None) -> Iterator[P
     if metric not in known and isinstance(own["model"], str) and ".py" in own["model"]:
         if own["best_metric_goal"] == "auto":  # else it comes from `metrics` in the user's file
             message = f"`best_metric` is `{metric}`, which is not a metric of any task, and has no direction"
+            near = closest(metric, known)
             help_ = "for one of your own `metrics` write `best_metric_goal: maximize` or `minimize`"
-            yield Problem("best-metric-unknown", at, message, did_you_mean(metric, known) or help_)
+            help_ = f"did you mean `{near}`? {help_}" if near else help_
+            yield Problem("best-metric-unknown", at, message, help_)
     elif metric not in known:
         whose = f"the task {task}" if task in METRICS else "any task"
         message = f"`best_metric` is `{metric}`, which is not a metric of {whose}"

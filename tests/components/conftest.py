@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -32,6 +33,7 @@ MLFLOW += ["mlflow.store.model_registry.sqlalchemy_store"]
 TORCH = [*MLFLOW, "matplotlib.pyplot", "torch", "horovod.torch", "torch.distributed.checkpoint"]
 TORCH += ["torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining"]
 TORCH += ["torch._dynamo", "torch._export.non_strict_utils", "torch._functorch.aot_autograd"]  # for an export
+TORCH += ["pytorch_optimizer"] if importlib.util.find_spec("pytorch_optimizer") else []
 TENSORFLOW = ["tensorflow", "keras", *MLFLOW[:2]]
 # In it `import torch` fails, as where only TensorFlow is installed.
 WITHOUT_TORCH = Path(__file__).with_name("without_torch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import runpy
 import shutil
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from wsshards import manifest as m
+from wsshards.errors import UserError
 from wsshards.reader import ShardReader
 
 torch = pytest.importorskip("torch")
@@ -50,7 +52,8 @@ def test_all_options_together_walk_the_same_curve_and_resume_exactly(training: T
     common = PLAN | EVERYTHING | {"shards": blobs}
     alone = training(1, gradient_accumulation_steps=4, **common)
     assert alone.ok, alone.errors
-    first = training(2, gradient_accumulation_steps=2, stop_after_steps=6, **common)
+    horovod = {"component": "train_horovod"} if importlib.util.find_spec("horovod") else {}
+    first = training(2, gradient_accumulation_steps=2, stop_after_steps=6, **horovod, **common)
     assert first.ok, first.errors
     more = {"resume_from": first.folder / "checkpoints"}
     resumed = training(2, gradient_accumulation_steps=2, **common, **more)
@@ -187,3 +190,65 @@ def test_a_wrong_hook_is_refused_at_the_start(
     run = training(1, shards=blobs, code=code, gradient_accumulation_steps=4, **PLAN, **OWN)
     assert run.ranks[0].status == 2, run.errors
     assert run.ranks[0].stderr.splitlines() == [f"error: {message}", f"help: {help_}"]
+
+
+def test_compiled_it_walks_the_same_curve(training: Training, blobs: Path) -> None:
+    if not any(shutil.which(name) for name in ("g++", "clang++", "c++")):
+        pytest.skip("there is no C++ compiler")
+    common = PLAN | {"shards": blobs, "model": "mlp", "epochs": 1, "learning_rate": 0.05}
+    plain = training(1, gradient_accumulation_steps=4, **common)
+    env = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    compiled = training(2, compile=True, gradient_accumulation_steps=2, env=env, **common)
+    assert compiled.ok, compiled.errors
+    assert compiled.losses == pytest.approx(plain.losses, rel=1e-5)
+    weights, others = (
+        torch.load(run.folder / "checkpoints" / "step-00000004" / "state.pt", weights_only=True)["model"]
+        for run in (plain, compiled)
+    )
+    assert list(weights) == list(others)
+
+
+def test_without_a_compiler_the_model_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wstrain_torch.compilation import expect_compiler
+
+    monkeypatch.setenv("CXX", "no-compiler")
+    with pytest.raises(
+        UserError, match="`compile` needs a C\\+\\+ compiler, and there is none: `no-compiler`"
+    ):
+        expect_compiler(torch.device("cpu"))
+
+
+def test_lars_and_lamb_scale_the_step_of_a_layer_by_its_weights() -> None:
+    pytest.importorskip("pytorch_optimizer")
+    from wstrain.settings import OptimizerOptions
+    from wstrain_torch.optimizers import build_optimizer
+
+    for name, share in (("lars", 0.001), ("lamb", 1.0)):
+        layer = torch.nn.Linear(3, 2)
+        optimizer = build_optimizer(layer, OptimizerOptions(name), learning_rate=0.1)
+        before = layer.weight.detach().clone()
+        (100 * layer(torch.ones(1, 3)).sum()).backward()
+        optimizer.step()
+        moved = (layer.weight.detach() - before).norm() / before.norm()
+        assert moved.item() == pytest.approx(0.1 * share, rel=1e-3)
+
+
+def test_the_average_of_weights_warms_up_and_can_be_put_in_their_place() -> None:
+    from wstrain_torch.weight_average import WeightAverage
+
+    weight = torch.nn.Parameter(torch.tensor([1.0]))
+    never = torch.nn.Parameter(torch.tensor([5.0]))
+    optimizer = torch.optim.Adam([weight, never])
+    average, expected = WeightAverage(optimizer, 0.5), 0.0
+    for step in range(1, 20):
+        weight.grad = torch.ones(1)
+        optimizer.step()
+        weight.data.fill_(float(step))
+        average.update()
+        decay = min(0.5, (step - 1) / (step + 8))
+        expected = decay * expected + (1 - decay) * step
+    with average.in_place():
+        assert weight.item() == pytest.approx(expected)
+        assert never.item() == 5.0
+    assert weight.item() == 19.0
+    assert not optimizer.state[never]  # Adam makes a state only where there is none

@@ -69,6 +69,15 @@ def test_zero_divides_what_its_paper_says(stage: int, whole: int, sliced: int) -
     assert found.parameters + found.gradients + found.optimizer == pytest.approx(expected, rel=1e-5)
 
 
+def test_an_average_of_the_weights_is_one_more_copy_divided_as_they_are() -> None:
+    for setup in (Setup("ddp", optimizer="lamb"), Setup("fsdp", data=4), Setup("horovod", data=2)):
+        plain, averaged = (
+            states.rank_states(GPT.parts, each) for each in (setup, replace(setup, averaged=True))
+        )
+        assert averaged.optimizer - plain.optimizer == plain.gradients
+        assert averaged.parameters == plain.parameters
+
+
 def test_offload_takes_optimizer_and_weights_off_the_gpu() -> None:
     setup = Setup("deepspeed", data=8, precision="bf16", stage=3, optimizer="adamw")
     away = states.rank_states(GPT.parts, replace(setup, offload_optimizer=True, offload_parameters=True))

@@ -16,6 +16,9 @@ from worldsize.spec.model import Located, Step
 
 _SERVER = "parameter_server"
 _SPLIT = "tensor-degree-does-not-divide-model"
+_LAYER_WISE = ("lamb", "lars")  # optimizers that scale each layer's step by the norm of its weights
+_UNCOMPILED = ("tensor_parallel", "pipeline_parallel")
+_DIVIDING = ("fsdp", *_UNCOMPILED)
 _ONLY_WITH = {
     "fsdp_reshard": "fsdp",
     "fsdp_reduce": "fsdp",
@@ -36,6 +39,7 @@ def check_conflicts(step: Step, interface: Interface | None, topology: Topology,
     _adasum(step, interface, topology, notes)
     _without_effect(step, interface, topology, notes)
     check_fine_tuning(step, interface, topology, notes)
+    _training_options(step, interface, topology, notes)
     check_offload(step, interface, notes)
 
 
@@ -153,6 +157,34 @@ def _without_effect(step: Step, interface: Interface, topology: Topology, notes:
             message = f"`{name}` is for strategy `{wanted}`; with `{strategy}` it has no effect"
             help_ = f"write `strategy: {wanted}`, or remove `{name}`"
             notes.report("option-without-effect", setting.span, message, help_)
+
+
+def _training_options(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
+    """Report options that need whole layers, or layers that are computed without the strategy's own code."""
+    strategy = topology.strategy or options.read_option(step, interface, "strategy")
+    optimizer = options.read_option(step, interface, "optimizer")
+    if optimizer in _LAYER_WISE:
+        span = options.option_span(step, "optimizer")
+        if options.read_option(step, interface, "reduction") == "adasum":
+            message = (
+                f"`optimizer: {optimizer}` needs averaged gradients, but `reduction: adasum` combines steps"
+            )
+            notes.report("strategy-option-refused", span, message, "write `reduction: average`")
+        elif strategy in _DIVIDING:
+            message = (
+                f"`optimizer: {optimizer}` needs the norms of whole layers, but `{strategy}` divides them"
+            )
+            help_ = "write `strategy: ddp`, or another `optimizer`"
+            notes.report("strategy-option-refused", span, message, help_)
+    compiled = str(options.read_option(step, interface, "compile")).lower() == "true"
+    if compiled and strategy in _UNCOMPILED:
+        message = f"`compile` is not supported with `strategy: {strategy}`, which runs the layers itself"
+        help_ = "write `strategy: ddp` or `fsdp`, or remove `compile`"
+        notes.report("strategy-option-refused", options.option_span(step, "compile"), message, help_)
+    if strategy == _SERVER and literals.parse_number(options.read_option(step, interface, "ema_decay")):
+        message = f"`ema_decay` is not supported with `strategy: {_SERVER}`, where workers step on their own"
+        help_ = "write `strategy: multi_worker_mirrored`, or remove `ema_decay`"
+        notes.report("strategy-option-refused", options.option_span(step, "ema_decay"), message, help_)
 
 
 _OFFLOADS = ("offload_optimizer", "offload_parameters")

@@ -78,6 +78,8 @@ def _defines(state: ResolveState, located: Located[str], path: Path, start: int,
     """Whether a file defines a function, read without running it."""
     import ast  # only a model of the user is parsed
 
+    from worldsize.resolving.user_hooks import check_hooks
+
     span = part_span(located, start, start + len(function))
     try:
         tree = ast.parse(read_listed(path), str(path.name))
@@ -88,6 +90,7 @@ def _defines(state: ResolveState, located: Located[str], path: Path, start: int,
         return False
     names = set(_top_level(tree))
     if function in names or "*" in names:
+        state.problems += check_hooks(tree, path, function, located.span)
         return True
     message = f"`{path.name}` defines no function `{function}`"
     help_ = did_you_mean(function, {name for name in names if not name.startswith("_")})

@@ -50,7 +50,7 @@ class Optimizer:
             learning_rate: 0-d float32.
             count: number of this update, from 1; 0-d float32.
         """
-        slots = zip(*self.slots.values(), strict=True)
+        slots = zip(*(self.slots[name] for name in _SLOTS[self._options.name]), strict=True)
         for variable, gradient, state in zip(self._variables, gradients, slots, strict=True):
             self._strategy.extended.update(
                 variable,

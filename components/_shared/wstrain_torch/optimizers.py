@@ -23,8 +23,9 @@ def build_optimizer(
     Weight decay acts on weights of two or more dimensions. Biases and the scales of normalisation layers are
     left out: decaying them shrinks what keeps activations in range and regularises nothing (He et al. 2019,
     "Bag of Tricks", section 3.1). For ``sgd`` and ``adam`` it is the L2 term of the gradient, for ``adamw``
-    and ``lamb`` (You et al. 2020) it is decoupled (Loshchilov and Hutter 2019). ``lars`` adds it
-    to the gradient of a layer, and scales both to a thousandth of its weights (You et al. 2017).
+    it is decoupled (Loshchilov and Hutter 2019). ``lars`` adds it to the gradient of a layer and scales both
+    to a thousandth of its weights (You et al. 2017), ``lamb`` to Adam's step, and scales both to its weights
+    (You et al. 2020, algorithm 2).
 
     Raises:
         UserError: the optimizer's package is not installed.
@@ -67,6 +68,9 @@ def _build_layer_wise(
     settings: dict[str, Any] = {"momentum": options.momentum}
     if options.name == "lamb":
         settings = {"betas": (options.beta1, options.beta2), "eps": options.epsilon}
+        # As in the paper: decay is scaled with the step, and a bias correction of the scaled step would make
+        # the first ones ten times too long.
+        settings |= {"weight_decouple": False, "adam_debias": True}
     optimizer: torch.optim.Optimizer = kind(groups, lr=learning_rate, **settings)
     return optimizer
 

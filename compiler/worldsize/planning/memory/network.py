@@ -114,6 +114,7 @@ class Setup(Struct, frozen=True):
     reduce_always: bool = False  # FSDP averages gradients after each micro-batch
     cpu_offload: bool = False  # of FSDP
     schedule: str = "gpipe"
+    averaged: bool = False  # a moving average of the weights beside them
 
     @property
     def narrow(self) -> int:
@@ -122,7 +123,8 @@ class Setup(Struct, frozen=True):
 
     @property
     def moments(self) -> int:
-        """Numbers that the optimizer remembers of each weight: two of Adam's, one of momentum."""
-        if self.optimizer == "sgd":
-            return 1 if self.momentum else 0
-        return 2
+        """Numbers kept for each weight: two of Adam's, one of momentum, one of a moving average."""
+        average = int(self.averaged)
+        if self.optimizer in ("sgd", "lars"):
+            return average + (1 if self.momentum else 0)
+        return average + 2

@@ -27,7 +27,7 @@ from worldsize.planning.model import Plan, StepPlan, Topology
 _INPUTS = (
     "model", "strategy", "optimizer", "momentum", "precision", "activation_checkpointing",
     "gpt_layers", "gpt_heads", "gpt_width", "fsdp_reshard", "fsdp_reduce", "fsdp_cpu_offload",
-    "pipeline_schedule", "zero_stage", "offload_optimizer", "offload_parameters",
+    "pipeline_schedule", "ema_decay", "zero_stage", "offload_optimizer", "offload_parameters",
 )  # fmt: skip
 
 MAX_LAYERS = 10_000  # worked out one by one, in a second; the deepest transformers have a tenth of it
@@ -188,6 +188,7 @@ def _setup(values: Mapping[str, Any], plan: StepPlan) -> Setup | None:
         reduce_always=values["fsdp_reduce"] == "micro_batch",
         cpu_offload=str(values["fsdp_cpu_offload"]).lower() == "true",
         schedule=str(values["pipeline_schedule"] or "gpipe"),
+        averaged=bool(literals.parse_number(values["ema_decay"])),
     )
 
 

@@ -63,6 +63,8 @@ RULES = (
                    since="0.2.0", confidence="likely"),
     Rule("WS542", "conda-line-reads-file", "warning", "a conda file that installs from another file",
          on=("Component",), checked_in="conda_file_invalid", since="0.2.0"),
+    Rule("WS543", "user-hook-signature", "error", "a `loss`, `metrics` or `prepare` with other parameters",
+         since="0.2.0"),
     Rule("WS545", "model-not-for-data", "error", "a built-in model that cannot learn from the data",
          on=("Job",), since="0.2.0"),
     _argument_rule("WS546", "class-doubtful", "warning", "a class that is probably misspelt",

@@ -9,7 +9,7 @@ from worldsize.azureml.literals import parse_number
 from worldsize.azureml.model import Binding, Job, Literal, Step
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import did_you_mean
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.base.wording import show_number
 from worldsize.planning.memory.workload import is_sharding, literal_inputs
 from worldsize.rules.context import Context
@@ -38,6 +38,7 @@ def _check_step(job: Job, step: Step, values: Mapping[str, Any]) -> Iterator[Pro
         message = f"`export: best` exports the weights of the last step, because {off[0]}"
         yield Problem("best-without-validation", at, message, off[1])
     yield from _check_metric(step, values["best_metric"], shards)
+    yield from _check_goal(step, values["best_metric"])
     every, epochs = parse_number(values[_INTERVALS[0]]), parse_number(values["epochs"])
     at = _written(step, _INTERVALS[0])
     if at and every and epochs and every > epochs and parse_number(values[_INTERVALS[1]]) == 0:
@@ -68,11 +69,33 @@ def _check_metric(step: Step, metric: object, shards: Step | None) -> Iterator[P
     task = _find_task(shards) if shards is not None else None
     tasks = [task] if task in METRICS else list(METRICS)
     known = list(dict.fromkeys(name for each in tasks for name in metrics_with_goal(each)))
-    if metric not in known:
+    own = literal_inputs(step, ("model", "best_metric_goal"))
+    if metric not in known and isinstance(own["model"], str) and ".py" in own["model"]:
+        if own["best_metric_goal"] == "auto":  # else it comes from `metrics` in the user's file
+            message = f"`best_metric` is `{metric}`, which is not a metric of any task, and has no direction"
+            near = closest(metric, known)
+            help_ = "for one of your own `metrics` write `best_metric_goal: maximize` or `minimize`"
+            help_ = f"did you mean `{near}`? {help_}" if near else help_
+            yield Problem("best-metric-unknown", at, message, help_)
+    elif metric not in known:
         whose = f"the task {task}" if task in METRICS else "any task"
         message = f"`best_metric` is `{metric}`, which is not a metric of {whose}"
         help_ = did_you_mean(metric, known) or f"write one of {', '.join(f'`{name}`' for name in known)}"
         yield Problem("best-metric-unknown", at, message, help_)
+
+
+def _check_goal(step: Step, metric: object) -> Iterator[Problem]:
+    at = _written(step, "best_metric_goal")
+    direction = literal_inputs(step, ("best_metric_goal",))["best_metric_goal"] if at is not None else None
+    if at is None or direction not in ("minimize", "maximize"):
+        return
+    from wsmetrics.names import METRICS, goal, metrics_with_goal  # few steps give one
+
+    known = {name for task in METRICS for name in metrics_with_goal(task)}
+    if metric in known and goal(str(metric)) != direction:
+        more = "higher" if direction == "minimize" else "lower"
+        message = f"`best_metric_goal` is `{direction}`, but `{metric}` is better the {more} it is"
+        yield Problem("best-metric-unknown", at, message, "remove `best_metric_goal`")
 
 
 def _find_shards(job: Job, step: Step) -> Step | None:

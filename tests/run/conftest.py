@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -121,6 +122,8 @@ def shipped(tmp_path: Path) -> Callable[..., Shipped]:
             for step, change in changes.items():
                 settings = spec["steps"][step]["with"] | change.get("with", {})
                 spec["steps"][step] |= change | {"with": settings}
+            if path.with_suffix("").is_dir():  # the scripts of its own
+                shutil.copytree(path.with_suffix(""), tmp_path / name, dirs_exist_ok=True)
             path = tmp_path / f"{name}.yml"
             path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
         before = {child.pid for child in psutil.Process().children(recursive=True)}

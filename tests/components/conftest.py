@@ -34,6 +34,7 @@ TORCH = [*MLFLOW, "matplotlib.pyplot", "torch", "horovod.torch", "torch.distribu
 TORCH += ["torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining"]
 TORCH += ["torch._dynamo", "torch._export.non_strict_utils", "torch._functorch.aot_autograd"]  # for an export
 TORCH += ["pytorch_optimizer"] if importlib.util.find_spec("pytorch_optimizer") else []
+HUGGING_FACE = ["transformers.models.llama.modeling_llama", "peft"]
 TENSORFLOW = ["tensorflow", "keras", *MLFLOW[:2]]
 # In it `import torch` fails, as where only TensorFlow is installed.
 WITHOUT_TORCH = Path(__file__).with_name("without_torch")
@@ -187,13 +188,14 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., lis
 
 
 @pytest.fixture(scope="session")
-def start_with_libraries(warm: Callable[..., list[str]]) -> Callable[[str], list[str]]:
+def start_with_libraries(warm: Callable[..., list[str]]) -> Callable[..., list[str]]:
     """What to write before a training's command for it to find loaded what that component imports."""
 
-    def prefix(component: str) -> list[str]:
+    def prefix(component: str, model: str = "") -> list[str]:
         if component == "train_tensorflow":
             return warm(*TENSORFLOW, without=WITHOUT_TORCH)
-        return warm(*TORCH, *(DEEPSPEED if component == "train_deepspeed" else []))
+        more = HUGGING_FACE if model.startswith("hf:") else []
+        return warm(*TORCH, *(DEEPSPEED if component == "train_deepspeed" else []), *more)
 
     return prefix
 
@@ -223,7 +225,7 @@ def training(
     snapshots: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
     mpirun: Callable[[int], list[str]],
-    start_with_libraries: Callable[[str], list[str]],
+    start_with_libraries: Callable[..., list[str]],
 ) -> Callable[..., Trained]:
     """Run a component's own command line as a group of processes: `training(2, shards=…, model=…)`.
 
@@ -249,7 +251,7 @@ def training(
         plan = {"world_size": processes, "checkpoints": folder / "checkpoints"}
         arguments = [sys.executable, *shlex.split(_render(command, defaults | plan | values))[1:]]
         if not cold:
-            arguments = [*start_with_libraries(component), *arguments]
+            arguments = [*start_with_libraries(component, values.get("model", "")), *arguments]
         if largest_file_kib is not None:
             arguments = ["bash", "-c", f'ulimit -f {largest_file_kib}; exec "$@"', "limited", *arguments]
         common = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-for package in ("wsshards", "wstrain", "wstrain_torch", "wstrain_tensorflow"):
+for package in ("wsshards", "wstrain", "wstrain_torch", "wstrain_tensorflow", "transformers", "peft"):
     sys.modules[package] = None  # type: ignore[assignment]
 
 import mlflow  # noqa: E402

@@ -54,3 +54,15 @@ def test_digits_end_as_a_registered_model_that_predicts_and_one_process_learns_t
 
 def test_a_script_that_knows_nothing_of_us(shipped: Callable[..., Any]) -> None:
     assert shipped("own_script").metrics["accuracy"] >= 0.95
+
+
+def test_texts_end_as_a_fine_tuned_model_and_one_process_learns_the_same(shipped: Callable[..., Any]) -> None:
+    pytest.importorskip("peft")
+    run = shipped("finetune_text")
+    assert "reviews-bert version 1" in run.output
+    assert run.metrics["accuracy"] >= 0.9
+    shipped("finetune_text", processes=1, steps=("prepare", "shard", "train"))
+    two, one = losses(run.home)
+    assert sorted(one) == sorted(two)
+    for step in range(1, 16):
+        assert two[step] == pytest.approx(one[step], rel=1e-4), f"step {step}"

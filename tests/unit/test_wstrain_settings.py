@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from wsshards.errors import UserError
+from wstrain.fine_tuning import DEFAULTS
 from wstrain.settings import Settings, parse_settings
 
 COMPONENTS = Path(__file__).parents[2] / "components"
@@ -50,10 +51,11 @@ def read(component: str = "train_ddp", **values: object) -> Settings:
 def test_every_input_is_a_flag_and_every_flag_an_input(name: str) -> None:
     component, settings = described(name), read(name)
     ports = set(component["inputs"]) | {"checkpoints", "trained_model"}
-    # Not every component divides a model, or computes its blocks again.
+    # Not every component divides a model, computes its blocks again, or fine-tunes.
     known = {field.name for field in fields(Settings)} - {"options"} | set(settings.options)
     some = {"tensor_parallel_size", "pipeline_parallel_size", "activation_checkpointing"}
     some |= {"predicted_memory_bytes", "ema_decay", "compile"}
+    some |= {*(DEFAULTS if name == "train_tensorflow" else ())}
     assert known - some <= ports <= known
     flags = re.findall(r"--(\w+) '?\$\{\{(?:inputs|outputs)\.(\w+)\}\}", component["command"])
     assert {flag for flag, _ in flags} == ports

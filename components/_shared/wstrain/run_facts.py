@@ -11,6 +11,7 @@ from wsshards.errors import UserError
 from wsshards.manifest import Manifest
 from wstrain.checkpoint.save_policy import SavePolicy
 from wstrain.data import step_counts
+from wstrain.fine_tuning import DEFAULTS
 from wstrain.lr_schedule import LearningRateSchedule
 from wstrain.settings import Settings
 
@@ -70,9 +71,13 @@ def training_identity(settings: Settings, facts: Mapping[str, Any]) -> dict[str,
     """Return what must be the same to resume from a checkpoint; learning rate and length may change."""
     same = ("model", "task", "source", "rows", "seed", "global_batch_size", "optimizer")
     sizes = ("gpt_layers", "gpt_heads", "gpt_width") if settings.model == "gpt" else ()
-    # What is trained, and by which factor of the rate, has its place in the state of the optimizer.
-    trained = ("freeze", "layer_learning_rate_decay", "lora_rank", "lora_alpha", "lora_targets")
-    return {name: facts[name] for name in (*same, *sizes, *trained)}
+    # What is trained, and by which factor of the rate, has its place in the state of the optimizer. The value
+    # is None for the default, as in checkpoints of versions that had no such input.
+    trained = {
+        name: None if facts[name] == DEFAULTS[name] else facts[name]
+        for name in ("freeze", "layer_learning_rate_decay", "lora_rank", "lora_alpha", "lora_targets")
+    }
+    return {name: facts[name] for name in (*same, *sizes)} | trained
 
 
 def make_save_policy(settings: Settings, steps: Mapping[str, int]) -> SavePolicy:

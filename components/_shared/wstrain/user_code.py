@@ -76,8 +76,7 @@ def unknown_model_error(name: str, known: Iterable[str]) -> UserError:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean `{close[0]}`? " if close else ""
     return UserError(
-        f"unknown model `{name}`",
-        f"{hint}known: {', '.join(known)}, or path/to/file.py:function, or hf:folder",
+        f"unknown model `{name}`", f"{hint}known: {', '.join(known)}, or path/to/file.py:function"
     )
 
 

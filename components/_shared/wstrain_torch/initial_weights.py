@@ -45,7 +45,7 @@ def load_initial_weights(model: nn.Module, place: Path) -> str:
     head = find_head(model)
     different = {name for name, tensor in found.items() if tensor.shape != own[name].shape}
     missing = {name for name in own if name not in found and not name.endswith(_COUNTER)}
-    _expect_body(own, found, sorted((different | missing) - head))
+    _expect_body(own, found, [name for name in own if name in different | missing and name not in head])
     loaded = {name: tensor for name, tensor in found.items() if name not in different}
     with torch.no_grad():
         for name, tensor in loaded.items():

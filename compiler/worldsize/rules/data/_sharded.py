@@ -35,8 +35,8 @@ from wssources.request import MISSING, Files, InputError, Request, blame_input
 from wssources.row_faults import check_rows
 from wssources.source_urls import check_address, is_address
 from wssources.split_settings import make_split
-from wssources.unpack import Unpacked, is_described, unpack
 from wssources.tasks import TASK_CHOICES
+from wssources.unpack import Unpacked, is_described, unpack
 
 MAX_FILES = 20_000  # names in a folder; of more nothing is said
 _TEXTS = ("source", "label", "format", "task", "missing", "split")

@@ -62,7 +62,7 @@ def test_texts_end_as_a_fine_tuned_model_and_one_process_learns_the_same(shipped
     assert "reviews-bert version 1" in run.output
     assert run.metrics["accuracy"] >= 0.9
     shipped("finetune_text", processes=1, steps=("prepare", "shard", "train"))
-    two, one = losses(run.home)
+    two, one = read_losses(run.home)
     assert sorted(one) == sorted(two)
     for step in range(1, 16):
         assert two[step] == pytest.approx(one[step], rel=1e-4), f"step {step}"

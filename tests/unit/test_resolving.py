@@ -184,8 +184,8 @@ FAULTS = {
     ),
     "input-unknown": (SHARD.replace("source:", "sourse:"), "sourse", "did you mean `source`?"),
     "input-missing": (
-        "  r: {uses: register, compute: cpu, with: {model: 'azureml:m:1', metrics: 'azureml:n:1'}}\n",
-        "register", "add `model_name:` under `with:` of the step",
+        "  e: {uses: evaluate, compute: cpu, with: {shards: 'azureml:s:1'}}\n",
+        "evaluate", "`model: ${{parent.jobs.STEP.outputs.OUTPUT}}`",
     ),
     "input-ambiguous": (
         SHARD + SHARD.replace("shard:", "again:", 1) + TRAIN,

@@ -107,12 +107,12 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
     "names as targets": (
         {"a.csv": PRICES},
         {"label": "city", "task": "regression"},
-        ("WS534", "label `city` holds text, and `task` is `regression`"),
+        ("WS534", "label `city` holds text such as `Oslo`, and `task` is `regression`"),
     ),
     "several columns of classes": (
         {"a.csv": PRICES},
         {"label": "city,rooms"},
-        ("WS534", "label `city` holds text, and `label` names 2 columns"),
+        ("WS534", "label `city` holds text such as `Oslo`, and `label` names 2 columns"),
     ),
     "numbers as marks": (
         {"a.csv": PRICES},

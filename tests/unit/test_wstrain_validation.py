@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsshards.errors import UserError
+from wsshards.manifest import Features, Manifest, Split
 from wstrain.hooks import Hooks
 from wstrain.settings import Settings, parse_settings
 from wstrain.validation import (
@@ -123,7 +124,9 @@ def test_a_state_of_another_metric_is_not_used() -> None:
 
 def test_an_unknown_metric_is_refused_with_those_there_are() -> None:
     def goal_of(hooks: Hooks | None = None, **values: object) -> str:
-        return make_controller(given_settings(**values), "regression", STEPS, rows=9, hooks=hooks).goal
+        features = Features("features", "float32", (2,))
+        manifest = Manifest("regression", "a.csv", 0, features, None, Split(90, ()), Split(9, ()))
+        return make_controller(given_settings(**values), manifest, STEPS, hooks).goal
 
     own = Hooks("net.py", metrics=len)
     assert goal_of(best_metric="r2") == goal_of(own, best_metric="r2") == "maximize"

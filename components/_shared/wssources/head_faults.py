@@ -10,12 +10,12 @@ from wsshards.errors import UserError, clip_text
 from wssources.column_kinds import MISSING_NUMBERS
 from wssources.tasks import FEW_VALUES, LabelValues
 
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_DECIMAL_COMMA = re.compile(r"\A[+-]?[0-9]+,[0-9]+")
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
 _OTHER_DATE = re.compile(
     r"[0-9]{1,2}([./-])[0-9]{1,2}\1([0-9]{4}|[0-9]{2})( .*)?|[0-9]{4}/[0-9]{1,2}/[0-9]{1,2}( .*)?"
 )
-_NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
 _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*")
 
 

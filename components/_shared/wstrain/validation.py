@@ -13,6 +13,7 @@ from typing import Any
 
 from wsmetrics.names import goal, metrics_with_goal
 from wsshards.errors import UserError
+from wsshards.manifest import Manifest
 from wstrain.hooks import Hooks
 from wstrain.settings import Settings
 
@@ -188,15 +189,14 @@ def share_blocks(blocks: int, replica: int, replicas: int) -> Iterator[tuple[int
 
 
 def make_controller(
-    settings: Settings, task: str, steps: Mapping[str, int], *, rows: int, hooks: Hooks | None
+    settings: Settings, manifest: Manifest, steps: Mapping[str, int], hooks: Hooks | None
 ) -> ValidationController:
     """Return what follows the metric that chooses the best checkpoint.
 
     Args:
         settings: the component's inputs.
-        task: name of the task.
+        manifest: the shards'.
         steps: from :func:`wstrain.run_facts.count_steps`.
-        rows: of the validation split.
         hooks: the user's; only a validation shows which metrics they return.
 
     Raises:
@@ -204,7 +204,7 @@ def make_controller(
             :func:`make_validation_schedule`.
     """
     metric, direction = settings.best_metric, settings.best_metric_goal
-    known = metrics_with_goal(task)
+    known = metrics_with_goal(manifest.task)
     if metric in known:
         if direction not in ("auto", goal(metric)):
             raise UserError(
@@ -215,7 +215,7 @@ def make_controller(
         direction = goal(metric)
     elif hooks is None or hooks.metrics is None:
         raise UserError(
-            f"`best_metric` `{metric}` is not a metric of the task {task}",
+            f"`best_metric` `{metric}` is not a metric of the task {manifest.task}",
             f"use one of {', '.join(f'`{name}`' for name in known)}",
         )
     elif direction == "auto":
@@ -225,7 +225,7 @@ def make_controller(
             "set `best_metric_goal` to `maximize` or `minimize`",
         )
     return ValidationController(
-        make_validation_schedule(settings, steps, rows),
+        make_validation_schedule(settings, steps, manifest.validation.rows),
         metric,
         direction,
         settings.early_stopping_patience,

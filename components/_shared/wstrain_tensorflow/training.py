@@ -106,9 +106,7 @@ class Job:
         expect_options_fit(settings)
         with rendezvous.together():
             self.samples = _read_task(settings, manifest)
-        self.controller = make_controller(
-            settings, manifest.task, self.steps, rows=manifest.validation.rows, hooks=self.samples.hooks
-        )
+        self.controller = make_controller(settings, manifest, self.steps, self.samples.hooks)
         with rendezvous.together():
             part = (cluster.index, cluster.worker_count)
             splits = ("train", "validation") if self.controller.schedule.intervals else ("train",)

@@ -90,9 +90,7 @@ def _train(
     _expect_consistency(group, settings, facts)
     with group.together():
         task = _read_task(settings, manifest)
-        controller = make_controller(
-            settings, manifest.task, steps, rows=manifest.validation.rows, hooks=task.hooks
-        )
+        controller = make_controller(settings, manifest, steps, task.hooks)
         part = (group.local_rank, group.local_size)
         verify_shards(settings.shards, manifest, splits=_splits(controller), part=part)
         reader = ShardReader(settings.shards, "train", checksums=False)

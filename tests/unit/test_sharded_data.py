@@ -122,7 +122,7 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
     "text for a target further down": (
         {"a.csv": PRICES + "1,Oslo,2026-01-01,true,cheap\n"},
         PRICE | {"task": "regression"},
-        ("WS534", "label `price` holds text"),
+        ("WS533", "`cheap`"),
     ),
     "no such target": ({"a.csv": PRICES}, {"label": "prize"}, ("WS532", "no label column `prize`")),
     "date that is none": (
@@ -219,7 +219,11 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
         ("WS532", "two columns called `label`"),
     ),
     "label elsewhere": ({"a.csv": TABLE}, {"label": "kind"}, ("WS532", "no label column `kind`")),
-    "label not UTF-8 at once": ({"a.csv": b"x,label\n1,a\n2,\xe9\n"}, {}, ("WS531", "utf-8")),
+    "label not UTF-8 at once": (
+        {"a.csv": b"x,label\n1,a\n2,\xe9\n"},
+        {},
+        ("WS533", "line 3 of `data/a.csv` has a label in column `label` that is not UTF-8"),
+    ),
     "cell empty": (
         {"a.csv": TABLE + "1,,2\n"},
         {},

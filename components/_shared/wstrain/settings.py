@@ -28,7 +28,9 @@ class OptimizerOptions:
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
-    rates: Mapping[str, float] = field(default_factory=dict)  # factor of the learning rate, by parameter
+    rates: Mapping[str, float] = field(
+        default_factory=dict, hash=False
+    )  # factor of the learning rate, by parameter
 
 
 @dataclass(frozen=True, slots=True)

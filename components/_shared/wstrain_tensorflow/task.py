@@ -70,7 +70,7 @@ def compute_loss(samples: Task, scores: Any, targets: Any) -> Any:
         scores: ``[n, …, outputs]``.
         targets: from :func:`wstrain_tensorflow.data.prepare_rows`.
     """
-    scores = tf.cast(scores, tf.float32)
+    scores, targets = tf.cast(scores, tf.float32), tf.convert_to_tensor(targets)
     if samples.hooks is not None and samples.hooks.loss is not None:
         return samples.hooks.call("loss", scores, targets)
     if samples.name == REGRESSION:

@@ -176,3 +176,18 @@ def test_what_cannot_be_derived_is_said() -> None:
         complete_batches(8, 0, 10, 4)
     with pytest.raises(UserError, match="`learning_rate` is 0, and there is no reference to derive it from"):
         complete_rates(0, None, "linear", 32, 32)
+
+
+@pytest.mark.parametrize(("model", "known"), [("cnn", True), ("net.py:build", False)])
+def test_a_metric_that_the_users_file_may_bring_is_not_doubted(
+    model: str, known: bool, tmp_path: Path
+) -> None:
+    path = write(tmp_path, BATCHES)
+    text = path.read_text(encoding="utf-8").replace("model: cnn", f'model: "{model}"')
+    path.write_text(text.replace("primary_metric: loss", "primary_metric: pinball"), encoding="utf-8")
+    (tmp_path / "net.py").write_text(
+        "def build():\n    ...\n\n\ndef metrics(outputs, targets):\n    return {'pinball': 0.0}\n",
+        encoding="utf-8",
+    )
+    codes = [each.code for each in worldsize.check(path).diagnostics]
+    assert ("WS659" in codes) == known, codes

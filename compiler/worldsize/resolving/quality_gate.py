@@ -127,9 +127,16 @@ def _shards_of(state: ResolveState, step: str) -> str | None:
 
 
 def produced(state: ResolveState, step: str) -> list[str] | None:
-    """The metrics that a step can produce, or None where that is not known."""
+    """The metrics that a step can produce, or None where that is not known.
+
+    A model of the user's own may bring metrics of its own.
+    """
     facts = find_facts(state.components.get(step))
-    return list(facts.metrics) if facts is not None else None
+    if facts is None:
+        return None
+    model = state.spec.steps[step].with_.get(facts.code_input or "")
+    own = model is not None and str(model.value) not in facts.built_in_models
+    return None if own else list(facts.metrics)
 
 
 def _set(state: ResolveState, step: str, key: str, text: str, span: Span) -> None:

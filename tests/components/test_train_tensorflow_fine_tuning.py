@@ -34,6 +34,14 @@ def build(input_shape, classes):
                              keras.layers.BatchNormalization(), keras.layers.Dense(8),
                              keras.layers.Dense(classes)])
 """
+LEGACY = """
+import tf_keras
+
+def build(input_shape, classes):
+    layers = tf_keras.layers
+    return tf_keras.Sequential([layers.InputLayer(input_shape), layers.Dense(8), layers.BatchNormalization(),
+                                layers.Dense(classes)])
+"""
 NAMES = ["first/kernel", "first/bias", "batch_normalization/gamma", "batch_normalization/beta"]
 NAMES += ["dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"]
 STATISTICS = ["batch_normalization/moving_mean", "batch_normalization/moving_variance"]
@@ -71,6 +79,7 @@ def start(
     code = tmp_path_factory.mktemp("tensorflow") / "code"
     shutil.copytree(snapshots("train_tensorflow"), code)
     (code / "net.py").write_text(NET)
+    (code / "legacy.py").write_text(LEGACY)
 
     def run(classes: int = 3, **values: Any) -> Any:
         folder = tmp_path_factory.mktemp("cluster")
@@ -135,9 +144,24 @@ def test_checkpoints_of_other_classes_give_all_but_the_last_layer(
     assert not [name for name in first if "dense_1" not in name and (first[name] != tuned[name]).any()]
 
 
+def test_a_model_of_tf_keras_starts_from_its_own_weights(start: Callable[..., Any]) -> None:
+    own = {"model": "legacy.py:build", "export": "last"}
+    base = start(**own)
+    assert base.ok, base.errors
+    tuning = {"initial_model": base.folder / "model", "freeze": "dense,batch_normalization"}
+    run = start(stop_after_steps=2, **own, **tuning)
+    assert run.ok, run.errors
+    assert "initial weights: all of SavedModel program" in run.said["worker-0"]
+    first, tuned = state(base, 4), state(run, 2)
+    changed = {name for name, array in tuned.items() if not np.array_equal(array, first[name])}
+    assert changed == {"dense_1/kernel", "dense_1/bias"}
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"freeze": "first", "model": "mlp"}, "`layer_normalization/gamma`"),
+        ({"freeze": "dense/bias", "model": "legacy.py:build"}, "and tf-keras freezes whole layers"),
         ({"freeze": "second"}, "`second` in `freeze` matches no parameter of the model"),
         ({"freeze": "*"}, "`freeze` leaves nothing to train: `*` match all 8 tensors"),
         ({"model": "hf:"}, "unknown model `hf:`"),

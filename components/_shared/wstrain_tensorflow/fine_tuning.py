@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
+from operator import methodcaller
 from typing import Any
 
 from wsshards.errors import UserError
@@ -133,12 +134,12 @@ def _describe_training(model: Any, frozen: Collection[str]) -> str:
 
 def _freeze(frozen: Mapping[int, str], model: Any) -> None:
     legacy = is_legacy(model)
-    for layer in model._flatten_layers(include_self=False):  # noqa: SLF001  what `layers` lacks is nested
+    for layer in _inner_layers(model):
         own = [id(variable) for variable in layer.trainable_variables]
         matched = [frozen[key] for key in own if key in frozen]
         if matched and len(matched) == len(own):
             layer.trainable = False
-        elif matched and legacy and not list(layer._flatten_layers(include_self=False)):  # noqa: SLF001
+        elif matched and legacy and not list(_inner_layers(layer)):
             raise UserError(
                 f"`freeze` matches `{matched[0]}`, a part of a layer, and tf-keras freezes whole layers",
                 f"write `{_layer(matched[0])}`, or make the model with Keras 3",
@@ -147,6 +148,10 @@ def _freeze(frozen: Mapping[int, str], model: Any) -> None:
         for variable in model.trainable_variables:
             if id(variable) in frozen:
                 variable.trainable = False
+
+
+# `layers` has no nested ones.
+_inner_layers = methodcaller("_flatten_layers", include_self=False)
 
 
 def _layer(name: str) -> str:

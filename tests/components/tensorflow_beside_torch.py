@@ -26,6 +26,7 @@ from wstrain_torch import optimizers  # noqa: E402
 from wstrain_torch.data import make_task  # noqa: E402
 
 SIZES = {"gpt_layers": 2, "gpt_heads": 2, "gpt_width": 16}
+SETTINGS = {"sync_batch_norm": False, "initial_model": None, "freeze": ""}
 
 
 def copied(theirs: torch.nn.Module, ours: Any) -> None:
@@ -51,7 +52,7 @@ def model(name: str, shape: tuple[int, ...], kind: str) -> float:
     options = torch_models.ModelOptions(**SIZES)
     sample = None if text else generator.normal(2, 3, (50, *shape)).astype(np.float32)
     theirs = torch_models.build_model(name, its, options, sample=None if text else torch.from_numpy(sample))
-    settings: Any = SimpleNamespace(model=name, seed=0, sync_batch_norm=False, **SIZES)
+    settings: Any = SimpleNamespace(model=name, seed=0, **SETTINGS, **SIZES)
     samples = SampleSpec(its.name, its.input_shape, its.input_dtype, its.outputs, its.tokenizer)
     ours = Models(settings, samples, sample).make()
     copied(theirs, ours)
@@ -140,7 +141,7 @@ def text_classifier() -> float:
     tokens[0, 5:] = tokens[1, 2:] = 0
     its = make_task(m.CLASSIFICATION, (8,), "int32", 4, tokenizer=m.Tokenizer("bpe", 9, padding=0))
     theirs = torch_models.build_model("gpt", its, torch_models.ModelOptions(**SIZES), sample=None)
-    ours = Models(SimpleNamespace(model="gpt", seed=0, sync_batch_norm=False, **SIZES), its, None).make()
+    ours = Models(SimpleNamespace(model="gpt", seed=0, **SETTINGS, **SIZES), its, None).make()
     copied(theirs, ours)
     with torch.no_grad():
         expected = theirs.eval()(its.inputs(tokens)).numpy()

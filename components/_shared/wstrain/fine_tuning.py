@@ -74,19 +74,28 @@ def split_patterns(text: str, name: str) -> list[str]:
     return patterns
 
 
+def expect_initial_weights(settings: Settings) -> None:
+    """Check the inputs of fine-tuning that every framework has.
+
+    Raises:
+        UserError: ``freeze`` is no list of patterns, or ``initial_model`` does not exist.
+    """
+    split_patterns(settings.freeze, "freeze")
+    if settings.initial_model is not None and not settings.initial_model.exists():
+        raise UserError(
+            f"`initial_model` is `{settings.initial_model.name}`, which does not exist",
+            "bind a model, or the output `model` or `checkpoints` of a training step",
+        )
+
+
 def expect_fine_tuning(settings: Settings) -> None:
     """Check what can be said before a framework is loaded.
 
     Raises:
         UserError: the inputs of fine-tuning contradict each other, or ``initial_model`` does not exist.
     """
-    split_patterns(settings.freeze, "freeze")
+    expect_initial_weights(settings)
     split_patterns(settings.lora_targets, "lora_targets")
-    if settings.initial_model is not None and not settings.initial_model.exists():
-        raise UserError(
-            f"`initial_model` is `{settings.initial_model.name}`, which does not exist",
-            "bind a model, or the output `model` or `checkpoints` of a training step",
-        )
     if is_hugging_face(settings.model):
         _expect_hugging_face(settings)
     elif settings.lora_rank:

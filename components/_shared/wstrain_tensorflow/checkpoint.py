@@ -24,7 +24,7 @@ from wstrain.checkpoint.checkpoint_folder import Checkpoint, HashedFile, Retenti
 from wstrain.checkpoint.latest_checkpoint import ReadShare
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 
-STATE = "state.npz"
+STATE, NAMES = "state.npz", "names"  # NAMES: entry of the card with the names of the weights
 Named = Mapping[str, Sequence[Any]]
 
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 from wsshards.errors import UserError, describe_error
 from wsshards.manifest import LANGUAGE_MODEL
 from wstrain.data.sample_spec import SampleSpec
+from wstrain_tensorflow.model_weights import is_legacy, name_weights
 from wstrain_tensorflow.task import Task, encode_inputs, make_predictions
 
 LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")
@@ -39,12 +40,19 @@ class Program(tf.Module):  # type: ignore[misc]
         self.answer = tf.function(answer, input_signature=[spec])
         try:
             # Held directly, so that the SavedModel has the variables and nothing of Keras.
-            self.weights = list(self.answer.get_concrete_function().graph.variables)
+            used = self.answer.get_concrete_function().graph.variables
         except Exception as error:
             raise UserError(
                 f"the model cannot be traced by TensorFlow: {describe_error(error, 110)}",
                 "its call must be plain tensor operations for any batch size",
             ) from error
+        # By name, for a training that starts from them.
+        self.weights = {
+            name: variable if is_legacy(model) else variable.value
+            for name, variable in name_weights(model).items()
+        }
+        known = {id(variable) for variable in self.weights.values()}
+        self.others = [variable for variable in used if id(variable) not in known]
 
 
 def save_model(

@@ -30,13 +30,14 @@ from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
 from wstrain.validation import describe_export, make_controller
 from wstrain_tensorflow import export
-from wstrain_tensorflow.checkpoint import CheckpointSaver, Named
+from wstrain_tensorflow.checkpoint import NAMES, CheckpointSaver, Named
 from wstrain_tensorflow.data import BatchLoader
 from wstrain_tensorflow.hook_checks import expect_hooks
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
+from wstrain_tensorflow.model_weights import is_legacy, name_state
 from wstrain_tensorflow.models import Models
-from wstrain_tensorflow.models.network import FunctionalNetwork, LegacyNetwork, Network, is_legacy
+from wstrain_tensorflow.models.network import FunctionalNetwork, LegacyNetwork, Network
 from wstrain_tensorflow.optimizers import AVERAGE, Optimizer
 from wstrain_tensorflow.precision import LossScale, dtype_policy
 from wstrain_tensorflow.task import Task, encode_inputs, make_task
@@ -117,6 +118,8 @@ class Job:
             self.models = Models(settings, self.samples, self._sample())
             model = self.models.make(dtype_policy(settings.precision))
             self.models.warn(model)
+            if cluster.is_main and self.models.tuning.said:
+                print("\n".join(self.models.tuning.said), flush=True)
             if self.samples.hooks is not None:
                 expect_hooks(self.samples, self.samples.hooks, model, self.reader, self.sampler)
             export.Program(model, self.samples)  # fails now rather than after the last epoch
@@ -126,7 +129,7 @@ class Job:
         """Return the model with the strategy's variables."""
         if is_legacy(self._model):
             return LegacyNetwork(lambda: self.models.make(dtype_policy(self.settings.precision)), strategy)
-        return FunctionalNetwork(self._model, strategy)
+        return FunctionalNetwork(self._model, strategy, self.models.tuning.frozen)
 
     def optimizer(self, network: Network, strategy: Any) -> Optimizer:
         """Return the optimizer of the model's variables."""
@@ -153,6 +156,7 @@ class Job:
             ),
             background=BackgroundWriter(threaded=self.settings.checkpoint_async),
             controller=self.controller if self.controller.schedule.intervals else None,
+            about={NAMES: name_state(self._model)},
         )
 
     def validator(

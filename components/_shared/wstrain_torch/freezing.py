@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -10,9 +9,9 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from wsshards.errors import UserError
+from wstrain.weight_names import all_frozen_error, suggest_names
 from wstrain_torch.models.batch_norm import BATCH_NORM
 
-_SHOWN = 5  # names in a message
 _WRAPPERS = ("network.", "base_model.model.", "body.")  # what stands before the names that users know
 
 
@@ -38,17 +37,14 @@ def freeze_parameters(model: nn.Module, patterns: Sequence[str]) -> int:
         matched = {name for name in named if _matches(name, pattern)}
         if not matched:
             raise UserError(
-                f"`{pattern}` in `freeze` matches no parameter of the model", _suggest(pattern, list(named))
+                f"`{pattern}` in `freeze` matches no parameter of the model",
+                suggest_names(pattern, [short_name(name) for name in named]),
             )
         frozen |= matched
     for name in frozen:
         named[name].requires_grad_(False)
     if not any(parameter.requires_grad for parameter in named.values()):
-        listed = ", ".join(f"`{pattern}`" for pattern in patterns)
-        raise UserError(
-            f"`freeze` leaves nothing to train: {listed} match all {len(frozen)} tensors of the model",
-            "leave the last layer out of the patterns",
-        )
+        raise all_frozen_error(patterns, len(frozen))
     for layer in model.modules():
         if isinstance(layer, BATCH_NORM):
             _keep_statistics(layer)
@@ -81,14 +77,6 @@ def _names(name: str) -> Iterator[str]:
         if name.startswith(wrapper):
             name = name.removeprefix(wrapper)
             yield name
-
-
-def _suggest(pattern: str, names: Sequence[str]) -> str:
-    names = [short_name(name) for name in names]
-    plain = pattern.replace("*", "").strip(".")
-    close = difflib.get_close_matches(plain, names, n=_SHOWN, cutoff=0.3) or names[:_SHOWN]
-    listed = ", ".join(f"`{name}`" for name in close)
-    return f"the closest names are {listed}; `*` stands for anything"
 
 
 def _keep_statistics(layer: nn.Module) -> None:

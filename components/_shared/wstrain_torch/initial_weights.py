@@ -8,11 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from wsshards.errors import UserError
+from wstrain.weight_names import describe_loaded, expect_body, expect_matches
 from wstrain_torch.freezing import short_name
 from wstrain_torch.weight_files import Weights, read_weights
 
-_SHOWN = 3  # names in a message
 # What wrappers put before the name of a parameter: an exported program, DDP, torch.compile, our own models.
 _PREFIXES = ("", "network.", "module.", "_orig_mod.", "body.", "network.network.", "network.body.")
 _COUNTER = "num_batches_tracked"
@@ -36,21 +35,17 @@ def load_initial_weights(model: nn.Module, place: Path) -> str:
     weights, source = read_weights(place)
     own = model.state_dict()
     found = _match_names(weights, own)
-    if not found:
-        theirs, ours = (", ".join(f"`{name}`" for name in list(names)[:_SHOWN]) for names in (weights, own))
-        raise UserError(
-            f"no parameter of the model has a name of `initial_model`: {theirs} there, {ours} here",
-            "train the same model that the weights are from",
-        )
+    expect_matches(weights, own, found)
     head = find_head(model)
     different = {name for name, tensor in found.items() if tensor.shape != own[name].shape}
     missing = {name for name in own if name not in found and not name.endswith(_COUNTER)}
-    _expect_body(own, found, [name for name in own if name in different | missing and name not in head])
+    wrong = [name for name in own if name in different | missing and name not in head]
+    expect_body(own, found, wrong, short_name)
     loaded = {name: tensor for name, tensor in found.items() if name not in different}
     with torch.no_grad():
         for name, tensor in loaded.items():
             own[name].copy_(tensor)
-    return _describe(source, found, own, sorted((different | missing) & head))
+    return describe_loaded(source, own, found, sorted((different | missing) & head), short_name)
 
 
 def find_head(model: nn.Module) -> set[str]:
@@ -75,30 +70,3 @@ def _match_names(weights: Weights, own: Mapping[str, Tensor]) -> dict[str, Tenso
             matched = {name: tensor for name, tensor in renamed.items() if name in own}
             best = max(best, matched, key=len)
     return best
-
-
-def _expect_body(own: Mapping[str, Tensor], found: Mapping[str, Tensor], wrong: list[str]) -> None:
-    if not wrong:
-        return
-    described = [
-        f"`{short_name(name)}` has shape {list(found[name].shape)} there and {list(own[name].shape)} here"
-        if name in found
-        else f"`{short_name(name)}` {list(own[name].shape)} is missing there"
-        for name in wrong[:_SHOWN]
-    ]
-    more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-    raise UserError(
-        f"`initial_model` does not fit the model: {'; '.join(described)}{more}",
-        "use the same model with the same sizes; only its last layer may differ",
-    )
-
-
-def _describe(source: str, found: Mapping[str, Tensor], own: Mapping[str, Tensor], new: list[str]) -> str:
-    if not new:
-        return f"initial weights: all of {source}"
-    described = ", ".join(
-        f"{short_name(name)} {list(own[name].shape)}"
-        + (f" ({list(found[name].shape)} there)" if name in found else "")
-        for name in new
-    )
-    return f"initial weights: {source}, but the last layer is new: {described}"

@@ -7,6 +7,7 @@ import os
 import sys
 
 from wsshards.errors import run_main
+from wstrain.fine_tuning import add_initial_weights
 from wstrain.input_types import number
 from wstrain.settings import add_weight_average, parse_settings
 from wstrain_tensorflow.launch.start import MIRRORED, PARAMETER_SERVER, count_gpus, start_training
@@ -20,7 +21,7 @@ def add_join_timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--join_timeout", type=number(0, above=True), default=600.0)
 
 
-OPTIONS = (add_join_timeout, add_weight_average)
+OPTIONS = (add_join_timeout, add_weight_average, add_initial_weights)
 
 
 def main() -> None:

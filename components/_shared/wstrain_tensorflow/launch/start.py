@@ -13,6 +13,7 @@ from pathlib import Path
 from wsshards.errors import Interrupted, UserError
 from wsshards.manifest import Manifest, read_manifest
 from wstrain import run_facts
+from wstrain.fine_tuning import expect_initial_weights
 from wstrain.health import watchdog
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.launch import consistency, gpus
@@ -34,6 +35,7 @@ def start_training(settings: Settings, cluster: Cluster) -> None:
             missing or has other code, data or inputs.
         Interrupted: a process was asked to stop, and the training is saved.
     """
+    expect_initial_weights(settings)
     planned = _planned_gpus(settings, cluster)
     gpus.expect_gpus_before_import(planned, "tensorflow")
     expect_plan(settings, cluster)

@@ -16,9 +16,10 @@ from wsshards.manifest import LANGUAGE_MODEL
 from wstrain import user_code
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.settings import Settings
+from wstrain_tensorflow.fine_tuning import FineTuning
+from wstrain_tensorflow.model_weights import is_legacy
 from wstrain_tensorflow.models import cnn, gpt, mlp
 from wstrain_tensorflow.models.layers import Standardise
-from wstrain_tensorflow.models.network import is_legacy
 from wstrain_tensorflow.task import Task, hook_inputs
 
 BUILT_IN: dict[str, Callable[[SampleSpec, Any, Any], Any]] = {
@@ -37,11 +38,13 @@ class Models:
         sample: training rows as the model gets them, for its input scale; None for tokens.
 
     Raises:
-        UserError: there is no such model, or the user's file has no such function.
+        UserError: there is no such model, or the user's file has no such function, or `initial_model` cannot
+            be read.
     """
 
     def __init__(self, settings: Settings, samples: Task, sample: np.ndarray[Any, Any] | None) -> None:
         self._settings, self._samples, self._sample = settings, samples, sample
+        self.tuning = FineTuning(settings)
         self._function: Callable[..., Any] | None = None
         if user_code.is_reference(settings.model):
             self._function = user_code.load_function(settings.model)
@@ -52,8 +55,9 @@ class Models:
         """Return a model whose layers compute with a dtype policy of Keras.
 
         Raises:
-            UserError: the model does not fit the shards, or the user's function fails.
+            UserError: the model does not fit the shards or `initial_model`, or the user's function fails.
         """
+        _restart_names()
         # The same initial weights in every process, at any number of them.
         keras.utils.set_random_seed(self._settings.seed % 2**32)
         keras.config.set_dtype_policy(policy)
@@ -64,6 +68,7 @@ class Models:
         if self._settings.sync_batch_norm:
             for layer in _batch_norms(model):
                 layer.synchronized = True
+        self.tuning.apply(model)
         return model
 
     def warn(self, model: Any) -> None:
@@ -98,6 +103,15 @@ class Models:
         zeros = hook_inputs(samples, tf.zeros([2, *samples.input_shape], dtype))
         user_code.expect_outputs(lambda: model(zeros, training=False), samples, reference)
         return model
+
+
+def _restart_names() -> None:
+    """Let the next model have the names of the first one: Keras counts layers over the whole process."""
+    if not tf.distribute.has_strategy():
+        keras.backend.clear_session(free_memory=False)
+    legacy = sys.modules.get("tf_keras")
+    if legacy is not None:
+        legacy.backend.reset_uids()
 
 
 def _batch_norms(model: Any) -> Any:

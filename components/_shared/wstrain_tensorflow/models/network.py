@@ -8,11 +8,12 @@ model has no such call: it is made within the strategy and used directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import tensorflow as tf
 
+from wstrain_tensorflow.model_weights import name_weights
 from wstrain_tensorflow.task import Task, compute_loss, encode_inputs
 
 ModelFactory = Callable[[], Any]
@@ -41,10 +42,13 @@ class FunctionalNetwork:
     Args:
         model: built outside the strategy.
         strategy: owns the variables.
+        frozen: names of weights that nothing changes.
     """
 
-    def __init__(self, model: Any, strategy: Any) -> None:
+    def __init__(self, model: Any, strategy: Any, frozen: Collection[str] = ()) -> None:
         self._model = model
+        named = name_weights(model)
+        constant = {id(named[name]) for name in frozen}
         weights = {id(variable) for variable in model.non_trainable_weights}
         self._is_seed = [id(variable) not in weights for variable in model.non_trainable_variables]
         with strategy.scope():
@@ -52,7 +56,11 @@ class FunctionalNetwork:
                 _variable(variable.numpy(), variable.path) for variable in model.trainable_variables
             ]
             self.kept = [
-                local_copy(variable.numpy(), variable.path) for variable in model.non_trainable_weights
+                # The mean of copies, which a local one reads as, may round.
+                _variable(variable.numpy(), variable.path, trainable=False)
+                if id(variable) in constant
+                else local_copy(variable.numpy(), variable.path)
+                for variable in model.non_trainable_weights
             ]
 
     def values(self, tape: Any) -> list[Any]:
@@ -103,11 +111,6 @@ class LegacyNetwork:
         return scores, _sum(self._model.losses)
 
 
-def is_legacy(model: Any) -> bool:
-    """Whether a model was made by ``tf-keras``."""
-    return any(kind.__module__.split(".")[0] == "tf_keras" for kind in type(model).__mro__)
-
-
 def local_copy(value: Any, name: str = "kept") -> Any:
     """Return a variable with a value in every replica; outside of replicas it reads as their mean."""
     is_integer = not tf.as_dtype(value.dtype).is_floating
@@ -121,8 +124,8 @@ def local_copy(value: Any, name: str = "kept") -> Any:
     )
 
 
-def _variable(value: Any, name: str) -> Any:
-    return tf.Variable(value, trainable=True, name=_name(name))
+def _variable(value: Any, name: str, *, trainable: bool = True) -> Any:
+    return tf.Variable(value, trainable=trainable, name=_name(name))
 
 
 def _name(path: str) -> str:

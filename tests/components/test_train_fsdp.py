@@ -177,8 +177,8 @@ def test_a_model_that_names_no_blocks(
 
 
 def test_a_disk_that_is_full_for_the_ranks_leaves_nothing(training: Training, text: Path) -> None:
-    # A limit on the size of files is a disk that fills up while the parts, of 5 MB, are being written. MLflow's
-    # database, which all tests share, is smaller.
+    # A limit on the size of files is a disk that fills up while the parts, of 5 MB, are being written.
+    # MLflow's database, which all tests share, is smaller.
     wide = LAW | {"gpt_width": 256, "gpt_layers": 1, "checkpoint_every_steps": 1, "strategy": "fsdp"}
     wide |= {"batch_size_per_device": 16, "shards": text}
     for lines in errors(training(2, largest_file_kib=4096, **wide)):

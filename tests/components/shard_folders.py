@@ -71,3 +71,15 @@ def _write_split(
 def _column(values: Any) -> Any:
     flat = pa.array(np.ascontiguousarray(values).reshape(-1))
     return flat if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+
+
+def write_blobs(folder: Path) -> None:
+    """Write shards of three classes around three points; 4 steps of 32 an epoch."""
+    draw = np.random.default_rng(3)
+
+    def rows(count: int) -> tuple[Any, Any]:
+        labels = draw.integers(0, 3, count)
+        return (draw.normal(size=(count, 6)) + 2 * np.eye(6)[labels]).astype(np.float32), labels
+
+    label = m.Label(("y",), ("a", "b", "c"))
+    write_shards(folder, m.CLASSIFICATION, {"train": rows(128), "validation": rows(37)}, label=label)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wsshards import manifest as m
 from wsshards.errors import UserError
 from wsshards.reader import ShardReader
 
@@ -20,7 +19,7 @@ torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
 
 FOLDER = Path(__file__).parent
-write_shards = runpy.run_path(str(FOLDER / "shard_folders.py"))["write_shards"]
+write_blobs = runpy.run_path(str(FOLDER / "shard_folders.py"))["write_blobs"]
 VALIDATION = runpy.run_path(str(FOLDER / "test_train_validation.py"))
 validations, predict = VALIDATION["validations"], VALIDATION["predict"]
 Training = Callable[..., Any]
@@ -29,16 +28,8 @@ PLAN = {"batch_size_per_device": 8, "global_batch_size": 32, "epochs": 4}
 
 @pytest.fixture(scope="module")
 def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shards of three classes around three points; 4 steps of 32 an epoch."""
-    draw = np.random.default_rng(3)
-
-    def rows(count: int) -> tuple[Any, Any]:
-        labels = draw.integers(0, 3, count)
-        return (draw.normal(size=(count, 6)) + 2 * np.eye(6)[labels]).astype(np.float32), labels
-
-    folder = tmp_path_factory.mktemp("blobs") / "shards"
-    label = m.Label(("y",), ("a", "b", "c"))
-    write_shards(folder, m.CLASSIFICATION, {"train": rows(128), "validation": rows(37)}, label=label)
+    folder: Path = tmp_path_factory.mktemp("blobs") / "shards"
+    write_blobs(folder)
     return folder
 
 

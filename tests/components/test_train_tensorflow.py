@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from tracked_metrics import read_metric
 
 HERE = importlib.util.find_spec("tensorflow")  # importing it takes seconds
 pytestmark = [
@@ -157,12 +158,8 @@ class Cluster:
         return json.dumps({"cluster": cluster, "task": {"type": kind, "index": int(index)}})
 
     def _losses(self) -> dict[int, float]:
-        import sqlite3
-
-        if not (self.folder / "mlflow.db").exists():
-            return {}
-        with contextlib.closing(sqlite3.connect(self.folder / "mlflow.db")) as connection:
-            return dict(connection.execute("select step, value from metrics where key = 'loss'").fetchall())
+        database = self.folder / "mlflow.db"
+        return read_metric(database, "loss") if database.exists() else {}
 
 
 @pytest.fixture(scope="module")

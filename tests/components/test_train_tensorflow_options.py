@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import runpy
 import shutil
-import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from wsshards import manifest as m
+from tracked_metrics import read_metric
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed"),
@@ -26,7 +23,7 @@ pytestmark = [
 
 FOLDER = Path(__file__).parent
 Cluster = runpy.run_path(str(FOLDER / "test_train_tensorflow.py"))["Cluster"]
-write_shards = runpy.run_path(str(FOLDER / "shard_folders.py"))["write_shards"]
+write_blobs = runpy.run_path(str(FOLDER / "shard_folders.py"))["write_blobs"]
 PLAN = {"epochs": 2, "batch_size_per_device": 16, "global_batch_size": 32, "learning_rate": 0.02}
 PLAN |= {"optimizer": "adamw", "ema_decay": 0.6}
 NET = """
@@ -53,16 +50,8 @@ def metrics(outputs, targets):
 
 @pytest.fixture(scope="module")
 def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shards of three classes around three points; 4 steps of 32 an epoch."""
-    draw = np.random.default_rng(3)
-
-    def rows(count: int) -> tuple[Any, Any]:
-        labels = draw.integers(0, 3, count)
-        return (draw.normal(size=(count, 6)) + 2 * np.eye(6)[labels]).astype(np.float32), labels
-
-    folder = tmp_path_factory.mktemp("blobs") / "shards"
-    label = m.Label(("y",), ("a", "b", "c"))
-    write_shards(folder, m.CLASSIFICATION, {"train": rows(128), "validation": rows(37)}, label=label)
+    folder: Path = tmp_path_factory.mktemp("blobs") / "shards"
+    write_blobs(folder)
     return folder
 
 
@@ -91,9 +80,7 @@ def train(
 
 
 def logged(run: Any, name: str) -> dict[int, float]:
-    with contextlib.closing(sqlite3.connect(run.folder / "mlflow.db")) as connection:
-        found = connection.execute("select step, value from metrics where key = ?", [name]).fetchall()
-    return dict(found)
+    return read_metric(run.folder / "mlflow.db", name)
 
 
 def test_options_walk_the_same_curve_and_resume_exactly(

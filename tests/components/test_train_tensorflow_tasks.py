@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import runpy
 import shutil
-import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tracked_metrics import read_metric
 
 from wsshards import manifest as m
 
@@ -85,9 +84,7 @@ def train(
 
 
 def logged(run: Any, name: str) -> dict[int, float]:
-    with contextlib.closing(sqlite3.connect(run.folder / "mlflow.db")) as connection:
-        found = connection.execute("select step, value from metrics where key = ?", [name]).fetchall()
-    return dict(found)
+    return read_metric(run.folder / "mlflow.db", name)
 
 
 def test_regression_is_the_same_with_one_and_two_workers(

@@ -14,12 +14,11 @@ import numpy.typing as npt
 from wsshards.errors import UserError, describe_error
 from wstrain.checkpoint import checkpoint_folder
 from wstrain.checkpoint.checkpoint_folder import Checkpoint
-from wstrain.checkpoint.latest_checkpoint import find_checkpoint_of_step, find_latest_checkpoint
+from wstrain.checkpoint.initial_model import find_initial_checkpoint, find_weight_files
 from wstrain_tensorflow.checkpoint import NAMES, STATE
 
 Weights = dict[str, npt.NDArray[Any]]
 
-_DEPTH = 4  # levels of folders that are searched
 _PROGRAM = "saved_model.pb"
 _PYTORCH = (".pt2", ".safetensors", ".pt", ".pth")
 # The key of a variable in a SavedModel whose `weights` is a dictionary by name.
@@ -42,10 +41,10 @@ def read_weight_files(place: Path) -> tuple[Weights, str]:
     Raises:
         UserError: there are no weights of TensorFlow, or several models, or a file is damaged.
     """
-    checkpoint = _find_checkpoint(place)
+    checkpoint = find_initial_checkpoint(place, HELP)
     if checkpoint is not None:
         return _read_checkpoint(checkpoint), f"checkpoint {checkpoint.path.name}"
-    programs = _find_files(place, (_PROGRAM,))
+    programs = find_weight_files(place, (_PROGRAM,))
     if len(programs) > 1:
         names = ", ".join(f"`{path.parent.relative_to(place)}`" for path in programs[:_SHOWN])
         raise UserError(
@@ -53,38 +52,13 @@ def read_weight_files(place: Path) -> tuple[Weights, str]:
         )
     if programs:
         return _read_program(programs[0].parent), f"SavedModel {programs[0].parent.name}"
-    torch_file = next(iter(_find_files(place, _PYTORCH)), None)
+    torch_file = next(iter(find_weight_files(place, _PYTORCH)), None)
     if torch_file is not None:
         raise UserError(
             f"PyTorch wrote `{torch_file.name}` of `initial_model`, and this step trains with TensorFlow",
             f"{HELP}, or fine-tune it with train_ddp",
         )
     raise UserError(f"`initial_model` is `{place.name}`, which has no weights of TensorFlow in it", HELP)
-
-
-def _find_files(place: Path, endings: tuple[str, ...]) -> list[Path]:
-    """Return the files whose names end so and that are nearest to the top of ``place``, or ``place``."""
-    if place.is_file():
-        return [place] if place.name.endswith(endings) else []
-    for depth in range(1, _DEPTH + 1):
-        paths = place.glob("/".join(["*"] * depth))
-        found = sorted(path for path in paths if path.name.endswith(endings) and path.is_file())
-        if found:
-            return found
-    return []
-
-
-def _find_checkpoint(folder: Path) -> Checkpoint | None:
-    if (folder / checkpoint_folder.CARD).is_file():
-        try:
-            return checkpoint_folder.read_card(folder)
-        except (OSError, ValueError) as error:
-            raise UserError(f"checkpoint `{folder.name}` is damaged: {error}", HELP) from None
-    newest = find_latest_checkpoint([folder])
-    best = newest.validation.get("best_step") if newest is not None else None
-    if isinstance(best, int):
-        return find_checkpoint_of_step([folder], best) or newest
-    return newest
 
 
 def _read_checkpoint(checkpoint: Checkpoint) -> Weights:

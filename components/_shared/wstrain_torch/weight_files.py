@@ -15,13 +15,12 @@ from torch import Tensor
 
 from wsshards.errors import UserError, describe_error
 from wstrain.checkpoint import checkpoint_folder
-from wstrain.checkpoint.latest_checkpoint import find_checkpoint_of_step, find_latest_checkpoint
+from wstrain.checkpoint.initial_model import find_initial_checkpoint, find_weight_files
 from wstrain_torch.checkpoint.sharded_checkpoint import ShardedCheckpoint
 from wstrain_torch.checkpoint.tensor_state import MODEL
 
 Weights = dict[str, Tensor]
 
-_DEPTH = 4  # levels of folders that are searched
 _PICKLED = (".pt", ".pth", ".bin")
 _INSIDE = ("state_dict", "model", "model_state_dict")  # where other trainers keep the weights of a checkpoint
 _DTYPES = {1: torch.uint8, 5: torch.int64, 6: torch.float16, 7: torch.float32, 8: torch.float64}
@@ -49,11 +48,11 @@ def read_weights(place: Path) -> tuple[Weights, str]:
     """
     if place.is_file():
         return _read_file(place)
-    checkpoint = _find_checkpoint(place)
+    checkpoint = find_initial_checkpoint(place, HELP)
     if checkpoint is not None:
         return _read_checkpoint(checkpoint), f"checkpoint {checkpoint.path.name}"
     for endings in ((".pt2",), (".safetensors",), _PICKLED):
-        files = _find_files(place, endings)
+        files = find_weight_files(place, endings)
         if endings == (".safetensors",) and len({path.parent for path in files}) == 1:
             pieces = [_read_file(path)[0] for path in files]  # a large model is written in several
             weights = {name: tensor for piece in pieces for name, tensor in piece.items()}
@@ -67,32 +66,6 @@ def read_weights(place: Path) -> tuple[Weights, str]:
         if files:
             return _read_file(files[0])
     raise UserError(f"`initial_model` is `{place.name}`, which has no weights of PyTorch in it", HELP)
-
-
-def _find_files(folder: Path, endings: tuple[str, ...]) -> list[Path]:
-    """Return the files with such a name that are nearest to the top of ``folder``."""
-    for depth in range(_DEPTH):
-        found = [
-            path
-            for path in folder.glob("/".join(["*"] * (depth + 1)))
-            if path.suffix in endings and path.is_file()
-        ]
-        if found:
-            return sorted(found)
-    return []
-
-
-def _find_checkpoint(folder: Path) -> checkpoint_folder.Checkpoint | None:
-    if (folder / checkpoint_folder.CARD).is_file():
-        try:
-            return checkpoint_folder.read_card(folder)
-        except (OSError, ValueError) as error:
-            raise UserError(f"checkpoint `{folder.name}` is damaged: {error}", HELP) from None
-    newest = find_latest_checkpoint([folder])
-    best = newest.validation.get("best_step") if newest is not None else None
-    if isinstance(best, int):
-        return find_checkpoint_of_step([folder], best) or newest
-    return newest
 
 
 def _read_checkpoint(checkpoint: checkpoint_folder.Checkpoint) -> Weights:

@@ -35,7 +35,7 @@ def load_job(reference: str) -> Any:
             with ``@dsl.pipeline``, or a pipeline job.
 
     Raises:
-        PipelineError: There is no such file or name, the code fails, or it makes no pipeline job.
+        PipelineError: There is no such file or name, the code fails, or it does not return a pipeline job.
     """
     file, _, name = reference.rpartition(":")
     module = _import_file(Path(file))

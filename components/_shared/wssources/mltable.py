@@ -177,7 +177,7 @@ def matches_pattern(name: str, pattern: str) -> bool:
 
 
 def _pass_stars(places: set[int], wanted: Sequence[str]) -> set[int]:
-    """Return the places, and those behind each `**` on which they are: it may be no folder at all."""
+    """Return the places, and the place after each `**` among them, which also matches no folder."""
     reached = set(places)
     for place, part in enumerate(wanted):
         if place in reached and part == "**":

@@ -85,7 +85,7 @@ def _joins_cluster(program: Program) -> bool:
 
 
 def _judge_workers(program: Program, module: Module, trainer: ast.Call) -> Iterator[Problem]:
-    """Report more workers with a GPU than the instances have GPUs: Ray waits for the others for ever."""
+    """Report more workers with a GPU than the instances have GPUs: Ray then never starts the training."""
     scaling = _find_scaling(module, trainer)
     size, instances = program.launch.size, program.launch.instances.value
     node = keyword_argument(scaling, "num_workers") if scaling is not None else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from typing import Any
 
 try:
     from re import _constants as constants  # type: ignore[attr-defined]
@@ -81,11 +82,12 @@ def _seconds(pattern: re.Pattern[str], method: str, text: str) -> float:
 
 
 def _apply(pattern: re.Pattern[str], method: str, text: str) -> None:
+    subject: Any = text if isinstance(pattern.pattern, str) else text.encode("utf-8", "replace")
     if method in SEARCHES:
-        for _ in pattern.finditer(text):
+        for _ in pattern.finditer(subject):
             pass
     else:
-        getattr(pattern, method)(text)
+        getattr(pattern, method)(subject)
 
 
 def _repeats(tree: object, lead: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:

@@ -26,8 +26,10 @@ ORDER = [
     {"emit"},
     {"api", "components"},
     {"running"},
+    {"remote"},
+    {"serving"},
     {"dsl"},
-    {"cli", "__main__"},
+    {"cli", "__main__", "pytest_plugin"},
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 HEAVY = ["torch", "tensorflow", "mlflow", "azure", "pandas", "numpy", "pyarrow"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -294,3 +295,36 @@ def test_kill_nine_of_the_runner_closes_its_runs(tmp_path: Path) -> None:
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])
     assert [run.info.status for run in runs] == ["KILLED", "KILLED"]
+
+
+def test_a_chosen_id_makes_the_run_that_mlflow_would_make(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    from worldsize.running.record.tracker import Record, chosen_artifacts
+
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    tags = {"worldsize.run": "job", "mlflow.user": "me"}
+    begin = {"uri": uri, "experiment": "e", "name": "whole", "tags": tags, "parameters": {}, "time": 1000}
+    name = "job-1_of_2-with-more-than-32-characters"
+    record = Record(tmp_path, {**begin, "run_id": name})
+    usual = Record(tmp_path, begin).run_id
+    assert record.run_id == name
+    step = record.step("one", "", 2000, repeated=False, chosen="child")
+    whole = record.step("two", "", 2000, repeated=False, chosen=name)  # a job of one step
+    assert (step, whole) == ("child", name)
+    assert record.step("one", "", 2000, repeated=True, chosen="child") == "child"
+    record.end("two", "succeeded", 3000)
+    client = MlflowClient(uri)
+    client.log_metric("child", "loss", 0.5)
+    client.log_text("child", "text", "a.txt")
+    assert client.get_run(name).info.status == "RUNNING"  # `finish` ends it
+    record.finish("succeeded", {}, 4000)
+    assert client.get_run("child").data.tags["mlflow.parentRunId"] == name
+    assert "mlflow.parentRunId" not in client.get_run(name).data.tags
+    assert (chosen_artifacts(tmp_path / "artifacts", "child") / "a.txt").read_text() == "text"
+    assert Record(tmp_path, {**begin, "run_id": name}).run_id == name  # it is open again
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as connection:
+        connection.row_factory = sqlite3.Row
+        rows = {row["run_uuid"]: dict(row) for row in connection.execute("SELECT * FROM runs")}
+    differing = {key for key, value in rows[usual].items() if rows[name][key] != value}
+    assert differing == {"run_uuid", "artifact_uri", "end_time"}  # it has ended once

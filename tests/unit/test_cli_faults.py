@@ -123,7 +123,7 @@ def test_a_reader_that_goes_away_ends_quietly(spec: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "near"), [("chek", "did you mean `check`?"), ("zzzzzz", "write one of `cache`, ")]
+    ("word", "near"), [("chek", "did you mean `check`?"), ("zzzzzz", "`worldsize --help` lists them")]
 )
 def test_an_unknown_command_names_the_nearest(word: str, near: str) -> None:
     result = CliRunner().invoke(main, [word, "."])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from worldsize.base.wording import format_size
 from worldsize.cli import common
 from worldsize.cli.main import main
 from worldsize.running.model.folder import StepFolder
@@ -268,4 +269,4 @@ def test_ages(seconds: float, said: str) -> None:
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_999, "1.0 MB"), (10**15, "1000 TB")],
 )
 def test_sizes(count: int, said: str) -> None:
-    assert common.format_size(count) == said
+    assert format_size(count) == said

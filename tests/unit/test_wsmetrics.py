@@ -85,7 +85,7 @@ def test_counted_scores_do_not_depend_on_how_rows_are_cut(case: str, monkeypatch
     together = make_metrics(task, outputs)
     together.merge(rank.state() for rank in ranks)
     assert together.compute() == whole
-    assert whole == pytest.approx(exact, abs=1e-4)  # pairs in one step of 2**22 / columns are ties
+    assert whole == pytest.approx(exact, abs=5e-4)  # pairs in one step of 2**22 / columns are ties
 
 
 @pytest.mark.parametrize("case", ["logits", "multi_label", "tokens"])

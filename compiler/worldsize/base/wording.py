@@ -26,6 +26,15 @@ def plural(count: float, noun: str) -> str:
     return f"{show_number(count)} {noun}{ending}"
 
 
+def format_size(count: int) -> str:
+    """``12 B``, ``3.4 kB``, ``1.2 GB``: powers of a thousand, as files are listed."""
+    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 999.5 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return f"{value:.0f} {units[0]}" if units[0] == "B" or value >= 99.5 else f"{value:.1f} {units[0]}"
+
+
 def shorten(text: str, width: int = 100) -> str:
     """A text on one line, cut to ``width`` characters with an ellipsis at the end."""
     line = " ".join(text.split())

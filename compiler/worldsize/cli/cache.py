@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.base.wording import plural
+from worldsize.base.wording import format_size, plural
 from worldsize.cli import common
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _list(home: Path) -> None:
             entry.step,
             entry.run,
             common.format_age(now - entry.made),
-            common.format_size(entry.size),
+            format_size(entry.size),
             str(entry.hits),
             common.format_age(now - entry.used) if entry.used is not None else "",
         )
@@ -59,7 +59,7 @@ def _list(home: Path) -> None:
     headings = ("step", "run", "age", "size", "hits", "used")
     common.say("\n".join(common.format_table(headings, rows, right=frozenset({2, 3, 4, 5}))))
     saved = sum(entry.hits * entry.seconds for entry in entries)
-    size = common.format_size(sum(entry.size for entry in entries))
+    size = format_size(sum(entry.size for entry in entries))
     click.echo(
         f"{plural(len(entries), 'step')}, {size} of outputs, {common.format_age(saved)} of running saved"
     )
@@ -108,7 +108,7 @@ def prune(home: Path, older: float, *, everything: bool, runs: bool, yes: bool) 
 def _confirm(removal: Removal) -> bool:
     for path in removal.runs:
         common.say(f"  {path.name}")
-    question = f"remove {plural(len(removal.runs), 'run')}, {common.format_size(removal.size)}?"
+    question = f"remove {plural(len(removal.runs), 'run')}, {format_size(removal.size)}?"
     try:
         return click.confirm(question)
     except click.Abort:  # no terminal to answer

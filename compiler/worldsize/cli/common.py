@@ -25,15 +25,6 @@ def format_age(seconds: float) -> str:
     return f"{seconds / 86400:.0f} d"
 
 
-def format_size(count: int) -> str:
-    """``12 B``, ``3.4 kB``, ``1.2 GB``: powers of a thousand, as files are listed."""
-    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
-    while value >= 999.5 and len(units) > 1:
-        value /= 1000
-        units.pop(0)
-    return f"{value:.0f} {units[0]}" if units[0] == "B" or value >= 99.5 else f"{value:.1f} {units[0]}"
-
-
 def format_time(time: datetime | None) -> str:
     """A time of day on this machine's clock."""
     return "" if time is None else f"{time.astimezone():%Y-%m-%d %H:%M:%S}"

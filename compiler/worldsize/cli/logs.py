@@ -2,66 +2,118 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from worldsize.cli import common
+from worldsize.cli import common, workspace_options
+from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
-    from worldsize.running.launch.logs import Follower
+    from worldsize.remote.logs import RemoteLogs
+    from worldsize.remote.rest import Rest
 
 TICK_SECONDS = 0.1
+AZURE_TICK_SECONDS = 2.0
 EPILOG = """\b
 Examples:
   worldsize logs last train                   every process, one after the other
   worldsize logs last train --rank 3 --follow the log of rank 3, until the step ends
   worldsize logs last train --process ps-0    a process that has no rank
   worldsize logs 2026 train --lines 20        the end of each
+  worldsize logs JOB train --azure --follow   of a job in a workspace in Azure
+
+STEP may be left out where the run has one step.
 """
+
+
+class _Follower(Protocol):
+    """Reads a growing log from its last position."""
+
+    def lines(self, *, final: bool = False) -> list[str]:
+        """The lines that were completed since the last call."""
+
+
+class _Logs(Protocol):
+    """The logs of one step."""
+
+    def followers(self) -> Mapping[str, _Follower]:
+        """The readers of all logs that there are now, by the name of their process."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the step had ended when the readers were asked for, so that the logs are complete."""
 
 
 @click.command(epilog=EPILOG)
 @click.argument("run", metavar="RUN")
-@click.argument("step", metavar="STEP")
+@click.argument("step", metavar="[STEP]", required=False)
 @common.runs_dir
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option("--process", metavar="NAME", help="Only this process: the name of its log, without `.log`.")
 @click.option("-f", "--follow", is_flag=True, help="Continue until the step ends.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last lines of each.")
+@workspace_options.of_azure
 def command(
-    run: str, step: str, home: Path, rank: int | None, process: str | None, *, follow: bool, lines: int | None
+    run: str,
+    step: str | None,
+    home: Path,
+    rank: int | None,
+    process: str | None,
+    *,
+    azure: WorkspaceChoice | None,
+    follow: bool,
+    lines: int | None,
 ) -> None:
     """Print a step's logs; with several processes each line names its process."""
     if rank is not None and process is not None:
         raise click.UsageError("give --rank or --process, not both")
-    root = common.find_run(home, run)
-    _require_step(root, step)
-    names = _select_process(rank, process)
-    folder = root / "steps" / step / "logs"
-    try:
-        if follow:
-            _follow(root, step, folder, names, lines)
+    wanted, what = _select_process(rank, process), _describe_selection(rank, process)
+    with contextlib.ExitStack() as stack:
+        if azure is None:
+            logs: _Logs = _open_local(common.find_run(home, run), step)
         else:
-            _print_logs(folder, names, lines, what=_describe_selection(rank, process))
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
+            logs = _open_remote(stack.enter_context(azure.connect()), run, step)
+        tick = TICK_SECONDS if azure is None else AZURE_TICK_SECONDS
+        _print(logs, wanted, lines, what=what, follow=tick if follow else None)
 
 
-def _require_step(root: Path, step: str) -> None:
+def _open_remote(rest: Rest, run: str, step: str | None) -> RemoteLogs:
+    from worldsize.remote import jobs, logs  # only for a job in Azure
+
+    job = jobs.read_job(rest, run)
+    chosen = job.steps[_choose_step(job.name, step, list(job.steps))]
+    if chosen.id is None:
+        common.refuse(f"step `{chosen.name}` of `{job.name}` has not started")
+    return logs.RemoteLogs(rest, chosen.id)
+
+
+def _open_local(root: Path, step: str | None) -> _LocalLogs:
     from worldsize.running.record.history import load_run
 
-    steps = load_run(root).steps
-    if step in steps or (root / "steps" / step).is_dir():
-        return
-    from worldsize.base.suggest import did_you_mean  # only for a typo
+    steps = list(load_run(root).steps)
+    if step is None or not (root / "steps" / step).is_dir():
+        step = _choose_step(root.name, step, steps)
+    return _LocalLogs(root, step)
 
-    help_ = did_you_mean(step, steps) if steps else "its event log contains no step"
-    common.refuse(f"run `{root.name}` has no step `{step}`", help_)
+
+def _choose_step(run: str, step: str | None, steps: list[str]) -> str:
+    """The step that is meant; exits if the run has no such step."""
+    if step is None and len(steps) == 1:
+        return steps[0]
+    if step is None:
+        common.refuse(f"which step of `{run}`?", f"its steps are {', '.join(f'`{name}`' for name in steps)}")
+    if step not in steps:
+        from worldsize.base.suggest import did_you_mean  # only for a typo
+
+        help_ = did_you_mean(step, steps) if steps else "its event log contains no step"
+        common.refuse(f"run `{run}` has no step `{step}`", help_)
+    return step
 
 
 def _select_process(rank: int | None, process: str | None) -> Callable[[str], bool]:
@@ -79,66 +131,72 @@ def _describe_selection(rank: int | None, process: str | None) -> str:
     return "this step" if rank is None else f"rank {rank}"
 
 
-def _find_logs(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
-    logs = [path for path in folder.glob("*.log") if wanted(path.stem)]
-    return sorted(logs, key=lambda path: [(len(word), word) for word in re.split(r"(\d+)", path.stem)])
+class _LocalLogs:
+    """The logs of a step of a run on this machine."""
+
+    def __init__(self, root: Path, step: str) -> None:
+        self._root, self._step = root, step
+        self._followers: dict[str, _Follower] = {}
+        self.has_ended = False
+
+    def followers(self) -> Mapping[str, _Follower]:
+        """A reader of each file; read after the state, so that nothing before the end is missing."""
+        from worldsize.running.launch.logs import Follower
+
+        self.has_ended = self._read_end()
+        for path in (self._root / "steps" / self._step / "logs").glob("*.log"):
+            if path.stem not in self._followers:
+                self._followers[path.stem] = Follower(path)
+        return self._followers
+
+    def _read_end(self) -> bool:
+        from worldsize.running.record.folder import is_alive
+        from worldsize.running.record.history import load_run
+
+        alive = is_alive(self._root)
+        record = load_run(self._root).steps.get(self._step)
+        ended = record is not None and record.state in ("succeeded", "reused", "failed", "stopped")
+        return ended or not alive
 
 
-def _has_several_logs(folder: Path) -> bool:
-    return len(_find_logs(folder, lambda _name: True)) > 1
-
-
-def _print_logs(folder: Path, wanted: Callable[[str], bool], lines: int | None, *, what: str) -> None:
-    logs = _find_logs(folder, wanted)
-    if not logs:
-        available = ", ".join(f"`{path.stem}`" for path in _find_logs(folder, lambda _name: True))
-        common.refuse(
-            f"there is no log of {what}",
-            f"there are {available}" if available else "none of its processes has started",
-        )
-    several = _has_several_logs(folder)
-    for path in logs:
-        for line in _read_lines(_follower(path), lines, final=True):
-            click.echo(_add_prefix(path, line, several=several))
-
-
-def _follow(root: Path, step: str, folder: Path, wanted: Callable[[str], bool], lines: int | None) -> None:
-    followers: dict[Path, Follower] = {}
+def _print(
+    logs: _Logs, wanted: Callable[[str], bool], last: int | None, *, what: str, follow: float | None
+) -> None:
+    """Print the logs; ``follow`` is the time between two looks in seconds, None to look once."""
+    seen: set[str] = set()
     while True:
-        over = _has_ended(
-            root, step
-        )  # read first: everything that was written before the end is printed below
-        for path in _find_logs(folder, wanted):
-            new = path not in followers
-            follower = followers.setdefault(path, _follower(path))
-            for line in _read_lines(follower, lines if new else None, final=over):
-                click.echo(_add_prefix(path, line, several=_has_several_logs(folder)))
-        if over:
+        followers = logs.followers()
+        over = logs.has_ended or follow is None
+        chosen = sorted(filter(wanted, followers), key=_by_number)
+        if not chosen and follow is None:
+            _refuse_missing(what, sorted(followers, key=_by_number))
+        for name in chosen:
+            for line in _read_lines(followers[name], None if name in seen else last, final=over):
+                click.echo(_add_prefix(name, line, several=len(followers) > 1))
+        seen.update(chosen)
+        if over or follow is None:
             return
-        time.sleep(TICK_SECONDS)
+        time.sleep(follow)
 
 
-def _has_ended(root: Path, step: str) -> bool:
-    """Whether the step has ended, so that its logs are complete."""
-    from worldsize.running.record.folder import is_alive
-    from worldsize.running.record.history import load_run
-
-    alive = is_alive(root)
-    record = load_run(root).steps.get(step)
-    ended = record is not None and record.state in ("succeeded", "reused", "failed", "stopped")
-    return ended or not alive
+def _refuse_missing(what: str, available: list[str]) -> None:
+    common.refuse(
+        f"there is no log of {what}",
+        f"there are {', '.join(f'`{name}`' for name in available)}"
+        if available
+        else "none of its processes has started",
+    )
 
 
-def _follower(path: Path) -> Follower:
-    from worldsize.running.launch.logs import Follower
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """Sorts `rank-10` behind `rank-9`."""
+    return [(len(word), word) for word in re.split(r"(\d+)", name)]
 
-    return Follower(path)
 
-
-def _read_lines(follower: Follower, last: int | None, *, final: bool) -> Iterator[str]:
+def _read_lines(follower: _Follower, last: int | None, *, final: bool) -> Iterator[str]:
     lines = follower.lines(final=final)
     yield from lines if last is None else lines[max(0, len(lines) - last) :]
 
 
-def _add_prefix(path: Path, line: str, *, several: bool) -> str:
-    return f"[{path.stem.replace('-', ' ')}] {line}" if several else line
+def _add_prefix(name: str, line: str, *, several: bool) -> str:
+    return f"[{name.replace('-', ' ')}] {line}" if several else line

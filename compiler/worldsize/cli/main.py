@@ -12,11 +12,14 @@ COMMANDS: Mapping[str, str] = {
     "plan": "Print the plan of a spec, with the formula behind each number.",
     "compile": "Write the Azure ML pipeline of a spec.",
     "run": "Run a spec's pipeline on this machine.",
+    "submit": "Submit to a workspace in Azure, and follow the job.",
     "resume": "Continue an interrupted or failed run.",
     "runs": "List the runs of a folder.",
     "show": "Show a run: states, times, parameters, metrics.",
     "logs": "Print the logs of a step's processes.",
+    "serve": "Serve a workspace on this machine to Azure ML's own clients.",
     "cache": "List the steps that can be reused, or forget them.",
+    "catalogue": "List VM sizes, or read a workspace's clusters.",
     "explain": "Print the page of a rule.",
 }
 
@@ -51,7 +54,8 @@ class LazyGroup(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from worldsize.base.suggest import did_you_mean  # only for a typo
 
-            ctx.fail(f"there is no command `{args[0]}`: {did_you_mean(args[0], COMMANDS)}")
+            hint = did_you_mean(args[0], COMMANDS) or "`worldsize --help` lists them"
+            ctx.fail(f"there is no command `{args[0]}`: {hint}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.cli import common
+from worldsize.cli import common, workspace_options
+from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
     from worldsize.running.record.history import RunRecord
@@ -17,12 +19,14 @@ EPILOG = """\b
 Examples:
   worldsize runs                 the last twenty
   worldsize runs --all --json    every one, for a program
+  worldsize runs --azure         the jobs of a workspace in Azure
 
 \b
 state:
   running      its processes are alive
   died         it stopped without recording its end: continue it with `worldsize resume`
   succeeded, failed, interrupted
+  queued, running, succeeded, failed, canceled    of a job in Azure
 """
 
 
@@ -39,24 +43,40 @@ state:
 )
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def command(home: Path, last: int, *, everything: bool, as_json: bool) -> None:
+@workspace_options.of_azure
+def command(home: Path, azure: WorkspaceChoice | None, last: int, *, everything: bool, as_json: bool) -> None:
     """List runs: state, steps done, start and duration."""
+    count = None if everything else last
+    if azure is not None:
+        from worldsize.remote import jobs  # only for a workspace in Azure
+
+        with azure.connect() as rest:
+            listed = jobs.list_jobs(rest, count)
+            _show([job.record for job in listed], [job.links() for job in listed], as_json=as_json)
+            if not listed and not as_json:
+                common.say(f"no job in {rest.names.shown} yet")
+        return
     from worldsize.running.record.history import list_runs, load_run  # see above
 
     folders = list_runs(home)
-    shown = [load_run(root) for root in (folders if everything else folders[-last:])]
-    if as_json:
-        click.echo(json.dumps([_document(run) for run in shown], indent=2))
-        return
-    if not shown:
+    shown = [load_run(root) for root in (folders if count is None else folders[-count:])]
+    if not shown and not as_json:
         click.echo(f"no run in `{home}` yet")
         return
-    if len(shown) < len(folders):
+    if len(shown) < len(folders) and not as_json:
         click.echo(f"the last {len(shown)} of {len(folders)} runs")
-    headings = ("run", "state", "steps", "started", "took", "pipeline")
-    common.say(
-        "\n".join(common.format_table(headings, [_row(run) for run in shown], right=frozenset({2, 4})))
-    )
+    _show(shown, [{"folder": str(run.root.absolute())} for run in shown], as_json=as_json)
+
+
+def _show(runs: Sequence[RunRecord], links: Sequence[Mapping[str, str]], *, as_json: bool) -> None:
+    if as_json:
+        documents = [_document(run, own) for run, own in zip(runs, links, strict=True)]
+        click.echo(json.dumps(documents, indent=2))
+    elif runs:
+        headings = ("run", "state", "steps", "started", "took", "pipeline")
+        common.say(
+            "\n".join(common.format_table(headings, [_row(run) for run in runs], right=frozenset({2, 4})))
+        )
 
 
 def _row(run: RunRecord) -> tuple[str, ...]:
@@ -68,7 +88,7 @@ def _row(run: RunRecord) -> tuple[str, ...]:
     return run.id, run.state, steps, common.format_time(run.started), took, show_path(run.pipeline)
 
 
-def _document(run: RunRecord) -> dict[str, Any]:
+def _document(run: RunRecord, links: Mapping[str, str]) -> dict[str, Any]:
     return {
         "id": run.id,
         "state": run.state,
@@ -77,5 +97,5 @@ def _document(run: RunRecord) -> dict[str, Any]:
         "steps_done": run.done,
         "started": run.started.isoformat() if run.started else None,
         "seconds": round(run.seconds, 3),
-        "folder": str(run.root.absolute()),
+        **links,
     }

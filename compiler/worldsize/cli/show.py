@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worldsize.base.wording import plural
-from worldsize.cli import common
+from worldsize.cli import common, workspace_options
+from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
+    from worldsize.running.record.details import RunDetails
     from worldsize.running.record.history import RunRecord, StepRecord
 
 DEEPEST = 8  # levels of indentation: a chain of a thousand steps must fit the page
@@ -23,6 +25,7 @@ Examples:
   worldsize show last            the graph of the newest run
   worldsize show 20260102-03     a run by the beginning of its id
   worldsize show last --json     everything, for a program
+  worldsize show JOB --azure     a job in a workspace in Azure
 
 A step is indented below the steps that it needs, which follow `<-`.
 """
@@ -32,41 +35,53 @@ A step is indented below the steps that it needs, which follow `<-`.
 @click.argument("run", metavar="RUN")
 @common.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def command(run: str, home: Path, *, as_json: bool) -> None:
+@workspace_options.of_azure
+def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: bool) -> None:
     """Show a run: its steps, their states, times, parameters, metrics and outputs."""
+    if azure is not None:
+        from worldsize.remote import jobs  # only for a job in Azure
+
+        with azure.connect() as rest:
+            job = jobs.read_job(rest, run)
+            _show(job.record, job, as_json=as_json)
+        return
+    from worldsize.running.record.details import LocalDetails
     from worldsize.running.record.history import load_run
 
     record = load_run(common.find_run(home, run))
+    _show(record, LocalDetails(record), as_json=as_json)
+
+
+def _show(run: RunRecord, details: RunDetails, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(document(record), indent=2))
+        click.echo(json.dumps(document(run, details), indent=2))
     else:
-        common.say("\n".join(render(record)))
+        common.say("\n".join(render(run, details)))
 
 
-def render(run: RunRecord) -> Iterator[str]:
+def render(run: RunRecord, details: RunDetails) -> Iterator[str]:
     """The run as lines."""
-    from worldsize.running.model.folder import show_path
-    from worldsize.running.model.results import list_outputs
     from worldsize.running.show.views import format_duration
 
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
     rows = [
-        ("pipeline", show_path(run.pipeline)),
+        ("pipeline", _show_place(run.pipeline)),
         ("started", common.format_time(run.started)),
-        ("folder", show_path(run.root)),
     ]
+    rows += [(name, _show_place(place)) for name, place in details.links().items()]
     rows.append(("resumed", {0: "", 1: "once"}.get(run.resumed, f"{run.resumed} times")))
     rows.append(("note", _describe_damage(run.damaged)))
-    yield from (f"  {name:<8}  {text}" for name, text in rows if text)
-    for name, path in list_outputs(run.root).items():
-        yield f"  output {name}  {show_path(path)}"
+    margin = max((len(name) for name, text in rows if text), default=0)
+    yield from (f"  {name:<{margin}}  {text}" for name, text in rows if text)
+    for name, place in details.outputs().items():
+        yield f"  output {name}  {_show_place(place)}"
     if not run.steps:
         yield "  its steps are unknown"
     depths = levels(run.steps)
     width = max((len(name) + 2 * depths[name] for name in run.steps), default=0)
     for name, step in run.steps.items():
         yield ""
-        yield from _step(run, step, depths[name], width)
+        yield from _step(details, step, depths[name], width)
 
 
 def _describe_damage(count: int) -> str:
@@ -78,8 +93,14 @@ def _describe_damage(count: int) -> str:
     )
 
 
-def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[str]:
+def _show_place(place: str) -> str:
+    """A path or an address."""
     from worldsize.running.model.folder import show_path
+
+    return place if "://" in place else show_path(place)
+
+
+def _step(details: RunDetails, step: StepRecord, depth: int, width: int) -> Iterator[str]:
     from worldsize.running.show.views import format_duration
 
     margin = "  " * depth
@@ -93,13 +114,13 @@ def _step(run: RunRecord, step: StepRecord, depth: int, width: int) -> Iterator[
     margin += "    "
     for name, value in step.parameters.items():
         yield f"{margin}{name} = {_shorten_value(value)}"
-    for name, number in _metrics(run, step).items():
+    for name, number in details.metrics(step).items():
         yield f"{margin}{name}: {number:.6g}"
-    for name, path in _outputs(run, step).items():
-        yield f"{margin}-> {name}  {show_path(path)}"
+    for name, place in details.step_outputs(step).items():
+        yield f"{margin}-> {name}  {_show_place(place)}"
     if step.reason:
         yield f"{margin}! {step.reason}"
-        yield from (f"{margin}| {line}" for line in _last_lines(run, step))
+        yield from (f"{margin}| {line}" for line in details.last_lines(step, LAST_LINES))
 
 
 def _shorten_value(value: str) -> str:
@@ -126,58 +147,23 @@ def levels(steps: Mapping[str, StepRecord]) -> dict[str, int]:
     return depths
 
 
-def _outputs(run: RunRecord, step: StepRecord) -> dict[str, Path]:
-    """Outputs that exist and are not empty, by name."""
-    folder = run.root / "steps" / step.name / "outputs"
-    try:
-        listed = sorted(folder.iterdir())
-        return {
-            path.name: path.resolve()
-            for path in listed
-            if path.exists() and (not path.is_dir() or next(path.iterdir(), None) is not None)
-        }
-    except (OSError, ValueError):  # the step's name may contain any character
-        return {}
-
-
-def _metrics(run: RunRecord, step: StepRecord) -> dict[str, float]:
-    from worldsize.running.model.results import StepResult
-    from worldsize.running.record.reports import read_metrics
-
-    root = run.root / "steps" / step.name
-    return read_metrics({step.name: StepResult(step.name, "succeeded", 0.0, root, _outputs(run, step))})
-
-
-def _last_lines(run: RunRecord, step: StepRecord) -> list[str]:
-    from worldsize.diagnostics.snippet import flatten
-    from worldsize.running.launch.logs import last_lines
-
-    if step.failed_process is None:
-        return []
-    log = run.root / "steps" / step.name / "logs" / f"{step.failed_process}.log"
-    lines = last_lines(log, LAST_LINES) if step.last_lines is None else step.last_lines[-LAST_LINES:]
-    return [flatten(line.expandtabs()) for line in lines]
-
-
-def document(run: RunRecord) -> dict[str, Any]:
+def document(run: RunRecord, details: RunDetails) -> dict[str, Any]:
     """The run as plain data."""
-    from worldsize.running.model.results import list_outputs
-
     return {
         "id": run.id,
         "state": run.state,
         "pipeline": run.pipeline,
         "started": run.started.isoformat() if run.started else None,
         "seconds": round(run.seconds, 3),
-        "folder": str(run.root.absolute()),
-        "outputs": {name: str(path.absolute()) for name, path in list_outputs(run.root).items()},
+        **details.links(),
+        "outputs": dict(details.outputs()),
         "resumed": run.resumed,
         "damaged_lines": run.damaged,
-        "steps": {name: _describe_step(run, step) for name, step in run.steps.items()},
+        "steps": {name: _describe_step(details, step) for name, step in run.steps.items()},
     }
 
 
-def _describe_step(run: RunRecord, step: StepRecord) -> dict[str, Any]:
+def _describe_step(details: RunDetails, step: StepRecord) -> dict[str, Any]:
     return {
         "state": step.state,
         "seconds": round(step.seconds, 3),
@@ -187,7 +173,7 @@ def _describe_step(run: RunRecord, step: StepRecord) -> dict[str, Any]:
         "from_run": step.source,
         "processes": list(step.processes),
         "parameters": dict(step.parameters),
-        "metrics": _metrics(run, step),
-        "outputs": {name: str(path) for name, path in _outputs(run, step).items()},
+        "metrics": dict(details.metrics(step)),
+        "outputs": dict(details.step_outputs(step)),
         "failure": step.reason,
     }

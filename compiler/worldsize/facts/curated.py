@@ -29,6 +29,11 @@ def lookup(reference: str) -> Curated | None:
     return _all().get((match["asset"] or match["registry"]).lower()) if match else None
 
 
+def names() -> list[str]:
+    """All names, in the order of the alphabet."""
+    return list(_all())
+
+
 @cache
 def _all() -> dict[str, Curated]:
     rows = table.read_rows("curated_environments")

@@ -145,9 +145,7 @@ def _describe_forms(field: CronField) -> str:
 
 def next_times(expression: str, after: datetime, count: int = 5) -> list[datetime]:
     """The next times of an expression without faults, on the clock of the schedule's time zone."""
-    parts = expression.split()
-    minutes, hours = _allowed_numbers(parts[0], FIELDS[0]), _allowed_numbers(parts[1], FIELDS[1])
-    days = _allowed_numbers(parts[4], FIELDS[4])
+    minutes, hours, days = read_cron(expression)
     times: list[datetime] = []
     day = after.date()
     while len(times) < count:
@@ -156,6 +154,13 @@ def next_times(expression: str, after: datetime, count: int = 5) -> list[datetim
             times += [moment for clock in moments if (moment := datetime.combine(day, clock)) > after]
         day += timedelta(days=1)
     return times[:count]
+
+
+def read_cron(expression: str) -> tuple[list[int], list[int], list[int]]:
+    """The minutes, the hours and the days of the week (Sunday is 0) of an expression without faults."""
+    parts = expression.split()
+    minutes, hours = _allowed_numbers(parts[0], FIELDS[0]), _allowed_numbers(parts[1], FIELDS[1])
+    return minutes, hours, _allowed_numbers(parts[4], FIELDS[4])
 
 
 def _allowed_numbers(text: str, field: CronField) -> list[int]:

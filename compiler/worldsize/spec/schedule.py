@@ -114,10 +114,23 @@ def _read_trigger_text(trigger: Mapping, name: str) -> Located[str] | None:
 
 def _normalise_time(located: Located[str] | None) -> Located[str] | None:
     """The time as Azure ML reads it; a time that it cannot read is not changed."""
-    match = _TIME.fullmatch(located.value.strip()) if located is not None else None
-    if located is None or match is None:
+    text = normalise_time(located.value) if located is not None else None
+    if located is None or text is None:
         return located
-    return Located(f"{match[1]}T{match[2] or '00:00:00'}", located.span, located.key_span, located.node)
+    return Located(text, located.span, located.key_span, located.node)
+
+
+def normalise_time(text: str) -> str | None:
+    """A start or end time as Azure ML reads it: without its offset and its fraction of a second.
+
+    Args:
+        text: Such as ``2026-03-01 03:00:00+01:00``.
+
+    Returns:
+        Such as ``2026-03-01T03:00:00``, on the clock of the schedule's time zone. None for another form.
+    """
+    match = _TIME.fullmatch(text.strip())
+    return None if match is None else f"{match[1]}T{match[2] or '00:00:00'}"
 
 
 @cache

@@ -126,6 +126,8 @@ def _describe_run(tracking: Tracking, prepared: Prepared, folder: RunFolder, *, 
         lambda: run_tags(prepared.target, folder.id, prepared.target.absolute().parent),
         parameters,
         again=again,
+        run_id=folder.id if folder.name_step is not None else None,
+        name_step=folder.name_step,
     )
 
 

@@ -51,6 +51,8 @@ def run(
     runs_dir: Target = HOME,
     track: bool = True,
     view: View | None = None,
+    run_id: str | None = None,
+    name_step: Callable[[str], str] | None = None,
 ) -> RunResult:
     """Run a spec, a compiled pipeline or a native Azure ML pipeline or command job on this machine.
 
@@ -64,6 +66,8 @@ def run(
         runs_dir: Where runs, MLflow's database and artifacts are kept.
         track: Whether MLflow records the run; without MLflow installed it does not, and says so.
         view: Shows the run; by default nothing does.
+        run_id: The id of the run, which names its folder and its run in MLflow; by default the time.
+        name_step: Gives the id of a step's run in MLflow; by default MLflow chooses it.
 
     Returns:
         The finished run. A failed step does not raise: see :attr:`RunResult.state`.
@@ -71,12 +75,12 @@ def run(
     Raises:
         SpecError: The spec or job has errors. Nothing was started.
         RunError: It cannot be run on this machine. Nothing was started.
-        OSError: The runs' folder cannot be written.
+        OSError: The runs' folder cannot be written, or holds a run of this id.
     """
     home, began, view = Path(runs_dir), time.monotonic(), view or QuietView()
     with contextlib.ExitStack() as stack:
         umask = stack.enter_context(private_files())
-        folder = create_run_folder(home)
+        folder = replace(create_run_folder(home, run_id=run_id), name_step=name_step)
         try:
             lock = stack.enter_context(
                 hold_lock(folder.root, patience=1.0)

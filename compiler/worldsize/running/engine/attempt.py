@@ -120,7 +120,11 @@ class Attempt:
     def start(self, tracking: Mapping[str, str]) -> Outcome | None:
         """Start the processes with MLflow's variables; the outcome if that fails."""
         task, context = self.task, self.context
-        step, values = context.run.step(task.name), resolve_inputs(task, context.run)
+        step = context.run.step(task.name)
+        try:
+            values = resolve_inputs(task, context.run)
+        except (OSError, UnicodeDecodeError) as error:  # of an output that is a value
+            return _fail(f"an input has no value: {error}")
         call = make_call(
             task,
             context.run,

@@ -57,11 +57,13 @@ def render_source(source: Source, task: Task, run: RunFolder, show: Callable[[Pa
         return source.rendered
     if isinstance(source, File):
         return show(source.path.absolute())
+    if isinstance(source, Output) and source.is_value and run.root.exists():
+        return Path(_output_path(source.step, source.port, run)).read_text(encoding="utf-8").strip()
     if isinstance(source, Output):
         return _output_path(source.step, source.port, run)
     if isinstance(source, Joined):
         return "".join(render_source(part, task, run, show) for part in source.parts)
-    return f"{run.id}_{task.name}"  # as AZUREML_RUN_ID has it
+    return run.step_id(task.name)
 
 
 def _output_path(step: str, port: str, run: RunFolder) -> str:
@@ -120,7 +122,7 @@ def step_environment(
 def preset_variables(task: Task, run: RunFolder, values: StepValues, experiment: str) -> dict[str, str]:
     """The variables that Azure ML presets and no step can change."""
     return {
-        "AZUREML_RUN_ID": f"{run.id}_{task.name}",
+        "AZUREML_RUN_ID": run.step_id(task.name),
         "AZUREML_ROOT_RUN_ID": run.id,
         "AZUREML_ARM_PROJECT_NAME": experiment,
         "AZUREML_NODE_COUNT": str(task.instance_count),

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from worldsize.azureml.copying import Archive, copy_listed
+from worldsize.azureml.literals import PRIMITIVES
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running.launch.call import render_source
 from worldsize.running.model.folder import OTHERS, RunFolder
@@ -63,14 +64,14 @@ def copy_snapshot(code: Snapshot, folder: Path) -> None:
 
 
 def make_outputs(task: Task, run: RunFolder) -> None:
-    """Make a folder for each output; for a ``uri_file`` only the folder that will contain it."""
+    """Make a folder for each output; for a file, or a value in one, only the folder that will contain it."""
     folder = run.step(task.name).outputs
     folder.mkdir(parents=True, exist_ok=True)
     for name, type_ in task.outputs.items():
         if name == ARTIFACTS:
             (folder / name).unlink(missing_ok=True)
             (folder / name).symlink_to(Path("..") / run.step(task.name).code.name)
-        elif type_ != "uri_file":
+        elif type_ != "uri_file" and type_ not in PRIMITIVES:
             (folder / name).mkdir(exist_ok=True)  # it exists if it was kept from an earlier attempt
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 HOME = ".worldsize"
@@ -56,14 +57,24 @@ class StepFolder:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The paths of one run."""
+    """The paths of one run.
+
+    Args:
+        root: The folder, whose name is the run's id.
+        name_step: The id that a step of the run has outside of it, where whoever started the run chose it.
+    """
 
     root: Path
+    name_step: Callable[[str], str] | None = field(default=None, compare=False)
 
     @property
     def id(self) -> str:
         """The run's id: sorts by start, unique within its home."""
         return self.root.name
+
+    def step_id(self, name: str) -> str:
+        """The id of a step outside of the run, as ``AZUREML_RUN_ID`` has it."""
+        return f"{self.id}_{name}" if self.name_step is None else self.name_step(name)
 
     @property
     def pipeline(self) -> Path:

@@ -38,10 +38,11 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output of another step."""
+    """An output of another step; that of a number or text is a file, whose content is the value."""
 
     step: str
     port: str
+    is_value: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,10 @@ def list_steps(source: Source) -> Iterator[str]:
 
 def is_text(source: Source) -> bool:
     """Whether a source is a literal on the command line rather than the path of data."""
-    return all(isinstance(part, Text | RunName) for part in list_parts(source))
+    return all(
+        isinstance(part, Text | RunName) or (isinstance(part, Output) and part.is_value)
+        for part in list_parts(source)
+    )
 
 
 def read_default(port: Port) -> Text:

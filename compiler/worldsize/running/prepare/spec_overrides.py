@@ -11,6 +11,7 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.secrecy.masking import HIDDEN
 from worldsize.secrecy.names import is_secret
+from worldsize.yaml.edit import insert_entry
 from worldsize.yaml.scalars import resolve_scalar
 
 _PIPELINE = "inputs"  # `inputs.epochs` names an input of the pipeline
@@ -86,7 +87,7 @@ def _edit_pipeline_input(
             written = json.dumps(value)
         current = node.get(key)
         if current is None:
-            return _insert_entry(text, node, f"{key}: {written}")
+            return insert_entry(text, node, f"{key}: {written}")
         node = current
     elif isinstance(node, yaml.Scalar) and isinstance(node.value, str):
         written = json.dumps(value)
@@ -108,12 +109,12 @@ def _edit_with(
 ) -> str | None:
     """The text with an entry of ``with:`` changed or added."""
     if arguments is None:
-        return _insert_entry(text, step, f"with: {{{json.dumps(port)}: {written}}}")
+        return insert_entry(text, step, f"with: {{{json.dumps(port)}: {written}}}")
     if not isinstance(arguments, yaml.Mapping):
         return None
     old = arguments.get(port)
     if old is None:
-        return _insert_entry(text, arguments, f"{json.dumps(port)}: {written}")
+        return insert_entry(text, arguments, f"{json.dumps(port)}: {written}")
     if not isinstance(old, yaml.Scalar) or not _lies_in(old, arguments):
         return None
     return text[: old.start] + written + text[old.end :]
@@ -130,14 +131,3 @@ def _lies_in(node: yaml.Node, outer: yaml.Node) -> bool:
 def _to_yaml(value: str) -> str:
     """A value as YAML: numbers and booleans unchanged, text in quotes."""
     return json.dumps(value) if isinstance(resolve_scalar(value), str) else value
-
-
-def _insert_entry(text: str, mapping: yaml.Mapping, entry: str) -> str:
-    """The text with an entry before the first of a mapping."""
-    own = [key.start for key, _ in mapping.entries if mapping.start <= key.start < mapping.end]
-    if mapping.flow:
-        at = mapping.start + 1
-        return f"{text[:at]}{entry}{', ' if mapping.entries else ''}{text[at:]}"
-    at = min(own)
-    indent = at - (text.rfind("\n", 0, at) + 1)
-    return f"{text[:at]}{entry}\n{' ' * indent}{text[at:]}"

@@ -32,11 +32,13 @@ def _make_private(home: Path) -> None:
                 path.chmod(mode & ~OTHERS)
 
 
-def create_run_folder(home: Path, clock: Callable[[], datetime] = now) -> RunFolder:
-    """Make the folder of a new run.
+def create_run_folder(
+    home: Path, clock: Callable[[], datetime] = now, *, run_id: str | None = None
+) -> RunFolder:
+    """Make the folder of a new run, with the id ``run_id`` if it is given.
 
-    The id is the time in milliseconds. If the folder exists, because another run started at the same moment,
-    the next millisecond is used.
+    Otherwise the id is the time in milliseconds. If the folder exists, because another run started at the
+    same moment, the next millisecond is used.
     """
     runs = home / "runs"
     runs.mkdir(parents=True, exist_ok=True)
@@ -44,6 +46,9 @@ def create_run_folder(home: Path, clock: Callable[[], datetime] = now) -> RunFol
     ignore = home / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
+    if run_id is not None:
+        (runs / run_id).mkdir(mode=0o700)
+        return RunFolder((runs / run_id).resolve())
     time = clock()
     while True:
         root = runs / f"{time:%Y%m%d-%H%M%S}-{time.microsecond // 1000:03}"

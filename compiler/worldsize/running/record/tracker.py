@@ -28,6 +28,8 @@ from typing import Any, TextIO
 
 ANSWERS: TextIO = sys.stdout
 DATABASE = "mlflow.db"
+# Below the artifacts' folder: those of runs with chosen ids. No experiment's folder has this name.
+CHOSEN = ".jobs"
 ALIVE_SECONDS = 1.0
 LOCK_SECONDS = 60.0  # while another run prepares the database
 # Tags of a step's run: the number of starts, the time of the last one, and the step's key.
@@ -44,13 +46,15 @@ class Record:
 
     Args:
         home: The folder of the database and the artifacts.
-        begin: ``experiment``, ``name``, ``tags`` and ``parameters`` of the pipeline's run; ``known`` is what
-            an earlier process of the same run answered.
+        begin: ``experiment``, ``name``, ``tags`` and ``parameters`` of the pipeline's run; ``run_id`` where
+            its id is chosen; ``known`` is what an earlier process of the same run answered.
     """
 
     def __init__(self, home: Path, begin: Mapping[str, Any]) -> None:
         from mlflow import MlflowClient  # takes seconds
 
+        self._home = home
+        self._uri: str = begin["uri"]
         self._tags: Mapping[str, str] = begin["tags"]
         self._steps: dict[str, str] = {}  # those that are open
         self._runs: dict[str, str] = {}  # all, because metrics of ended ones are read too
@@ -58,7 +62,7 @@ class Record:
         known = begin.get("known")
         with only_one(home / "mlflow.lock"):
             prepare_database(home)
-            self._client = MlflowClient(begin["uri"], begin["uri"])
+            self._client = MlflowClient(self._uri, self._uri)
             self.experiment = self._experiment(begin["experiment"], home / "artifacts")
         if known is not None:
             self.run_id: str = known["run_id"]
@@ -70,10 +74,46 @@ class Record:
         self._parameters(begin["parameters"])
 
     def _created(self, begin: Mapping[str, Any]) -> str:
-        run = self._client.create_run(
-            self.experiment, begin["time"], tags=dict(self._tags), run_name=begin["name"]
+        return self._new_run(begin["name"], begin.get("run_id"), self._tags, begin["time"])
+
+    def _new_run(self, name: str, run_id: str | None, tags: Mapping[str, str], time: int) -> str:
+        """Create a run; one of the chosen id that exists is continued."""
+        if run_id is None:
+            run = self._client.create_run(self.experiment, time, tags=dict(tags), run_name=name)
+            return str(run.info.run_id)
+        if not self._create_chosen(name, run_id, tags, time):
+            self._client.update_run(run_id, status="RUNNING")
+        return run_id
+
+    def _create_chosen(self, name: str, run_id: str, tags: Mapping[str, str], time: int) -> bool:
+        """Create a run with an id that MLflow's own calls cannot give it; False if it exists."""
+        from mlflow.entities import RunStatus, SourceType
+        from mlflow.store.tracking.dbmodels.models import SqlRun, SqlTag
+        from sqlalchemy import create_engine
+        from sqlalchemy.exc import IntegrityError
+        from sqlalchemy.orm import Session
+
+        run = SqlRun(
+            run_uuid=run_id,
+            name=name,
+            artifact_uri=chosen_artifacts(self._home / "artifacts", run_id).absolute().as_uri(),
+            experiment_id=int(self.experiment),
+            source_type=SourceType.to_string(SourceType.UNKNOWN),
+            source_name="",
+            source_version="",
+            entry_point_name="",
+            user_id=tags.get("mlflow.user", "unknown"),
+            status=RunStatus.to_string(RunStatus.RUNNING),
+            start_time=time,
+            lifecycle_stage="active",
         )
-        return str(run.info.run_id)
+        run.tags = [SqlTag(key=key, value=value) for key, value in {**tags, "mlflow.runName": name}.items()]
+        try:
+            with Session(create_engine(self._uri)) as session, session.begin():
+                session.add(run)
+        except IntegrityError:
+            return False
+        return True
 
     def _continued(self) -> str | None:
         """The id of a resumed run, whose open steps are closed; None if it has no record."""
@@ -115,7 +155,7 @@ class Record:
         location = artifact_folder(artifacts, name).absolute().as_uri()
         return str(self._client.create_experiment(name, artifact_location=location))
 
-    def step(self, name: str, key: str, time: int, *, repeated: bool) -> str:
+    def step(self, name: str, key: str, time: int, *, repeated: bool, chosen: str | None = None) -> str:
         """Open the run of a step that is about to start, below that of the step that expanded into it.
 
         A restarted step continues its run, like a job that Azure ML restarts. After a resumption it does so
@@ -126,12 +166,13 @@ class Record:
             key: The step's key, empty if it is unknown.
             time: When it was requested, in milliseconds.
             repeated: Whether an earlier process may have opened it and died before it answered.
+            chosen: The id of the run, if it is not MLflow's to choose.
         """
         owner = name.rpartition(".")[0]
         earlier = self._earlier_runs.pop((name, key), None) if key and owner not in self._runs else None
         if repeated and name not in self._runs:
             earlier = earlier or self._earlier(name, "RUNNING")
-        run_id = self._runs.get(name) or earlier or self._new_step(name, key, owner, time)
+        run_id = self._runs.get(name) or earlier or self._new_step(name, key, owner, time, chosen)
         self._count_attempt(run_id, time)
         self._steps[name] = self._runs[name] = run_id
         return run_id
@@ -148,11 +189,10 @@ class Record:
             tags = [RunTag(ATTEMPT, attempt), RunTag(ATTEMPT_TIME, str(time))]
             self._client.log_batch(run_id, tags=tags)
 
-    def _new_step(self, name: str, key: str, owner: str, time: int) -> str:
+    def _new_step(self, name: str, key: str, owner: str, time: int, chosen: str | None) -> str:
         parent = {"mlflow.parentRunId": self._runs.get(owner, self.run_id)}
         tags = {**self._tags, **parent, "worldsize.step": name, KEY: key}
-        run = self._client.create_run(self.experiment, time, tags=tags, run_name=name)
-        return str(run.info.run_id)
+        return self._new_run(name, chosen, tags, time)
 
     def metrics(self, name: str, metric: str) -> dict[str, list[Any]]:
         """The values of one metric of a step in order; if there are none, the names of its metrics."""
@@ -182,7 +222,9 @@ class Record:
     def end(self, name: str, state: str, time: int) -> None:
         """Close the run of a step, unless the step has succeeded and closed it itself."""
         run_id = self._steps.pop(name, None)
-        if run_id is not None and (state != "succeeded" or self._is_open(run_id)):
+        if run_id in (None, self.run_id):  # `finish` closes the whole run
+            return
+        if state != "succeeded" or self._is_open(run_id):
             self._client.set_terminated(run_id, STATES[state], time)
 
     def finish(self, state: str, metrics: Mapping[str, float], time: int | None = None) -> None:
@@ -200,6 +242,11 @@ class Record:
         return str(self._client.get_run(run_id).info.status) == "RUNNING"
 
 
+def chosen_artifacts(artifacts: Path, run_id: str) -> Path:
+    """The artifact folder of a run whose id was chosen, known before the run exists."""
+    return artifacts / CHOSEN / run_id
+
+
 def artifact_folder(artifacts: Path, experiment: str) -> Path:
     """The artifact folder of an experiment, whose name is free text and must not lead elsewhere."""
     return artifacts / (re.sub(r"[^\w. -]|^[.]+", "_", experiment)[:200] or "_")
@@ -207,7 +254,7 @@ def artifact_folder(artifacts: Path, experiment: str) -> Path:
 
 def prepare_database(home: Path) -> None:
     """Create the database under another name, so that a killed process leaves no incomplete one."""
-    from mlflow import MlflowClient
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     if (home / DATABASE).exists():
         return
@@ -215,7 +262,8 @@ def prepare_database(home: Path) -> None:
         left.unlink()
     part = home / f"{DATABASE}.part"
     try:
-        MlflowClient(f"sqlite:///{part}").search_experiments(max_results=1)
+        # With the default experiment, whose artifacts would be in the working folder otherwise.
+        SqlAlchemyStore(f"sqlite:///{part}", (home / "artifacts").absolute().as_uri())
     except BaseException:  # the disk may be full: free what was written
         for left in home.glob(f"{DATABASE}.part*"):
             left.unlink(missing_ok=True)
@@ -275,7 +323,10 @@ def carry_out(record: Record, document: Mapping[str, Any]) -> None:
     """Handle one document."""
     if document["do"] == "step":
         repeated = document.get("repeated", False)
-        run_id = record.step(document["step"], document["key"], document["time"], repeated=repeated)
+        chosen = document.get("run_id")
+        run_id = record.step(
+            document["step"], document["key"], document["time"], repeated=repeated, chosen=chosen
+        )
         answer(step=document["step"], run_id=run_id)
     elif document["do"] == "metrics":
         metrics = record.metrics(document["step"], document["metric"])
@@ -318,8 +369,13 @@ def reason(error: Exception) -> str:
 
 def main() -> None:
     """Serve one run; ``argv`` has the home folder."""
-    global ANSWERS  # noqa: PLW0603
     sys.path.pop(0)  # the folder of this file, whose modules would hide those of libraries
+    serve_runner(Path(sys.argv[1]))
+
+
+def serve_runner(home: Path) -> None:
+    """Serve the runner at the other ends of standard input and output, until its run has ended."""
+    global ANSWERS  # noqa: PLW0603
     # The output of MLflow and its libraries must not mix with the answers.
     ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -333,7 +389,7 @@ def main() -> None:
         answer(unavailable=f"`{error.name or error}` is not installed: `pip install 'worldsize[run]'`")
         return
     try:
-        serve(Path(sys.argv[1]), lines)
+        serve(home, lines)
     except Exception as error:  # MLflow and its database raise many kinds; a run continues without them
         answer(unavailable=reason(error))
 

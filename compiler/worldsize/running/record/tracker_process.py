@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.running.launch.supervisor import LivenessTimer
+from worldsize.running.record.forked_tracker import ForkedTracker, fork_tracker
 
 TRACKER = Path(__file__).with_name("tracker.py")
 KILL_SECONDS = 5.0
+VARIABLES = {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONWARNINGS": "ignore"}
 
 
 class TrackerProcess:
@@ -33,12 +35,14 @@ class TrackerProcess:
         """Start a tracker."""
         self.fault, self._rest, self._unsent = None, b"", b""
         self._liveness = LivenessTimer()
-        self._process = subprocess.Popen(
+        self._process: subprocess.Popen[bytes] | ForkedTracker = fork_tracker(
+            self._home, self._writing
+        ) or subprocess.Popen(
             [sys.executable, str(TRACKER), str(self._home)],
             stdin=subprocess.PIPE,
             stdout=self._writing,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONWARNINGS": "ignore"},
+            env={**os.environ, **VARIABLES},
             start_new_session=True,  # a Ctrl-C is for the runner to handle
         )
         assert self._process.stdin is not None

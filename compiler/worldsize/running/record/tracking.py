@@ -60,6 +60,7 @@ class Tracking:
             None  # of the run, until the tracker needs it
         )
         self._begin: dict[str, Any] | None = None
+        self._name_step: Callable[[str], str] | None = None
         self._pending: deque[dict[str, Any]] = deque()  # unconfirmed, the oldest first
         self._number = 0
         self._waited = 0.0  # seconds for the oldest
@@ -93,17 +94,22 @@ class Tracking:
         parameters: Mapping[str, str],
         *,
         again: bool = False,
+        run_id: str | None = None,
+        name_step: Callable[[str], str] | None = None,
     ) -> None:
         """Describe the run; the tracker answers when MLflow is ready.
 
         A tracker that was not started starts with the first step that asks for a run: where every step is
         reused there is nothing to measure, and nothing waits for MLflow. ``again`` means that the run is
-        resumed.
+        resumed. ``run_id`` is the id of the run in MLflow and ``name_step`` gives those of its steps, where
+        they are chosen; a step with the id of the whole run uses that run.
         """
         self._experiment = experiment
+        self._name_step = name_step
 
         def describe() -> dict[str, Any]:
             what = {"name": name, "tags": dict(tags()), "parameters": dict(parameters), "again": again}
+            what["run_id"] = run_id
             return {"do": "begin", "experiment": experiment, "uri": self.uri, "time": _now(), **what}
 
         self._description = describe
@@ -119,7 +125,8 @@ class Tracking:
         self._describe()
         self._runs.pop(step, None)  # of an earlier attempt: the step waits until this one is counted
         self._ended.discard(step)
-        self._send(do="step", step=step, key=key or "")
+        chosen = None if self._name_step is None else self._name_step(step)
+        self._send(do="step", step=step, key=key or "", run_id=chosen)
 
     def environment(self, step: str) -> dict[str, str] | None:
         """MLflow's variables for a step, as Azure ML presets them; None until they are known."""

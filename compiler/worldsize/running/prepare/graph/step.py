@@ -240,12 +240,6 @@ class StepReader:
 
     def _output_type(self, port: Port) -> str:
         """The type of an output; an inline job that only binds it has that of the pipeline's output."""
-        if port.type in literals.PRIMITIVES:
-            message = (
-                f"output `{port.name}` of step `{self.name}` is a {port.type}, and only data can be an output"
-            )
-            at: Field[Any] = Field(None, port.span)
-            self.refuse(message, "write it into a file of a `uri_folder`", at)
         setting = self.step.outputs.get(port.name)
         if not graphs.is_inline(self.step) or setting is None or setting.value.type:
             return port.type

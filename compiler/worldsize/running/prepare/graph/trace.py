@@ -12,6 +12,7 @@ from typing import Any
 
 from worldsize.azureml import binding, graph
 from worldsize.azureml.binding import Expression
+from worldsize.azureml.literals import PRIMITIVES
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
 from worldsize.azureml.references import classify, exists, local_path
 from worldsize.base.wording import shorten
@@ -298,8 +299,10 @@ def trace_output(scope: Scope, step_name: str, port: str) -> Output | Unknown | 
         scope, (step, port) = inner, writers[0]
     if step.component is None:
         return Unknown()
-    declared = port in step.component.outputs or port == ARTIFACTS
-    return Output(scope.name(step), port) if declared else None
+    declared = step.component.outputs.get(port)
+    if declared is None and port != ARTIFACTS:
+        return None
+    return Output(scope.name(step), port, declared is not None and declared.type in PRIMITIVES)
 
 
 def _follow_graph_input(scope: Scope, expression: Expression) -> Traced | _Next:

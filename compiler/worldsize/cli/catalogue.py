@@ -1,0 +1,145 @@
+"""`worldsize catalogue`: lists VM sizes, and brings the clusters of a workspace into `worldsize.yml`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from worldsize.base.wording import plural
+from worldsize.cli import common, workspace_options
+from worldsize.cli.workspace_options import WorkspaceChoice
+
+if TYPE_CHECKING:
+    from worldsize.facts.vm_sizes import VmSize
+    from worldsize.remote.rest import Rest
+
+EPILOG = """\b
+Examples:
+  worldsize catalogue                   the VM sizes that can be had
+  worldsize catalogue A100              those whose name or GPU contains a word
+  worldsize catalogue --refresh         a workspace's clusters into worldsize.yml; its quotas
+
+\b
+--refresh writes the VM size, the limit and the tier of each cluster under `compute:` of
+`worldsize.yml` in this folder, and changes nothing else in it. `worldsize check` then knows the
+clusters that jobs only name.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+@click.option("--all", "everything", is_flag=True, help="Also sizes that are retired.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--refresh", is_flag=True, help="Read the clusters and quotas of a workspace in Azure.")
+@click.option(
+    "--file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="worldsize.yml",
+    show_default=True,
+    help="The file that --refresh writes.",
+)
+@workspace_options.required
+def command(
+    words: tuple[str, ...],
+    azure: WorkspaceChoice,
+    *,
+    everything: bool,
+    as_json: bool,
+    refresh: bool,
+    file: Path,
+) -> None:
+    """List VM sizes: GPUs, memory, network; or read the clusters and quotas of a workspace."""
+    if refresh:
+        if words or everything or as_json:
+            raise click.UsageError("`--refresh` takes no words, `--all` or `--json`")
+        with azure.connect() as rest:
+            _refresh(rest, file)
+        return
+    from worldsize.facts import vm_sizes
+
+    sizes = [size for name in vm_sizes.names() if (size := vm_sizes.lookup(name)) is not None]
+    shown = [size for size in sizes if _is_wanted(size, words, everything=everything)]
+    if as_json:
+        from msgspec import to_builtins
+
+        click.echo(json.dumps([to_builtins(size) for size in shown], indent=2))
+        return
+    if not shown:
+        common.refuse("no VM size of the catalogue has these words", "`worldsize catalogue --all` lists all")
+    headings = ("VM size", "GPUs", "GPU", "GPU memory", "vCPUs", "memory", "InfiniBand", "status")
+    rows = [_row(size) for size in shown]
+    common.say("\n".join(common.format_table(headings, rows, right=frozenset({1, 3, 4, 5}))))
+
+
+def _is_wanted(size: VmSize, words: tuple[str, ...], *, everything: bool) -> bool:
+    text = f"{size.name} {size.gpu_model} {size.series}".lower()
+    return (everything or size.status != "retired") and all(word.lower() in text for word in words)
+
+
+def _row(size: VmSize) -> tuple[str, ...]:
+    status = f"retires on {size.retirement_date}" if size.status == "retiring" else size.status
+    return (
+        size.name,
+        f"{size.gpus:.3g}" if size.gpus else "",
+        size.gpu_model,
+        _gibibytes(size.gpu_memory_gib),
+        str(size.vcpus),
+        _gibibytes(size.ram_gib),
+        "yes" if size.rdma else "",
+        {"no-growth": f"{status}, no growth", "no-new-capacity": f"{status}, no new capacity"}.get(
+            size.capacity, status
+        ),
+    )
+
+
+def _gibibytes(number: float | None) -> str:
+    return "" if number is None else f"{number:g} GiB"
+
+
+def _refresh(rest: Rest, file: Path) -> None:
+    from worldsize.remote import catalogue
+
+    clusters = catalogue.read_clusters(rest)
+    text = _read_text(file)
+    written = catalogue.write_clusters(str(file), text, clusters)
+    if written != text:
+        try:
+            file.write_text(written, encoding="utf-8")
+        except OSError as error:
+            common.refuse(f"`{file}` cannot be written: {error.strerror}")
+    rows = [(each.name, each.instance_type, str(each.max_instances), each.tier) for each in clusters]
+    if rows:
+        headings = ("cluster", "VM size", "instances", "tier")
+        common.say("\n".join(common.format_table(headings, rows, right=frozenset({2}))))
+    change = "is unchanged" if written == text else "is written"
+    common.say(f"{plural(len(clusters), 'cluster')} of {rest.names.shown}; `{file}` {change}")
+    _show_location(rest)
+
+
+def _show_location(rest: Rest) -> None:
+    """The quotas of the workspace's location, and its sizes that the catalogue lacks."""
+    from worldsize.remote import catalogue
+
+    quotas = catalogue.read_quotas(rest)
+    if quotas:
+        rows = [
+            (quota.name, str(quota.used), "none" if quota.limit < 0 else str(quota.limit)) for quota in quotas
+        ]
+        table = common.format_table(("quota", "in use", "limit"), rows, right=frozenset({1, 2}))
+        common.say("\n" + "\n".join(table))
+    unknown: list[Any] = [size["name"] for size in catalogue.read_unknown_sizes(rest)]
+    if unknown:
+        listed = ", ".join(f"`{name}`" for name in unknown)
+        common.say(f"\nVM sizes whose GPUs Worldsize does not know, so that it does not check them: {listed}")
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        common.refuse(f"`{file}` cannot be read: {error}")

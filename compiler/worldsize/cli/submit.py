@@ -1,0 +1,226 @@
+"""`worldsize submit`: checks, compiles and submits to a workspace in Azure, and follows the job."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from worldsize.cli import common, workspace_options
+from worldsize.cli.workspace_options import WorkspaceChoice
+
+if TYPE_CHECKING:
+    from worldsize.remote.names import WorkspaceNames
+    from worldsize.remote.rest import Rest
+    from worldsize.remote.targets import Target
+
+EPILOG = """\b
+Examples:
+  worldsize submit pipelines/digits_ddp.yml          a spec: checked, compiled, submitted, followed
+  worldsize submit build/pipeline.yml --no-wait      a pipeline or job as it is
+  worldsize submit SPEC --create-compute             create the clusters that the workspace lacks
+  worldsize submit SPEC --schedule                   the schedule of a spec, or a schedule file
+  worldsize submit SPEC --dry-run                    print the bodies, and send nothing
+
+\b
+The workspace is that of --subscription, --resource-group and --workspace, of AZURE_SUBSCRIPTION_ID,
+AZURE_RESOURCE_GROUP and AZUREML_WORKSPACE_NAME (or AZUREML_ARM_…, as in jobs) if all three are set,
+or of `config.json` or `.azureml/config.json` in this folder or above it. The credentials are those
+that azure-identity finds: `az login`, a service principal's variables, a managed identity.
+
+\b
+Exit status: 0 the job succeeded, or was submitted with --no-wait; 1 it failed or was canceled, or
+nothing was submitted; 2 usage, 3 an internal error of worldsize, 130 Ctrl-C.
+Ctrl-C ends the view, not the job.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the options say."""
+
+    spec: Path
+    output: Path | None
+    settings: tuple[str, ...]
+    name: str | None
+    experiment: str | None
+    schedule: bool
+    create_compute: bool
+    cancel_on_interrupt: bool
+    wait: bool
+    download: Path | None
+    quiet: bool
+
+
+@click.command(epilog=EPILOG)
+@click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
+@common.set_option
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Keep what a spec compiles to in this folder.",
+)
+@click.option("-n", "--name", metavar="NAME", help="The name of the job, or of the schedule.")
+@click.option("--experiment", metavar="NAME", help="The experiment, instead of that in the file.")
+@click.option("--schedule", is_flag=True, help="Create or replace the schedule instead of starting a job.")
+@click.option("--create-compute", is_flag=True, help="Create the clusters that the workspace lacks.")
+@click.option(
+    "--no-wait", "wait", is_flag=True, flag_value=False, default=True, help="Do not follow the job."
+)
+@click.option(
+    "--download",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Download outputs and logs into this folder after the end.",
+)
+@click.option("--cancel-on-interrupt", is_flag=True, help="Ctrl-C also cancels the job.")
+@click.option("--dry-run", is_flag=True, help="Print the REST bodies as JSON, and send nothing.")
+@click.option("-q", "--quiet", is_flag=True, help="Print warnings and the result only.")
+@workspace_options.required
+def command(azure: WorkspaceChoice, *, dry_run: bool, **options: Any) -> None:
+    """Submit a spec, a pipeline, a job or a schedule to a workspace in Azure, and follow it."""
+    request = Request(**options)
+    if request.download is not None and (not request.wait or request.schedule or dry_run):
+        raise click.UsageError("`--download` needs a job that is followed to its end")
+    from worldsize.cli.run import exit_on_refusal
+
+    with (
+        tempfile.TemporaryDirectory(prefix="worldsize-") as temporary,
+        workspace_options.exit_on_remote_error(),
+        exit_on_refusal(),
+    ):
+        from worldsize.cli.run import parse_settings
+        from worldsize.remote import targets
+
+        out = request.output or Path(temporary) / "pipeline"
+        settings = parse_settings(request.settings)
+        names = _find_names(azure, dry_run=dry_run)
+        target = targets.load_target(request.spec, out, settings, schedule=request.schedule)
+        warnings = [each for each in target.warnings if each.severity != "info"]
+        if warnings and not request.quiet:
+            common.show_findings(warnings, target.sources)
+        if dry_run:
+            _print_bodies(names, target, request)
+        else:
+            _submit(names, target, request)
+
+
+def _find_names(azure: WorkspaceChoice, *, dry_run: bool) -> WorkspaceNames:
+    """The workspace; a dry run needs none, and shows what is not given in angle brackets."""
+    from worldsize.remote.errors import RemoteError
+    from worldsize.remote.names import WorkspaceNames
+
+    try:
+        return azure.find()
+    except RemoteError:
+        if not dry_run:
+            raise
+    return WorkspaceNames(
+        azure.subscription or "<subscription>",
+        azure.group or "<resource group>",
+        azure.workspace or "<workspace>",
+    )
+
+
+def _print_bodies(names: WorkspaceNames, target: Target, request: Request) -> None:
+    from worldsize.remote import client, recording
+    from worldsize.remote.errors import explain_errors
+
+    with explain_errors(names.shown), recording.recording() as recorder:
+        ml_client = client.make_client(names, recording.StaticCredential())
+        send = client.submit_schedule if target.is_schedule else client.submit_job
+        send(ml_client, target, request.name, request.experiment)
+    document = {
+        "workspace": names.id,
+        "computes": target.compute_names,
+        "uploads": recorder.uploads,
+        "requests": recorder.requests,
+    }
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _submit(names: WorkspaceNames, target: Target, request: Request) -> None:
+    from worldsize.remote import client
+    from worldsize.remote.errors import explain_errors
+    from worldsize.remote.rest import Rest
+
+    with explain_errors(names.shown):
+        rest = Rest(names)
+        missing = client.find_missing(rest, target.compute_names)
+        client.require_creatable(target, missing, create=request.create_compute)
+        ml_client = client.make_client(names, rest.credential)
+        for cluster in missing:
+            _say(request, f"creating compute `{cluster}`")
+            client.create_computes(ml_client, target, [cluster])
+        if target.is_schedule:
+            name = client.submit_schedule(ml_client, target, request.name, request.experiment)
+            common.say(f"schedule {name} is set in {names.shown}")
+            return
+        _say(request, f"submitting to {names.shown}")
+        name = client.submit_job(ml_client, target, request.name, request.experiment)
+        if not request.wait:
+            _report_submitted(rest, name)
+            return
+        with _interruptible(ml_client, names, name, request):
+            _follow(rest, ml_client, name, request)
+
+
+def _say(request: Request, text: str) -> None:
+    if not request.quiet:
+        common.say(text)
+
+
+def _report_submitted(rest: Rest, name: str) -> None:
+    from worldsize.remote.jobs import find_studio
+
+    studio = find_studio(rest.manage(f"/jobs/{name}")["properties"])
+    common.say(f"job {name} is submitted" + (f"\n  studio  {studio}" if studio else ""))
+
+
+@contextlib.contextmanager
+def _interruptible(ml_client: Any, names: WorkspaceNames, name: str, request: Request) -> Iterator[None]:
+    """On Ctrl-C say that the job goes on, or cancel it."""
+    from worldsize.remote import client
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if request.cancel_on_interrupt:
+            client.cancel(ml_client, name)
+            click.echo(f"\njob {name} is being canceled", err=True)
+        else:
+            where = f"--resource-group {names.group} --workspace-name {names.workspace}"
+            click.echo(
+                f"\njob {name} goes on in the workspace\n"
+                f"  look at it   worldsize show {name} --azure\n"
+                f"  cancel it    az ml job cancel --name {name} {where}",
+                err=True,
+            )
+        raise SystemExit(130) from None
+
+
+def _follow(rest: Rest, ml_client: Any, name: str, request: Request) -> NoReturn:
+    from worldsize.cli.run import choose_view
+    from worldsize.diagnostics.text import is_terminal
+    from worldsize.remote import client, jobs, report, watch
+
+    with choose_view(quiet=request.quiet) as view:
+        studio = jobs.find_studio(rest.manage(f"/jobs/{name}")["properties"])
+        view.notice(f"job {name}" + (f"  {studio}" if studio else ""))
+        job = watch.watch_job(rest, name, view)
+    succeeded = job.record.state == "succeeded"
+    text = report.render_result(job, steps=request.quiet or not is_terminal(sys.stdout))
+    common.say(text, err=not succeeded)
+    if request.download is not None:
+        client.download(ml_client, name, request.download)
+        common.say(f"downloaded to {request.download}")
+    raise SystemExit(0 if succeeded else 1)

@@ -1,0 +1,101 @@
+"""What can be wrong with a workspace or a request to it, as one sentence and a help."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+MISSING = "Azure's client is not installed"
+INSTALL = "pip install 'worldsize[azure]'"
+_LOG_IN = (
+    "log in with `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET of a service"
+    " principal"
+)
+_ROLE = "ask for the role `AzureML Data Scientist` on the workspace"
+_QUOTA = "`worldsize catalogue --refresh` shows the quota of each VM family; ask for more in the Azure portal"
+_NOT_FOUND = frozenset({"ResourceNotFound", "ResourceGroupNotFound", "SubscriptionNotFound"})
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class RemoteError(Exception):
+    """A workspace cannot be found, reached or used. ``help`` says what to do."""
+
+    def __init__(self, message: str, help: str | None = None) -> None:  # noqa: A002 - the word diagnostics use
+        super().__init__(message)
+        self.help = help
+
+
+@contextlib.contextmanager
+def explain_errors(workspace: str = "the workspace") -> Iterator[None]:
+    """Turn the exceptions of Azure's clients into :class:`RemoteError`.
+
+    Args:
+        workspace: What the messages call the workspace.
+
+    Raises:
+        RemoteError: The body raised an exception of Azure's clients.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "azure":
+            raise
+        raise RemoteError(f"{MISSING}: {error}", INSTALL) from error
+    except Exception as error:
+        explained = _explain(error, workspace)
+        if explained is None:
+            raise
+        raise explained from error
+
+
+def _explain(error: Exception, workspace: str) -> RemoteError | None:
+    """The error in our words; None for an exception that is not of Azure's clients."""
+    from azure.core import exceptions as core  # only a failure needs it
+
+    if isinstance(error, core.ClientAuthenticationError):
+        if error.status_code in (401, 403):
+            return RemoteError(f"{workspace} refuses these credentials: {read_message(error)}", _ROLE)
+        return RemoteError("there are no credentials for Azure", _LOG_IN)
+    if isinstance(error, core.HttpResponseError):
+        return _explain_answer(error, workspace)
+    if isinstance(error, core.ServiceRequestError | core.ServiceResponseError):
+        return RemoteError(
+            f"Azure cannot be reached: {_first_line(str(error))}", "check the network and proxy"
+        )
+    if type(error).__module__.startswith(("azure.", "marshmallow.")):  # of azure-ai-ml, for what it validates
+        return RemoteError(_clean(str(getattr(error, "message", None) or error)))
+    return None
+
+
+def _explain_answer(error: Any, workspace: str) -> RemoteError:
+    message, code = read_message(error), read_code(error)
+    if "quota" in code.lower() or "quota" in message.lower():
+        return RemoteError(message, _QUOTA)
+    if error.status_code in (401, 403):
+        return RemoteError(f"{workspace} refuses these credentials: {message}", _ROLE)
+    if error.status_code == 404 and code in _NOT_FOUND and "/jobs/" not in message:
+        names = "`--subscription`, `--resource-group` and `--workspace` choose another workspace"
+        return RemoteError(message, names)
+    return RemoteError(message or f"{workspace} answered with status {error.status_code}")
+
+
+def read_code(error: Any) -> str:
+    """The code of an answer of Azure, such as ``ResourceNotFound``; empty if it has none."""
+    return str(getattr(getattr(error, "error", None), "code", None) or "")
+
+
+def read_message(error: Any) -> str:
+    """The message of an answer of Azure, without what azure-core adds to it."""
+    inner = getattr(error, "error", None)
+    return _clean(str(getattr(inner, "message", None) or getattr(error, "message", None) or error))
+
+
+def _clean(text: str) -> str:
+    lines = [line.rstrip() for line in _COLOUR.sub("", text).strip().splitlines()]
+    return "\n".join(lines)
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]

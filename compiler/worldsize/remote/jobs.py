@@ -1,0 +1,269 @@
+"""Jobs of a workspace as the records that ``worldsize runs`` and ``worldsize show`` print."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from worldsize.remote import logs
+from worldsize.remote.errors import RemoteError
+from worldsize.remote.rest import Rest
+from worldsize.remote.states import error_of, parse_time, run_state, seconds_of, step_state
+from worldsize.running.record.history import RunRecord, StepRecord
+
+THREADS = 8  # requests at a time
+MAX_DEPTH = 4  # pipelines inside pipelines
+_BINDING = re.compile(r"\$\{\{\s{0,9}parent\.jobs\.([A-Za-z0-9_]{1,255})\.")
+
+
+@dataclass(slots=True)
+class RemoteStep:
+    """A step of a job: its node in the job's body, and its run once there is one."""
+
+    name: str
+    node: Mapping[str, Any] = field(default_factory=dict)
+    run: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)  # the pipeline's values by their expressions
+
+    @property
+    def id(self) -> str | None:
+        """The name of its run."""
+        name = self.run.get("runId")
+        return str(name) if name else None
+
+    @property
+    def processes(self) -> int:
+        """How many processes the service starts for it; 1 if the body does not say."""
+        resources, distribution = self.node.get("resources") or {}, self.node.get("distribution") or {}
+        instances = _count(_member(resources, "instance_count"))
+        if kind := _member(distribution, "worker_count"):
+            return _count(kind) + (_count(_member(distribution, "parameter_server_count"), 0))
+        return instances * _count(_member(distribution, "process_count_per_instance"))
+
+    def record(self) -> StepRecord:
+        """The step as a record."""
+        inputs = self.node.get("inputs") or {}
+        values = {name: each.get("value") for name, each in inputs.items() if isinstance(each, dict)}
+        needs = (found[1] for value in values.values() if (found := _BINDING.match(str(value))))
+        values = {name: self.given.get(str(value), value) for name, value in values.items()}
+        return StepRecord(
+            name=self.name,
+            state=step_state(self.run),
+            seconds=seconds_of(self.run),
+            started=parse_time(self.run.get("startTimeUtc")),
+            attempts=1 if self.run else 0,
+            reason=error_of(self.run),
+            needs=tuple(dict.fromkeys(needs)),
+            parameters={
+                name: str(value)
+                for name, value in values.items()
+                if value is not None and not str(value).startswith("${{parent.")
+            },
+            processes=tuple(f"rank-{rank}" for rank in range(self.processes)),
+        )
+
+
+@dataclass
+class RemoteJob:
+    """A job of a workspace, with the details that ``worldsize show`` prints."""
+
+    rest: Rest
+    document: Mapping[str, Any]  # of the management API
+    run: Mapping[str, Any]  # of the run history
+    steps: dict[str, RemoteStep]
+
+    @property
+    def name(self) -> str:
+        """The job's name, which is its id in the workspace."""
+        return str(self.document["name"])
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The job's body."""
+        properties: Mapping[str, Any] = self.document["properties"]
+        return properties
+
+    @property
+    def status(self) -> str:
+        """Azure's word for its state."""
+        return str(self.run.get("status") or self.properties.get("status"))
+
+    @property
+    def studio(self) -> str | None:
+        """The address of its page."""
+        return find_studio(self.properties)
+
+    @property
+    def record(self) -> RunRecord:
+        """The job as a record; the name of its ``root`` is the job's."""
+        return RunRecord(
+            root=Path(self.name),
+            state=run_state(self.status),
+            pipeline=str(self.properties.get("displayName") or self.name),
+            started=parse_time(self.run.get("startTimeUtc")),
+            seconds=seconds_of(self.run),
+            steps={name: step.record() for name, step in self.steps.items()},
+        )
+
+    def links(self) -> Mapping[str, str]:
+        """The experiment, and the job's page."""
+        links = {"experiment": self.properties.get("experimentName"), "studio": self.studio}
+        return {name: str(link) for name, link in links.items() if link}
+
+    def outputs(self) -> Mapping[str, str]:
+        """The ids of the data that the job itself has written."""
+        return _output_ids(self.run)
+
+    def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
+        """The ids of the data that a step has written."""
+        return _output_ids(self.steps[step.name].run)
+
+    def metrics(self, step: StepRecord) -> Mapping[str, float]:
+        """The newest values of the metrics that the step has logged to MLflow."""
+        name = self.steps[step.name].id
+        return self._metrics.get(name, {}) if name is not None else {}
+
+    def last_lines(self, step: StepRecord, count: int) -> list[str]:
+        """The end of the log of a step that failed."""
+        name = self.steps[step.name].id
+        if name is None or step.state != "failed":
+            return []
+        return logs.last_lines(self.rest, name, count)
+
+    @cached_property
+    def _metrics(self) -> Mapping[str, Mapping[str, float]]:
+        names = [step.id for step in self.steps.values() if step.id is not None]
+        with ThreadPoolExecutor(THREADS) as pool:
+            return dict(zip(names, pool.map(self._read_metrics, names), strict=True))
+
+    def _read_metrics(self, name: str) -> Mapping[str, float]:
+        from azure.core.exceptions import HttpResponseError
+
+        try:
+            data = self.rest.tracked_run(name).get("data") or {}
+        except HttpResponseError:  # nothing was logged
+            return {}
+        return {str(metric["key"]): float(metric["value"]) for metric in data.get("metrics") or []}
+
+
+def find_studio(properties: Mapping[str, Any]) -> str | None:
+    """The address of a job's page, by its body."""
+    studio = (properties.get("services") or {}).get("Studio") or {}
+    return studio.get("endpoint")
+
+
+def read_job(rest: Rest, name: str) -> RemoteJob:
+    """Read a job and its steps.
+
+    Args:
+        rest: The workspace.
+        name: The job's name, or ``last`` for the newest.
+
+    Raises:
+        HttpResponseError: There is no such job, or the service refuses to show it.
+    """
+    document = newest_job(rest) if name == "last" else rest.manage(f"/jobs/{quote(name, safe='')}")
+    run = rest.run(document["name"])
+    return RemoteJob(rest, document, run, read_steps(rest, document, run))
+
+
+def refresh(job: RemoteJob) -> RemoteJob:
+    """The job as it is now; its body does not change, and is not read again."""
+    run = job.rest.run(job.name)
+    return RemoteJob(job.rest, job.document, run, read_steps(job.rest, job.document, run))
+
+
+def newest_job(rest: Rest) -> Mapping[str, Any]:
+    """The newest job of the workspace.
+
+    Raises:
+        RemoteError: There is none.
+    """
+    jobs = _list_jobs(rest, 1)
+    if not jobs:
+        raise RemoteError(f"there is no job in {rest.names.shown}")
+    return jobs[-1]
+
+
+def list_jobs(rest: Rest, last: int | None) -> list[RemoteJob]:
+    """The workspace's jobs, the newest last.
+
+    Args:
+        rest: The workspace.
+        last: How many; all by default.
+    """
+    documents = _list_jobs(rest, last)
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(lambda document: _summarise(rest, document), documents))
+
+
+def _list_jobs(rest: Rest, last: int | None) -> list[Mapping[str, Any]]:
+    """The bodies of jobs, the oldest first; the service lists the newest first."""
+    found = list(itertools.islice(rest.list("/jobs", listViewType="ActiveOnly"), last))
+    return sorted(found, key=lambda document: str((document.get("systemData") or {}).get("createdAt")))
+
+
+def _summarise(rest: Rest, document: Mapping[str, Any]) -> RemoteJob:
+    from azure.core.exceptions import HttpResponseError
+
+    try:
+        run = rest.run(document["name"])
+        return RemoteJob(rest, document, run, read_steps(rest, document, run))
+    except HttpResponseError:  # the run history forgets what the list still has
+        return RemoteJob(rest, document, {}, {})
+
+
+def read_steps(rest: Rest, document: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, RemoteStep]:
+    """The steps of a job in the order of its body: those of a pipeline, else the job itself."""
+    properties = document["properties"]
+    nodes = properties.get("jobs")
+    if not isinstance(nodes, dict):
+        name = str(properties.get("displayName") or document["name"])
+        return {name: RemoteStep(name, properties, run)}
+    inputs = properties.get("inputs") or {}
+    given = {
+        f"${{{{parent.inputs.{name}}}}}": each.get("value", each.get("uri")) for name, each in inputs.items()
+    }
+    steps = {name: RemoteStep(name, node, given=given) for name, node in nodes.items()}
+    for name, child in _walk_children(rest, str(document["name"])):
+        steps.setdefault(name, RemoteStep(name)).run = child
+    return steps
+
+
+def _walk_children(
+    rest: Rest, parent: str, prefix: str = "", depth: int = 1
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The runs of the steps of a pipeline by their names; a step of an inner pipeline is ``outer.inner``."""
+    runs = sorted(rest.children(parent), key=lambda run: str(run.get("createdUtc")))
+    for run in runs:
+        name = str(run.get("displayName") or run["runId"])
+        name = name if name.startswith(prefix) else prefix + name
+        yield name, run
+        if "pipelinerun" in str(run.get("runType")).lower() and depth < MAX_DEPTH:
+            yield from _walk_children(rest, str(run["runId"]), f"{name}.", depth + 1)
+
+
+def _output_ids(run: Mapping[str, Any]) -> dict[str, str]:
+    outputs = run.get("outputs") or {}
+    return {
+        name: str(output["assetId"])
+        for name, output in outputs.items()
+        if isinstance(output, dict) and output.get("assetId")
+    }
+
+
+def _member(mapping: Mapping[str, Any], name: str) -> Any:
+    """A member that steps of pipelines have in snake case, and other jobs in camel case."""
+    first, *others = name.split("_")
+    return mapping.get(name, mapping.get(first + "".join(word.title() for word in others)))
+
+
+def _count(value: Any, default: int = 1) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else default

@@ -1,0 +1,159 @@
+"""Reads a workspace by its REST interfaces: the management API, the run history, MLflow and logs.
+
+They are those that azure-ai-ml and azureml-mlflow use
+(https://learn.microsoft.com/rest/api/azureml). Nothing is written here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from worldsize.remote.names import WorkspaceNames
+
+if TYPE_CHECKING:
+    from azure.core import PipelineClient
+    from azure.core.credentials import TokenCredential
+
+API_VERSION = "2024-10-01"
+MAX_PAGES = 1_000  # of one list; a service that never ends a list must not hold us
+_CLOUDS = {"AzureChinaCloud": "AZURE_CHINA_CLOUD", "AzureUSGovernment": "AZURE_US_GOVERNMENT"}
+
+
+def default_credential() -> TokenCredential:
+    """What azure-identity finds: variables of the environment, a managed identity, the login of ``az``."""
+    from azure.identity import DefaultAzureCredential
+
+    logging.getLogger("azure.identity").setLevel(logging.CRITICAL)  # it logs what it then raises
+    return DefaultAzureCredential()
+
+
+class Rest:
+    """A workspace's interfaces for reading. It may be used by several threads."""
+
+    def __init__(self, names: WorkspaceNames, credential: TokenCredential | None = None) -> None:
+        self.names = names
+        self.credential = credential or default_credential()
+
+    @cached_property
+    def _endpoints(self) -> Any:
+        from azure.core import AzureClouds
+        from azure.mgmt.core.tools import get_arm_endpoints
+
+        name = _CLOUDS.get(os.environ.get("AZUREML_CURRENT_CLOUD", ""), "AZURE_PUBLIC_CLOUD")
+        return get_arm_endpoints(AzureClouds[name])
+
+    @cached_property
+    def _client(self) -> PipelineClient[Any, Any]:
+        from azure.core.pipeline.policies import BearerTokenCredentialPolicy
+
+        scopes = self._endpoints["credential_scopes"]
+        return _make_client(
+            self._endpoints["resource_manager"], BearerTokenCredentialPolicy(self.credential, *scopes)
+        )
+
+    @cached_property
+    def _anonymous(self) -> PipelineClient[Any, Any]:
+        """For addresses that carry their own signature: storage refuses a second credential beside it."""
+        return _make_client(self._endpoints["resource_manager"])
+
+    @cached_property
+    def _workspace(self) -> Mapping[str, Any]:
+        workspace: Mapping[str, Any] = self.manage("")
+        return workspace
+
+    @cached_property
+    def _services(self) -> Mapping[str, str]:
+        """The addresses of the workspace's other interfaces."""
+        services: Mapping[str, str] = self._get(self._workspace["properties"]["discoveryUrl"])
+        return services
+
+    def _get(self, url: str, parameters: Mapping[str, str] | None = None) -> Any:
+        from azure.core.rest import HttpRequest
+
+        response = self._client.send_request(HttpRequest("GET", url, params=dict(parameters or {})))
+        response.raise_for_status()
+        return response.json()
+
+    def manage(self, path: str, **parameters: str) -> Any:
+        """GET of the management API below the workspace, such as ``/jobs/NAME``.
+
+        Raises:
+            HttpResponseError: The service refuses it.
+        """
+        base = self._endpoints["resource_manager"].rstrip("/")
+        return self._get(f"{base}{quote(self.names.id)}{path}", {"api-version": API_VERSION, **parameters})
+
+    def of_location(self, kind: str) -> Any:
+        """What the service has in the workspace's location: ``vmSizes`` or ``usages``."""
+        base = self._endpoints["resource_manager"].rstrip("/")
+        location = quote(str(self._workspace["location"]).replace(" ", "").lower())
+        path = f"/providers/Microsoft.MachineLearningServices/locations/{location}/{kind}"
+        subscription = quote(f"/subscriptions/{self.names.subscription}")
+        return self._get(f"{base}{subscription}{path}", {"api-version": API_VERSION})
+
+    def list(self, path: str, **parameters: str) -> Iterator[Any]:
+        """The items of a list of the management API, page by page."""
+        page = self.manage(path, **parameters)
+        for _ in range(MAX_PAGES):
+            yield from page.get("value") or []
+            following = page.get("nextLink")
+            if not following:
+                return
+            page = self._get(following)
+
+    def _history(self, path: str) -> str:
+        base = self._services.get("history") or self._services["api"]
+        return f"{base.rstrip('/')}/history/v1.0{quote(self.names.id)}{path}"
+
+    def run(self, name: str) -> Any:
+        """A run of the run history: a job, a step of a pipeline, or a trial of a sweep."""
+        return self._get(self._history(f"/runs/{quote(name, safe='')}"))
+
+    def run_details(self, name: str) -> Any:
+        """The details of a run: its status, its error, and the addresses of its logs."""
+        return self._get(self._history(f"/runs/{quote(name, safe='')}/details"))
+
+    def children(self, name: str) -> Iterator[Any]:
+        """The runs whose parent is ``name``."""
+        url = self._history(f"/runs/{quote(name, safe='')}/children")
+        page = self._get(url)
+        for _ in range(MAX_PAGES):
+            yield from page.get("value") or []
+            if following := page.get("nextLink"):
+                page = self._get(following)
+            elif token := page.get("continuationToken"):
+                page = self._get(url, {"$continuationToken": token})
+            else:
+                return
+
+    def tracked_run(self, name: str) -> Any:
+        """The run as MLflow knows it: its metrics and parameters."""
+        base = self._services.get("mlflow") or self._services["api"]
+        url = f"{base.rstrip('/')}/mlflow/v2.0{quote(self.names.id)}/api/2.0/mlflow/runs/get"
+        return self._get(url, {"run_id": name})["run"]
+
+    def read_bytes(self, url: str, start: int = 0) -> bytes:
+        """The content of a signed address from a position on; empty if there is no more."""
+        from azure.core.rest import HttpRequest
+
+        headers = {"x-ms-range": f"bytes={start}-", "x-ms-version": "2021-12-02"}
+        response = self._anonymous.send_request(HttpRequest("GET", url, headers=headers))
+        if response.status_code in (404, 416):  # nothing is written yet, or nothing more
+            return b""
+        response.raise_for_status()
+        content = bytes(response.content)
+        return content if response.status_code == 206 else content[start:]
+
+
+def _make_client(base: str, *policies: Any) -> PipelineClient[Any, Any]:
+    from azure.core import PipelineClient
+    from azure.core.pipeline.policies import RedirectPolicy, RetryPolicy, UserAgentPolicy
+
+    return PipelineClient(
+        base, policies=[UserAgentPolicy("worldsize"), RedirectPolicy(), RetryPolicy(), *policies]
+    )

@@ -1,0 +1,106 @@
+"""Watches a job of a workspace until it ends, with the view of a run on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from worldsize.remote import jobs
+from worldsize.remote.jobs import RemoteJob, RemoteStep
+from worldsize.remote.rest import Rest
+from worldsize.remote.states import ENDED, seconds_of, step_state
+from worldsize.running.model.results import Status, View
+
+if TYPE_CHECKING:
+    from azure.core.exceptions import AzureError
+
+FIRST_SECONDS, LONGEST_SECONDS = 0.5, 5.0  # between two looks; the pause grows while nothing changes
+GROWTH = 1.4
+TICK_SECONDS = 0.15
+PATIENCE_SECONDS = 600.0  # without an answer, after which watching ends
+
+
+def watch_job(rest: Rest, name: str, view: View, *, clock: Callable[[], float] = time.monotonic) -> RemoteJob:
+    """Show the steps of a job until it ends.
+
+    Args:
+        rest: The workspace.
+        name: The job.
+        view: Shows the steps; it is entered already.
+        clock: Seconds, for the pauses and the durations on the screen.
+
+    Returns:
+        The job after its end.
+
+    Raises:
+        AzureError: The workspace has not answered for ten minutes, or refuses to.
+    """
+    job = jobs.read_job(rest, name)
+    statuses: dict[str, Status] = {}
+    pause = FIRST_SECONDS
+    while True:
+        changed = _update(statuses, job, view, clock())
+        if job.status in ENDED:
+            view.tick(statuses)
+            return job
+        pause = FIRST_SECONDS if changed else min(LONGEST_SECONDS, pause * GROWTH)
+        until = clock() + pause
+        while clock() < until:
+            view.tick(statuses)
+            time.sleep(TICK_SECONDS)
+        job = _read_patiently(job, view, clock)
+
+
+def _read_patiently(job: RemoteJob, view: View, clock: Callable[[], float]) -> RemoteJob:
+    """The job as it is now; a workspace that does not answer is asked again."""
+    from azure.core.exceptions import HttpResponseError
+
+    deadline = clock() + PATIENCE_SECONDS
+    has_warned = False
+    while True:
+        answer = _try_to_read(job)
+        if isinstance(answer, RemoteJob):
+            return answer
+        if clock() >= deadline or (
+            isinstance(answer, HttpResponseError) and (answer.status_code or 500) < 500
+        ):
+            raise answer
+        if not has_warned:
+            view.warn("the workspace does not answer; the job goes on, and is asked for again")
+        has_warned = True
+        time.sleep(LONGEST_SECONDS)
+
+
+def _try_to_read(job: RemoteJob) -> RemoteJob | AzureError:
+    """The job as it is now, or why it cannot be read."""
+    from azure.core.exceptions import AzureError
+
+    try:
+        return jobs.refresh(job)
+    except AzureError as error:
+        return error
+
+
+def _update(statuses: dict[str, Status], job: RemoteJob, view: View, now: float) -> bool:
+    """Bring the statuses up to the job; whether any state has changed."""
+    changed = False
+    for name, step in job.steps.items():
+        status = statuses.setdefault(name, Status(name, processes=step.processes))
+        if _advance(status, step, now):
+            view.changed(status)
+            changed = True
+    return changed
+
+
+def _advance(status: Status, step: RemoteStep, now: float) -> bool:
+    state = step_state(step.run) if step.run else "waiting"
+    seconds = seconds_of(step.run)
+    if state == "running" and status.started is None:
+        status.started = now - seconds
+    if state in ("succeeded", "failed", "stopped") and status.state != state:
+        status.started = status.started if status.started is not None else now - seconds if seconds else None
+        status.seconds = seconds
+    changed = status.state != state
+    status.state = state
+    return changed

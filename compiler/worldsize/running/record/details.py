@@ -1,0 +1,77 @@
+"""What is shown of a run beside its record: addresses, outputs, metrics and the ends of logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from worldsize.diagnostics.snippet import flatten
+from worldsize.running.launch.logs import last_lines
+from worldsize.running.model.results import StepResult, list_outputs
+from worldsize.running.record.history import RunRecord, StepRecord
+from worldsize.running.record.reports import read_metrics
+
+
+class RunDetails(Protocol):
+    """The details of one run. Outputs and links are absolute paths or addresses."""
+
+    def links(self) -> Mapping[str, str]:
+        """Where the run is: its folder, or its page."""
+
+    def outputs(self) -> Mapping[str, str]:
+        """The outputs of the pipeline itself, by name."""
+
+    def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
+        """The outputs of a step, by name."""
+
+    def metrics(self, step: StepRecord) -> Mapping[str, float]:
+        """The metrics of a step, by name."""
+
+    def last_lines(self, step: StepRecord, count: int) -> list[str]:
+        """The last lines that the process which failed has written."""
+
+
+class LocalDetails:
+    """The details of a run of this machine, from its folder."""
+
+    def __init__(self, run: RunRecord) -> None:
+        self._run = run
+
+    def links(self) -> Mapping[str, str]:
+        """The run's folder."""
+        return {"folder": str(self._run.root.absolute())}
+
+    def outputs(self) -> Mapping[str, str]:
+        """The links that the run has made to its outputs."""
+        return {name: str(path.absolute()) for name, path in list_outputs(self._run.root).items()}
+
+    def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
+        """Outputs that exist and are not empty."""
+        return {name: str(path) for name, path in self._output_paths(step).items()}
+
+    def _output_paths(self, step: StepRecord) -> dict[str, Path]:
+        folder = self._run.root / "steps" / step.name / "outputs"
+        try:
+            listed = sorted(folder.iterdir())
+            return {
+                path.name: path.resolve()
+                for path in listed
+                if path.exists() and (not path.is_dir() or next(path.iterdir(), None) is not None)
+            }
+        except (OSError, ValueError):  # the step's name may contain any character
+            return {}
+
+    def metrics(self, step: StepRecord) -> Mapping[str, float]:
+        """What the step has written as its metrics."""
+        root = self._run.root / "steps" / step.name
+        result = StepResult(step.name, "succeeded", 0.0, root, self._output_paths(step))
+        return read_metrics({step.name: result})
+
+    def last_lines(self, step: StepRecord, count: int) -> list[str]:
+        """From the log, or from the record, where secrets were removed."""
+        if step.failed_process is None:
+            return []
+        log = self._run.root / "steps" / step.name / "logs" / f"{step.failed_process}.log"
+        lines = last_lines(log, count) if step.last_lines is None else step.last_lines[-count:]
+        return [flatten(line.expandtabs()) for line in lines]

@@ -1,0 +1,205 @@
+"""The management API of assets with versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from worldsize.serving.control import assets
+from worldsize.serving.control.asset_kinds import KINDS, check_change
+from worldsize.serving.control.assets import Asset, Container
+from worldsize.serving.control.call import Call
+from worldsize.serving.control.curated_environments import curated_container, curated_version, is_curated
+from worldsize.serving.control.document import JsonObject, answer, take_object, take_text, take_texts
+from worldsize.serving.control.paging import answer_page, read_window, views
+from worldsize.serving.control.system_data import describe_times
+from worldsize.serving.control.uploads import start_upload
+from worldsize.serving.control.uris import expand_uri
+from worldsize.serving.errors import ServiceError, bad_request, not_found
+
+_NAME = re.compile(r"[A-Za-z0-9_][\w.\- ]{0,254}", re.ASCII)
+_VERSION = re.compile(r"[A-Za-z0-9_][\w.\-]{0,254}", re.ASCII)
+_URIS = {"data": "dataUri", "models": "modelUri"}
+
+
+async def handle(call: Call) -> Response:
+    """Answer a request for ``{kind}``, ``{kind}/{name}``, ``…/versions`` or ``…/versions/{version}``."""
+    if call.action is not None:
+        return _act(call)
+    if call.label is not None:
+        return _get_label(call)
+    if call.version is not None:
+        return _handle_version(call)
+    if call.versions:
+        return _list_versions(call)
+    return _handle_container(call)
+
+
+def _act(call: Call) -> Response:
+    if call.action == "startpendingupload" and call.version is not None and call.method == "POST":
+        return start_upload(call)
+    raise not_found(f"The action `{call.action}` of {call.kind}")
+
+
+def _get_label(call: Call) -> Response:
+    _refuse_others(call, "GET")
+    assert call.name is not None
+    if call.label != "latest":
+        raise not_found(f"The label `{call.label}` of {_describe(call)}")
+    asset = assets.get_latest(call.workspace.database, call.kind, call.name)
+    if asset is None and is_curated(call.kind, call.name):
+        asset = curated_version(call.name)
+    if asset is None:
+        raise not_found(_describe(call))
+    return answer(describe_version(call, asset))
+
+
+def _handle_version(call: Call) -> Response:
+    _refuse_others(call, "GET", "PUT", "DELETE")
+    assert call.name is not None
+    assert call.version is not None
+    database = call.workspace.database
+    if call.method == "PUT":
+        return _put_version(call)
+    if call.method == "DELETE":
+        found = assets.delete_version(database, call.kind, call.name, call.version)
+        return Response(status_code=200 if found else 204)
+    asset = assets.get_version(database, call.kind, call.name, call.version)
+    if asset is None and is_curated(call.kind, call.name):
+        asset = curated_version(call.name, call.version)
+    if asset is None:
+        raise not_found(_describe(call))
+    return answer(describe_version(call, asset))
+
+
+def _put_version(call: Call) -> Response:
+    name, version = call.name or "", call.version or ""
+    if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
+        raise bad_request(
+            "The name and the version of an asset are letters, digits, `-`, `_` and `.`, not"
+            f" `{name[:60]}` and `{version[:60]}`."
+        )
+    if is_curated(call.kind, name):
+        raise bad_request(
+            f"`{name[:60]}` cannot be registered: names that begin with `AzureML-` are Microsoft's."
+        )
+    kind = KINDS[call.kind]
+    properties = kind.complete(take_object(call.body, "properties"))
+    if call.kind == "components":  # clients read both from the specification
+        properties["componentSpec"] = {**properties["componentSpec"], "name": name, "version": version}
+    if (key := _URIS.get(call.kind)) is not None:
+        properties[key] = expand_uri(call.workspace, call.scope, properties[key])
+    database = call.workspace.database
+    with database.transaction():  # nothing comes between the check and the change
+        before = assets.get_version(database, call.kind, name, version)
+        if before is not None:
+            check_change(kind, before, properties)
+            properties = {**before.properties, **properties}
+        asset = assets.put_version(database, call.kind, name, version, properties)
+    return answer(describe_version(call, asset), 200 if before is not None else 201)
+
+
+def _list_versions(call: Call) -> Response:
+    _refuse_others(call, "GET")
+    assert call.name is not None
+    limit, skip = read_window(call)
+    database = call.workspace.database
+    if call.query.get("hash"):  # has this code been uploaded under any name?
+        found = assets.find_uploaded(database, call.kind, call.query["hash"])
+        return answer_page(call, [] if found is None else [describe_version(call, found)], more=False)
+    rows = assets.list_versions(
+        database, call.kind, call.name, archived=views(call), limit=limit + 1, skip=skip
+    )
+    if is_curated(call.kind, call.name):
+        rows = [curated_version(call.name)]
+    shown = [describe_version(call, asset) for asset in rows[:limit]]
+    return answer_page(call, shown, more=len(rows) > limit)
+
+
+def _handle_container(call: Call) -> Response:
+    database = call.workspace.database
+    if call.name is None:
+        return _list_containers(call)
+    _refuse_others(call, "GET", "PUT", "DELETE")
+    if call.method == "DELETE":
+        return Response(status_code=200 if assets.delete_container(database, call.kind, call.name) else 204)
+    before = assets.get_container(database, call.kind, call.name)
+    if call.method == "GET":
+        if before is None and is_curated(call.kind, call.name):
+            before = curated_container(call.name)
+        if before is None:
+            raise not_found(_describe(call))
+        return answer(_describe_container(call, before))
+    if not _NAME.fullmatch(call.name):
+        raise bad_request(f"`{call.name[:60]}` cannot be the name of an asset.")
+    properties = take_object(call.body, "properties")
+    take_texts(properties, "tags", "properties.")
+    take_texts(properties, "properties", "properties.")
+    take_text(properties, "description", "properties.")
+    container = assets.put_container(database, call.kind, call.name, properties)
+    return answer(_describe_container(call, container), 200 if before is not None else 201)
+
+
+def _list_containers(call: Call) -> Response:
+    _refuse_others(call, "GET")
+    limit, skip = read_window(call)
+    database = call.workspace.database
+    rows = assets.list_containers(database, call.kind, archived=views(call), limit=limit + 1, skip=skip)
+    shown = [_describe_container(call, container) for container in rows[:limit]]
+    return answer_page(call, shown, more=len(rows) > limit)
+
+
+def describe_version(call: Call, asset: Asset) -> JsonObject:
+    """The resource of a version."""
+    return {
+        "id": f"{call.scope.id}/{asset.kind}/{asset.name}/versions/{asset.version}",
+        "name": asset.version,
+        "type": f"Microsoft.MachineLearningServices/workspaces/{asset.kind}/versions",
+        "properties": {**asset.properties, "isArchived": asset.archived, **_job(asset)},
+        "systemData": describe_times(asset.created, asset.modified),
+    }
+
+
+def _job(asset: Asset) -> Mapping[str, Any]:
+    return {"jobName": asset.job} if asset.job is not None and asset.kind == "models" else {}
+
+
+def _describe_container(call: Call, container: Container) -> JsonObject:
+    return {
+        "id": f"{call.scope.id}/{container.kind}/{container.name}",
+        "name": container.name,
+        "type": f"Microsoft.MachineLearningServices/workspaces/{container.kind}",
+        "properties": {
+            "description": None,
+            "tags": {},
+            "properties": {},
+            **container.properties,
+            "isArchived": container.archived,
+            "latestVersion": container.latest,
+            "nextVersion": container.next,
+            "provisioningState": "Succeeded",
+            **_data_type(container),
+        },
+        "systemData": describe_times(container.created, container.modified),
+    }
+
+
+def _data_type(container: Container) -> Mapping[str, Any]:
+    """A data container says of what type its versions are."""
+    if container.kind != "data":
+        return {}
+    return {"dataType": container.data_type or "uri_folder"}
+
+
+def _describe(call: Call) -> str:
+    word = KINDS[call.kind].word
+    version = "" if call.version is None else f" with version {call.version}"
+    return f"The {word} {call.name}{version}"
+
+
+def _refuse_others(call: Call, *methods: str) -> None:
+    if call.method not in methods:
+        raise ServiceError(405, "MethodNotAllowed", f"{call.method} of {call.kind} is not allowed.")

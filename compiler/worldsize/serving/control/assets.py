@@ -1,0 +1,230 @@
+"""Assets with versions: codes, components, data, environments and models, and looking them up.
+
+The newest version is the one made last, as the service's label ``latest`` says; an archived one counts only
+if no other is left.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from worldsize.serving.control.document import JsonObject
+from worldsize.serving.database import Database, now
+
+KINDS = ("codes", "components", "data", "environments", "models")
+
+_DEFAULT = "azureml_default"
+_NEWEST = "SELECT * FROM assets WHERE kind = ? AND name = ? ORDER BY archived, id DESC LIMIT 1"
+_CONTAINERS = """
+SELECT c.name, c.properties, c.archived, c.created, c.modified,
+    (SELECT version FROM assets a WHERE a.kind = c.kind AND a.name = c.name
+        ORDER BY archived, id DESC LIMIT 1) AS latest,
+    (SELECT json_extract(properties, '$.dataType') FROM assets a WHERE a.kind = c.kind AND a.name = c.name
+        ORDER BY archived, id DESC LIMIT 1) AS data_type,
+    (SELECT MAX(CAST(version AS INTEGER)) FROM assets a WHERE a.kind = c.kind AND a.name = c.name
+        AND version NOT GLOB '*[^0-9]*' AND LENGTH(version) < 18) AS highest
+FROM containers c WHERE c.kind = ?
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One version of an asset; ``properties`` are those of the REST body."""
+
+    kind: str
+    name: str
+    version: str
+    properties: JsonObject
+    archived: bool
+    created: str
+    modified: str
+    job: str | None  # that made it
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """All versions of one name, with what was set on them as a whole."""
+
+    kind: str
+    name: str
+    properties: JsonObject
+    archived: bool
+    created: str
+    modified: str
+    latest: str | None
+    next: str  # the version that a client takes if the user gives none
+    data_type: str | None  # of the newest version of a data asset
+
+
+def get_version(database: Database, kind: str, name: str, version: str) -> Asset | None:
+    """One version; azure-ai-ml calls the newest of a component ``azureml_default``."""
+    if kind == "components" and version == _DEFAULT:
+        return get_latest(database, kind, name)
+    query = "SELECT * FROM assets WHERE kind = ? AND name = ? AND version = ?"
+    row = database.connection.execute(query, (kind, name, version)).fetchone()
+    return None if row is None else read_asset(row)
+
+
+def get_latest(database: Database, kind: str, name: str) -> Asset | None:
+    """The newest version of a name."""
+    row = database.connection.execute(_NEWEST, (kind, name)).fetchone()
+    return None if row is None else read_asset(row)
+
+
+def list_versions(
+    database: Database,
+    kind: str,
+    name: str,
+    *,
+    archived: Sequence[bool] = (False,),
+    limit: int = -1,
+    skip: int = 0,
+) -> list[Asset]:
+    """Versions of a name, the newest first.
+
+    Args:
+        database: The workspace's.
+        kind: One of ``KINDS``.
+        name: Of the asset.
+        archived: Which values of ``archived`` are listed.
+        limit: The largest number of versions; -1 for all.
+        skip: How many of the newest are left out.
+    """
+    query = (
+        "SELECT * FROM assets WHERE kind = ? AND name = ? AND archived IN (?, ?)"
+        " ORDER BY id DESC LIMIT ? OFFSET ?"
+    )
+    values = (kind, name, archived[0], archived[-1], limit, skip)
+    rows = database.connection.execute(query, values)
+    return [read_asset(row) for row in rows]
+
+
+def find_uploaded(database: Database, kind: str, content_hash: str) -> Asset | None:
+    """The version of any name that was uploaded with this ``hash_sha256``, which a client then uses again."""
+    query = (
+        "SELECT * FROM assets WHERE kind = ? AND archived = 0"
+        " AND json_extract(properties, '$.properties.hash_sha256') = ? ORDER BY id DESC LIMIT 1"
+    )
+    row = database.connection.execute(query, (kind, content_hash)).fetchone()
+    return None if row is None else read_asset(row)
+
+
+def get_container(database: Database, kind: str, name: str) -> Container | None:
+    """All versions of a name."""
+    row = database.connection.execute(f"{_CONTAINERS} AND c.name = ?", (kind, name)).fetchone()
+    return None if row is None else _read_container(kind, row)
+
+
+def list_containers(
+    database: Database, kind: str, *, archived: Sequence[bool] = (False,), limit: int = -1, skip: int = 0
+) -> list[Container]:
+    """The names of a kind but those that clients make for themselves, in the order of the alphabet."""
+    query = (
+        f"{_CONTAINERS} AND c.archived IN (?, ?)"
+        " AND json_extract(c.properties, '$.isAnonymous') IS NOT 1 ORDER BY c.name LIMIT ? OFFSET ?"
+    )
+    rows = database.connection.execute(query, (kind, archived[0], archived[-1], limit, skip))
+    return [_read_container(kind, row) for row in rows]
+
+
+def put_version(
+    database: Database, kind: str, name: str, version: str, properties: JsonObject, *, job: str | None = None
+) -> Asset:
+    """Store a version, new or changed, and its container.
+
+    Args:
+        database: The workspace's.
+        kind: One of ``KINDS``.
+        name: Of the asset.
+        version: Any text.
+        properties: Of the REST body; ``isArchived`` among them archives it.
+        job: The name of the job that made it.
+    """
+    archived = bool(properties.get("isArchived"))
+    time = now()
+    text = json.dumps({key: value for key, value in properties.items() if key != "isArchived"})
+    container = json.dumps({"isAnonymous": bool(properties.get("isAnonymous"))})
+    with database.transaction() as connection:
+        connection.execute(
+            "INSERT INTO containers (kind, name, properties, created, modified) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET archived = MIN(archived, ?)",
+            (kind, name, container, time, time, archived),
+        )
+        connection.execute(
+            "INSERT INTO assets (kind, name, version, properties, archived, created, modified, job)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET properties = excluded.properties,"
+            " archived = excluded.archived, modified = excluded.modified",
+            (kind, name, version, text, archived, time, time, job),
+        )
+        asset = get_version(database, kind, name, version)
+    assert asset is not None
+    return asset
+
+
+def put_container(database: Database, kind: str, name: str, properties: JsonObject) -> Container:
+    """Set what belongs to all versions of a name; ``isArchived`` archives or restores each of them."""
+    archived, time = bool(properties.get("isArchived")), now()
+    kept = {key: value for key, value in properties.items() if key in ("description", "tags", "properties")}
+    with database.transaction() as connection:
+        connection.execute(
+            "INSERT INTO containers (kind, name, properties, archived, created, modified)"
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+            " properties = json_patch(properties, excluded.properties),"
+            " archived = excluded.archived, modified = excluded.modified",
+            (kind, name, json.dumps(kept), archived, time, time),
+        )
+        if "isArchived" in properties:
+            query = "UPDATE assets SET archived = ? WHERE kind = ? AND name = ?"
+            connection.execute(query, (archived, kind, name))
+        container = get_container(database, kind, name)
+    assert container is not None
+    return container
+
+
+def delete_version(database: Database, kind: str, name: str, version: str) -> bool:
+    """Delete a version, and its container with the last; whether there was one."""
+    with database.transaction() as connection:
+        query = "DELETE FROM assets WHERE kind = ? AND name = ? AND version = ?"
+        found = connection.execute(query, (kind, name, version)).rowcount > 0
+        if get_latest(database, kind, name) is None:
+            connection.execute("DELETE FROM containers WHERE kind = ? AND name = ?", (kind, name))
+    return found
+
+
+def delete_container(database: Database, kind: str, name: str) -> bool:
+    """Delete all versions of a name; whether there was one."""
+    with database.transaction() as connection:
+        connection.execute("DELETE FROM assets WHERE kind = ? AND name = ?", (kind, name))
+        query = "DELETE FROM containers WHERE kind = ? AND name = ?"
+        return connection.execute(query, (kind, name)).rowcount > 0
+
+
+def read_asset(row: sqlite3.Row) -> Asset:
+    """The version that a row of the table holds."""
+    return Asset(
+        row["kind"],
+        row["name"],
+        row["version"],
+        json.loads(row["properties"]),
+        bool(row["archived"]),
+        row["created"],
+        row["modified"],
+        row["job"],
+    )
+
+
+def _read_container(kind: str, row: sqlite3.Row) -> Container:
+    return Container(
+        kind,
+        row["name"],
+        json.loads(row["properties"]),
+        bool(row["archived"]),
+        row["created"],
+        row["modified"],
+        row["latest"],
+        str((row["highest"] or 0) + 1),
+        row["data_type"],
+    )

@@ -1,0 +1,247 @@
+"""The management API of computes. They are descriptions: jobs run on this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from worldsize.serving.control.call import Call
+from worldsize.serving.control.clusters import KIND, find_compute, list_computes
+from worldsize.serving.control.document import (
+    JsonObject,
+    answer,
+    take_count,
+    take_object,
+    take_text,
+    take_texts,
+)
+from worldsize.serving.control.operations import operation_headers
+from worldsize.serving.control.paging import answer_page, read_window
+from worldsize.serving.control.resources import Resource, delete_resource, put_resource
+from worldsize.serving.control.system_data import describe_times
+from worldsize.serving.database import now
+from worldsize.serving.errors import ServiceError, bad_request
+from worldsize.serving.workspace import LOCATION
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,31}|<[\w -]{1,60}>", re.ASCII)  # or an example's placeholder
+_DURATION = re.compile(r"P(?:\d{1,6}D)?(?:T(?:\d{1,9}H)?(?:\d{1,9}M)?(?:\d{1,9}(?:\.\d{1,9})?S)?)?")
+_STATES = {"start": "Running", "stop": "Stopped", "restart": "Running"}
+_TYPES = (
+    "AmlCompute",
+    "ComputeInstance",
+    "Kubernetes",
+    "VirtualMachine",
+    "SynapseSpark",
+    "AKS",
+    "Databricks",
+    "HDInsight",
+    "DataFactory",
+    "DataLakeAnalytics",
+)
+
+
+async def handle(call: Call) -> Response:
+    """Answer a request for ``computes`` or ``computes/{name}``."""
+    if call.name is None:
+        return _list(call)
+    if call.action is not None:
+        return _act(call)
+    if call.method == "PUT":
+        return _put(call)
+    compute = _require(call)
+    if call.method == "PATCH":
+        return _patch(call, compute)
+    if call.method == "DELETE":
+        return _delete(call, compute)
+    if call.method != "GET":
+        raise ServiceError(405, "MethodNotAllowed", f"{call.method} of a compute is not allowed.")
+    return answer(_describe(call, compute))
+
+
+def _require(call: Call) -> Resource:
+    compute = find_compute(call.workspace, call.name or "")
+    if compute is None:
+        message = f"Compute with name {call.name} was not found in workspace {call.scope.workspace}."
+        raise ServiceError(404, "ResourceNotFound", message)
+    return compute
+
+
+def _list(call: Call) -> Response:
+    wanted = call.query.get("computetype", "").lower()
+    found = list_computes(call.workspace)
+    if wanted:
+        found = [each for each in found if each.body["properties"]["computeType"].lower() == wanted]
+    limit, skip = read_window(call)
+    shown = [_describe(call, each) for each in found[skip : skip + limit]]
+    return answer_page(call, shown, more=len(found) > skip + limit)
+
+
+def _put(call: Call) -> Response:
+    if not _NAME.fullmatch(call.name or ""):
+        raise bad_request(
+            f"`{(call.name or '')[:60]}` cannot be the name of a compute: it has 2 to 32 letters, digits"
+            " and `-`, and begins with a letter."
+        )
+    body = _read_body(call.body)
+    before = find_compute(call.workspace, call.name or "")
+    if before is not None:
+        _check_same(before.body["properties"], body["properties"])
+    elif body["properties"]["computeType"] == "ComputeInstance":
+        body["state"] = "Running"
+    database = call.workspace.database
+    merged = body if before is None else {**before.body, **body}
+    compute = put_resource(database, KIND, call.name or "", merged)
+    return answer(_describe(call, compute), 200 if before is not None else 201, operation_headers(call))
+
+
+def _check_same(before: JsonObject, after: JsonObject) -> None:
+    for key, old, new in (
+        ("computeType", before["computeType"], after["computeType"]),
+        ("properties.vmSize", _size(before), _size(after)),
+    ):
+        if old.lower() != new.lower():
+            message = f"`properties.{key}` of a compute cannot be changed from {old} to {new}."
+            raise bad_request(message)
+
+
+def _size(properties: JsonObject) -> str:
+    return str((properties.get("properties") or {}).get("vmSize") or "")
+
+
+def _read_body(body: Mapping[str, Any]) -> JsonObject:
+    properties = take_object(body, "properties")
+    kind = take_text(properties, "computeType", "properties.", required=True)
+    known = next((name for name in _TYPES if name.lower() == kind.lower()), None)
+    if known is None:
+        raise bad_request(f"`properties.computeType` `{kind[:60]}` is not a type of compute.")
+    inner = take_object(properties, "properties", "properties.")
+    where = "properties.properties."
+    if known in ("AmlCompute", "ComputeInstance"):
+        take_text(inner, "vmSize", where, required=True)
+    if known == "AmlCompute":
+        inner = {"vmPriority": "Dedicated", **inner, "scaleSettings": _read_scale(inner)}
+    take_text(inner, "vmPriority", where)
+    take_text(properties, "description", "properties.")
+    kept = {key: value for key, value in properties.items() if key not in ("createdOn", "modifiedOn")}
+    return {
+        "properties": {**kept, "computeType": known, "properties": inner},
+        "tags": take_texts(body, "tags"),
+        "identity": take_object(body, "identity") or None,
+    }
+
+
+def _read_scale(inner: JsonObject) -> JsonObject:
+    where = "properties.properties.scaleSettings."
+    scale = take_object(inner, "scaleSettings", "properties.properties.")
+    most = take_count(scale, "maxNodeCount", where, default=1)
+    least = take_count(scale, "minNodeCount", where, default=0)
+    if least > most:
+        raise bad_request(f"`{where}minNodeCount` {least} is above `maxNodeCount` {most}.")
+    idle = take_text(scale, "nodeIdleTimeBeforeScaleDown", where) or "PT2M"
+    if len(idle) < 3 or idle.endswith("T") or not _DURATION.fullmatch(idle):
+        raise bad_request(
+            f"`{where}nodeIdleTimeBeforeScaleDown` `{idle[:60]}` is not a duration such as PT2M."
+        )
+    return {"minNodeCount": least, "maxNodeCount": most, "nodeIdleTimeBeforeScaleDown": idle}
+
+
+def _patch(call: Call, compute: Resource) -> Response:
+    change = take_object(take_object(call.body, "properties"), "properties", "properties.")
+    inner = compute.body["properties"].get("properties") or {}
+    body = {**compute.body, "properties": {**compute.body["properties"], "properties": {**inner, **change}}}
+    for key in ("tags", "identity"):
+        if key in call.body:
+            body[key] = call.body[key]
+    stored = put_resource(call.workspace.database, KIND, compute.name, {**compute.body, **_read_body(body)})
+    return answer(_describe(call, stored), 200, operation_headers(call))
+
+
+def _delete(call: Call, compute: Resource) -> Response:
+    """Delete or detach (``underlyingResourceAction``): the same here, where nothing lies under it."""
+    database = call.workspace.database
+    with database.transaction():
+        delete_resource(database, KIND, compute.name)
+        if find_compute(call.workspace, compute.name) is not None:  # the project describes it
+            put_resource(database, KIND, compute.name, {})
+    return Response(status_code=202, headers=operation_headers(call))
+
+
+def _act(call: Call) -> Response:
+    compute = _require(call)
+    action, kind = call.action or "", compute.body["properties"]["computeType"]
+    actions: dict[str, Callable[[], Response]] = {
+        "listnodes": lambda: answer({"nodes": []}),  # instances exist only while jobs run
+        "listkeys": lambda: answer({"computeType": kind}),
+        "enablesso": lambda: answer({}),
+        "updateidleshutdownsetting": lambda: answer({}),
+        "customservices": lambda: answer({}),
+    }
+    if call.method == "POST" and action in actions:
+        return actions[action]()
+    if call.method != "POST" or action not in _STATES:
+        raise ServiceError(404, "ResourceNotFound", f"Computes have no action `{action[:60]}`.")
+    if kind != "ComputeInstance":
+        raise bad_request(f"Only a compute instance can {action}, and {compute.name} is of type {kind}.")
+    operation = {"operationName": action.title(), "operationTime": now(), "operationStatus": "Succeeded"}
+    body = {**compute.body, "state": _STATES[action], "lastOperation": operation}
+    put_resource(call.workspace.database, KIND, compute.name, body)
+    return Response(status_code=202, headers=operation_headers(call))
+
+
+def _describe(call: Call, compute: Resource) -> JsonObject:
+    properties = compute.body["properties"]
+    inner = {**(properties.get("properties") or {}), **_live(properties["computeType"], compute)}
+    inner.pop("adminUserPassword", None)
+    return {
+        "id": f"{call.scope.id}/computes/{compute.name}",
+        "name": compute.name,
+        "type": "Microsoft.MachineLearningServices/workspaces/computes",
+        "location": LOCATION,
+        "tags": compute.body.get("tags") or {},
+        "identity": compute.body.get("identity"),
+        "properties": {
+            "description": None,
+            "resourceId": None,
+            "disableLocalAuth": False,
+            **properties,
+            "computeLocation": LOCATION,
+            "provisioningState": "Succeeded",
+            "provisioningErrors": None,
+            "createdOn": compute.created,
+            "modifiedOn": compute.modified,
+            "isAttachedCompute": properties["computeType"] not in ("AmlCompute", "ComputeInstance"),
+            "properties": inner,
+        },
+        "systemData": describe_times(compute.created, compute.modified),
+    }
+
+
+def _live(kind: str, compute: Resource) -> JsonObject:
+    """What the service adds to a compute's own properties."""
+    if kind == "AmlCompute":
+        states = ("idle", "running", "preparing", "unusable", "leaving", "preempted")
+        return {
+            "osType": "Linux",
+            "currentNodeCount": 0,
+            "targetNodeCount": 0,
+            "nodeStateCounts": {f"{state}NodeCount": 0 for state in states},
+            "allocationState": "Steady",
+            "allocationStateTransitionTime": compute.modified,
+            "errors": None,
+        }
+    if kind == "ComputeInstance":
+        created = {
+            "operationName": "Create",
+            "operationTime": compute.created,
+            "operationStatus": "Succeeded",
+        }
+        return {
+            "state": compute.body.get("state", "Running"),
+            "applications": [],
+            "errors": [],
+            "lastOperation": compute.body.get("lastOperation", created),
+        }
+    return {}

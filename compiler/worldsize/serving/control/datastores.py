@@ -1,0 +1,175 @@
+"""Datastores: the two of every workspace, and those that clients register."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from worldsize.serving.control.call import Call
+from worldsize.serving.control.document import (
+    JsonObject,
+    answer,
+    take_flag,
+    take_object,
+    take_text,
+    take_texts,
+)
+from worldsize.serving.control.paging import answer_page, read_window
+from worldsize.serving.control.resources import (
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+)
+from worldsize.serving.control.system_data import describe_times
+from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.front.guard import sign_path
+from worldsize.serving.workspace import BLOB_STORE, CONTAINERS, Workspace
+
+_CREATED = "2026-01-01T00:00:00.000000Z"  # of the workspace's own datastores
+_TYPES = {  # the required keys of each type
+    "azureblob": ("accountName", "containerName"),
+    "azuredatalakegen1": ("storeName",),
+    "azuredatalakegen2": ("accountName", "filesystem"),
+    "azurefile": ("accountName", "fileShareName"),
+    "onelake": ("artifact", "oneLakeWorkspaceName"),
+    "hdfs": ("nameNodeAddress",),
+}
+
+
+async def handle(call: Call) -> Response:
+    """Answer a request for ``datastores`` or ``datastores/{name}``."""
+    if call.name is None:
+        return _list(call)
+    if call.action == "listsecrets" and call.method == "POST":
+        return _list_secrets(call)
+    if call.action is not None or call.versions:
+        raise not_found(f"The action `{call.action}` of datastores")
+    if call.method == "PUT":
+        return _put(call)
+    store = _find(call)
+    if call.method == "DELETE":
+        if store is not None and store.name in CONTAINERS:
+            raise bad_request(f"The datastore {store.name} belongs to the workspace and cannot be deleted.")
+        found = delete_resource(call.workspace.database, "datastores", call.name)
+        return Response(status_code=200 if found else 204)
+    if call.method != "GET":
+        raise ServiceError(405, "MethodNotAllowed", f"{call.method} of a datastore is not allowed.")
+    return answer(_describe(call, _require(call, store)))
+
+
+def _list(call: Call) -> Response:
+    default = call.query.get("isdefault", "").lower()
+    stores = [*_own(call.workspace), *list_resources(call.workspace.database, "datastores")]
+    chosen = _default_name(call.workspace)
+    if default in ("true", "false"):
+        stores = [store for store in stores if (store.name == chosen) == (default == "true")]
+    names = [name.lower() for name in call.query.get("names", "").split(",") if name]
+    if names:
+        stores = [store for store in stores if store.name.lower() in names]
+    limit, skip = read_window(call)
+    shown = [_describe(call, store) for store in stores[skip : skip + limit]]
+    return answer_page(call, shown, more=len(stores) > skip + limit)
+
+
+def _own(workspace: Workspace) -> list[Resource]:
+    return [
+        Resource(
+            "datastores",
+            name,
+            {
+                "datastoreType": "AzureBlob",
+                "accountName": workspace.endpoints.account,
+                "containerName": container,
+                "endpoint": "core.windows.net",
+                "protocol": "https",
+                "credentials": {"credentialsType": "AccountKey"},
+                "serviceDataAccessAuthIdentity": "None",
+            },
+            {},
+            _CREATED,
+            _CREATED,
+        )
+        for name, container in CONTAINERS.items()
+    ]
+
+
+def _default_name(workspace: Workspace) -> str:
+    row = get_resource(workspace.database, "defaults", "datastore")
+    return BLOB_STORE if row is None else str(row.body["name"])
+
+
+def _find(call: Call) -> Resource | None:
+    name = (call.name or "").lower()
+    own = next((store for store in _own(call.workspace) if store.name == name), None)
+    return own or get_resource(call.workspace.database, "datastores", name)
+
+
+def _require(call: Call, store: Resource | None) -> Resource:
+    if store is None:
+        raise ServiceError(404, "UserError", f"Error getting datastore: {call.name} was not found.")
+    return store
+
+
+def _put(call: Call) -> Response:
+    if (call.name or "").lower() in CONTAINERS:
+        raise bad_request(f"The datastore {call.name} belongs to the workspace and cannot be changed.")
+    properties = take_object(call.body, "properties")
+    where = "properties."
+    kind = take_text(properties, "datastoreType", where, required=True)
+    if kind.lower() not in _TYPES:
+        raise bad_request(f"`properties.datastoreType` `{kind[:60]}` is not a type of datastore.")
+    for key in _TYPES[kind.lower()]:
+        if key == "artifact":
+            take_object(properties, key, where)
+        else:
+            take_text(properties, key, where, required=True)
+    credentials = take_object(properties, "credentials", where)
+    take_text(credentials, "credentialsType", f"{where}credentials.", required=True)
+    take_texts(properties, "tags", where)
+    default = take_flag(properties, "isDefault", where)
+    secrets = credentials.get("secrets")
+    if secrets is not None:
+        secrets = take_object(credentials, "secrets", f"{where}credentials.")
+    kept: JsonObject = {key: value for key, value in credentials.items() if key != "secrets"}
+    body = {"description": None, "tags": {}, "properties": {}, **properties, "credentials": kept}
+    database, name = call.workspace.database, call.name or ""
+    with database.transaction():
+        before = get_resource(database, "datastores", name)
+        store = put_resource(database, "datastores", name, body, secrets)
+        if default:
+            put_resource(database, "defaults", "datastore", {"name": store.name})
+    return answer(_describe(call, store), 200 if before is not None else 201)
+
+
+def _list_secrets(call: Call) -> Response:
+    store = _require(call, _find(call))
+    container = store.body.get("containerName") or store.body.get("filesystem")
+    kind = str(store.body["credentials"].get("credentialsType", ""))
+    if kind.lower() == "none":
+        raise bad_request(f"The datastore {store.name} has no credentials.")
+    if store.secrets and not take_flag(call.body, "expirableSecret"):
+        return answer({"secretsType": kind, **store.secrets})
+    if isinstance(container, str) and kind.lower() in ("accountkey", "sas"):
+        # The blobs of this workspace know no other signature than ours.
+        return answer({"secretsType": "Sas", "sasToken": sign_path(call.workspace, container)})
+    return answer({"secretsType": kind, **store.secrets})
+
+
+def _describe(call: Call, store: Resource) -> JsonObject:
+    properties = {
+        "description": None,
+        "tags": {},
+        "properties": {},
+        **store.body,
+        "isDefault": store.name == _default_name(call.workspace),
+        "subscriptionId": call.scope.subscription,
+        "resourceGroup": call.scope.group,
+    }
+    return {
+        "id": f"{call.scope.id}/datastores/{store.name}",
+        "name": store.name,
+        "type": "Microsoft.MachineLearningServices/workspaces/datastores",
+        "properties": properties,
+        "systemData": describe_times(store.created, store.modified),
+    }

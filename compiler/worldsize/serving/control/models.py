@@ -1,0 +1,20 @@
+"""The management API of models, which MLflow's registry has too."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.responses import Response
+
+from worldsize.serving.control import asset_calls
+from worldsize.serving.control.call import Call
+from worldsize.serving.tracking.models import sync_models
+
+
+async def handle(call: Call) -> Response:
+    """Answer a request for models."""
+    await asyncio.to_thread(sync_models, call.workspace)
+    response = await asset_calls.handle(call)
+    if call.method not in ("GET", "HEAD"):
+        await asyncio.to_thread(sync_models, call.workspace)
+    return response

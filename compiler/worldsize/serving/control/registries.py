@@ -1,0 +1,217 @@
+"""Registries, which can only be read.
+
+They hold what ``assets:`` maps by ``azureml://registries/…``, and ``azureml`` the curated environments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
+
+from starlette.responses import Response
+
+from worldsize.facts import curated
+from worldsize.serving.control.assets import KINDS
+from worldsize.serving.control.call import Call
+from worldsize.serving.control.document import JsonObject, answer
+from worldsize.serving.control.paths import asset_entries
+from worldsize.serving.control.system_data import describe_times
+from worldsize.serving.errors import ServiceError, not_found
+from worldsize.serving.workspace import LOCATION, Workspace
+
+_REFERENCE = re.compile(
+    r"azureml://registries/(?P<registry>[^/]+)/(?P<kind>[a-z]+)/(?P<name>[^/]+)"
+    r"(?:/(?:versions|labels)/(?P<version>[^/]+))?/?"
+)
+_CREATED = "2026-01-01T00:00:00.000000Z"
+_IMAGE = "mcr.microsoft.com/azureml/curated/"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAsset:
+    """An asset of a registry that this machine knows."""
+
+    registry: str
+    kind: str
+    name: str
+    version: str
+    path: Path | None  # None for a curated environment
+
+
+async def handle(call: Call) -> Response:
+    """Answer a request for a registry or what it holds; ``call.scope.workspace`` is the registry's name."""
+    if call.method != "GET":
+        raise ServiceError(
+            403,
+            "Forbidden",
+            f"The registry {call.scope.workspace} is read-only: `worldsize serve` only shows the assets that"
+            " `assets:` of `worldsize.yml` maps.",
+        )
+    if not call.kind:
+        return answer(describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group))
+    if call.kind not in KINDS:
+        raise not_found(f"`{call.kind}` of registries")
+    found = [
+        each
+        for each in list_assets(call.workspace)
+        if each.registry == call.scope.workspace.lower() and each.kind == call.kind
+    ]
+    return _answer_assets(call, found)
+
+
+def _answer_assets(call: Call, found: list[RegistryAsset]) -> Response:
+    if call.name is None:
+        names = {each.name: each for each in found}
+        return answer({"value": [_describe_container(call, each) for each in names.values()]})
+    named = [each for each in found if each.name.lower() == call.name.lower()]
+    if call.versions and call.version is None:
+        return answer({"value": [_describe(call, each) for each in named]})
+    if not named:
+        raise _missing(call)
+    if call.version is None and call.label is None:
+        return answer(_describe_container(call, named[-1]))
+    chosen = [each for each in named if each.version in (call.version, "*")] or (
+        named[-1:] if call.label == "latest" else []
+    )
+    if not chosen:
+        raise _missing(call)
+    version = call.version if chosen[-1].version == "*" and call.version is not None else chosen[-1].version
+    return answer(_describe(call, replace(chosen[-1], version=version)))
+
+
+def _missing(call: Call) -> ServiceError:
+    by = f"versions/{call.version}" if call.version is not None else f"labels/{call.label or 'latest'}"
+    reference = f"azureml://registries/{call.scope.workspace}/{call.kind}/{call.name}/{by}"
+    return ServiceError(
+        404,
+        "ResourceNotFound",
+        f"`{reference}` was not found: write a local path for it under `assets:` of `worldsize.yml`.",
+    )
+
+
+def list_assets(workspace: Workspace) -> Iterator[RegistryAsset]:
+    """What the project maps, and the curated environments. The version ``*`` stands for each."""
+    for reference, path in asset_entries(workspace):
+        match = _REFERENCE.fullmatch(reference)
+        if match is not None:
+            version = match["version"] or "*"
+            name = match["name"]
+            yield RegistryAsset(
+                match["registry"].lower(),
+                match["kind"].lower(),
+                name,
+                "1" if version == "latest" else version,
+                path,
+            )
+    for name in curated.names():
+        yield RegistryAsset("azureml", "environments", name, "*", None)
+
+
+def describe_registry(name: str, subscription: str, group: str) -> JsonObject:
+    """The resource of a registry."""
+    return {
+        "id": f"/subscriptions/{subscription}/resourceGroups/{group}/providers"
+        f"/Microsoft.MachineLearningServices/registries/{name}",
+        "name": name,
+        "type": "Microsoft.MachineLearningServices/registries",
+        "location": LOCATION,
+        "tags": {},
+        "identity": None,
+        "properties": {
+            "publicNetworkAccess": "Enabled",
+            "discoveryUrl": None,
+            "intellectualPropertyPublisher": None,
+            "managedResourceGroup": None,
+            "mlFlowRegistryUri": None,
+            "regionDetails": [{"location": LOCATION, "acrDetails": [], "storageAccountDetails": []}],
+        },
+        "systemData": describe_times(_CREATED, _CREATED),
+    }
+
+
+def describe_discovery(workspace: Workspace, name: str) -> JsonObject:
+    """What ``registrymanagement`` says of a registry: where its assets are asked for."""
+    base = workspace.endpoints.api
+    return {
+        "registryName": name,
+        "id": str(uuid5(NAMESPACE_URL, name)),
+        "location": LOCATION,
+        "subscriptionId": workspace.scope.subscription,
+        "resourceGroup": workspace.scope.group,
+        "primaryRegionResourceProviderUri": f"{base}/",
+        "resourceProviderUri": f"{base}/",
+        "registryFqdns": {LOCATION: {"uri": base}},
+        "properties": {},
+    }
+
+
+def _id(call: Call, asset: RegistryAsset) -> str:
+    return f"azureml://registries/{call.scope.workspace}/{asset.kind}/{asset.name}"
+
+
+def _describe_container(call: Call, asset: RegistryAsset) -> JsonObject:
+    version = "1" if asset.version == "*" else asset.version
+    return {
+        "id": _id(call, asset),
+        "name": asset.name,
+        "type": f"Microsoft.MachineLearningServices/registries/{asset.kind}",
+        "properties": {
+            "description": None,
+            "tags": {},
+            "properties": {},
+            "isArchived": False,
+            "latestVersion": version,
+            "nextVersion": None,
+            **({"dataType": "uri_folder"} if asset.kind == "data" else {}),
+        },
+        "systemData": describe_times(_CREATED, _CREATED),
+    }
+
+
+def _describe(call: Call, asset: RegistryAsset) -> JsonObject:
+    version = "1" if asset.version == "*" else asset.version
+    return {
+        "id": f"{_id(call, asset)}/versions/{version}",
+        "name": version,
+        "type": f"Microsoft.MachineLearningServices/registries/{asset.kind}/versions",
+        "properties": {
+            "description": None,
+            "tags": {},
+            "properties": {},
+            "isArchived": False,
+            "isAnonymous": False,
+            **_content(asset, f"{_id(call, asset)}/versions/{version}"),
+        },
+        "systemData": describe_times(_CREATED, _CREATED),
+    }
+
+
+def _content(asset: RegistryAsset, uri: str) -> JsonObject:
+    folder = asset.path is not None and asset.path.is_dir()
+    if asset.kind == "data":
+        return {"dataUri": uri, "dataType": "uri_folder" if folder else "uri_file"}
+    if asset.kind == "models":
+        mlflow = asset.path is not None and (asset.path / "MLmodel").is_file()
+        return {"modelUri": uri, "modelType": "mlflow_model" if mlflow else "custom_model", "flavors": {}}
+    if asset.kind == "environments":
+        return {"image": _IMAGE + asset.name, "osType": "Linux", "environmentType": "Curated"}
+    if asset.kind == "components" and asset.path is not None:
+        return {"componentSpec": _read_component(asset.path)}
+    return {"codeUri": uri}
+
+
+def _read_component(path: Path) -> JsonObject:
+    import yaml
+
+    try:
+        spec = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ServiceError(
+            400, "UserError", f"`{path}`, which `assets:` maps, cannot be read: {error}"
+        ) from None
+    if not isinstance(spec, dict):
+        raise ServiceError(400, "UserError", f"`{path}`, which `assets:` maps, is not a component.")
+    return spec

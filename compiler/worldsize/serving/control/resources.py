@@ -1,0 +1,84 @@
+"""Resources that have a name and no versions, in the database: computes, datastores, connections."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from worldsize.serving.control.document import JsonObject
+from worldsize.serving.database import Database, now
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource; ``body`` is without what only a request for secrets answers."""
+
+    kind: str
+    name: str
+    body: JsonObject
+    secrets: JsonObject
+    created: str
+    modified: str
+
+
+def get_resource(database: Database, kind: str, name: str) -> Resource | None:
+    """A resource by its name in any case."""
+    query = "SELECT * FROM resources WHERE kind = ? AND name = ? COLLATE NOCASE"
+    row = database.connection.execute(query, (kind, name)).fetchone()
+    return None if row is None else _read(row)
+
+
+def list_resources(database: Database, kind: str, *, limit: int = -1, skip: int = 0) -> list[Resource]:
+    """The resources of a kind in the order in which they were made."""
+    query = "SELECT * FROM resources WHERE kind = ? ORDER BY id LIMIT ? OFFSET ?"
+    return [_read(row) for row in database.connection.execute(query, (kind, limit, skip))]
+
+
+def put_resource(
+    database: Database,
+    kind: str,
+    name: str,
+    body: Mapping[str, Any],
+    secrets: Mapping[str, Any] | None = None,
+) -> Resource:
+    """Store a resource, new or changed.
+
+    Args:
+        database: The workspace's.
+        kind: Of the resource.
+        name: Kept as it was first written; another case means the same.
+        body: What requests show.
+        secrets: What only a request for secrets shows; None keeps what there is.
+    """
+    time, hidden = now(), None if secrets is None else json.dumps(secrets)
+    with database.transaction() as connection:
+        before = get_resource(database, kind, name)
+        connection.execute(
+            "INSERT INTO resources (kind, name, body, secrets, created, modified) VALUES (?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET body = excluded.body, modified = excluded.modified,"
+            " secrets = COALESCE(excluded.secrets, secrets)",
+            (kind, before.name if before is not None else name, json.dumps(body), hidden, time, time),
+        )
+        resource = get_resource(database, kind, name)
+    assert resource is not None
+    return resource
+
+
+def delete_resource(database: Database, kind: str, name: str) -> bool:
+    """Delete a resource; whether there was one."""
+    query = "DELETE FROM resources WHERE kind = ? AND name = ? COLLATE NOCASE"
+    return database.connection.execute(query, (kind, name)).rowcount > 0
+
+
+def _read(row: sqlite3.Row) -> Resource:
+    return Resource(
+        row["kind"],
+        row["name"],
+        json.loads(row["body"]),
+        json.loads(row["secrets"] or "{}"),
+        row["created"],
+        row["modified"],
+    )

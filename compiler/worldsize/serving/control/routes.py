@@ -1,0 +1,128 @@
+"""The routes of the management API: a path becomes a call, and its kind chooses the handler."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from worldsize.serving.control import (
+    asset_calls,
+    computes,
+    connections,
+    datastores,
+    models,
+    refused,
+    registries,
+    workspaces,
+)
+from worldsize.serving.control.assets import KINDS
+from worldsize.serving.control.call import Call
+from worldsize.serving.control.document import JsonObject, answer, read_object
+from worldsize.serving.control.parse import ResourcePath, parse_resource, split_path
+from worldsize.serving.control.subscriptions import answer_above
+from worldsize.serving.errors import ServiceError
+from worldsize.serving.jobs import control as jobs
+from worldsize.serving.schedules import control as schedules
+from worldsize.serving.workspace import Workspace
+
+Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
+HANDLERS: dict[str, Handler] = {
+    "": workspaces.handle,
+    **dict.fromkeys(KINDS, asset_calls.handle),
+    "models": models.handle,
+    **dict.fromkeys(workspaces.ACTION_KINDS, workspaces.handle_action),
+    **dict.fromkeys(refused.KINDS, refused.handle),
+    "computes": computes.handle,
+    "connections": connections.handle,
+    "datastores": datastores.handle,
+    "jobs": jobs.handle,
+    "schedules": schedules.handle,
+    "outboundrules": connections.handle,
+}
+LATER = {  # parts that come after this one
+    "jobs": "worldsize.serving.jobs.control",
+    "schedules": "worldsize.serving.schedules.control",
+}
+METHODS = ["GET", "PUT", "POST", "PATCH", "DELETE"]
+_PREFIX = b"mferp/managementfrontend/"  # the same API at the workspace's own host
+
+
+def routes(workspace: Workspace) -> list[BaseRoute]:
+    """The routes of the management API, and of the documents that say where the services are."""
+    handlers = {**HANDLERS, **_later_handlers()}
+
+    async def manage(request: Request) -> Response:
+        return await answer_request(workspace, request, handlers)
+
+    async def discover(_request: Request) -> Response:
+        return answer(workspaces.describe_discovery(workspace))
+
+    async def find_registry(request: Request) -> Response:
+        return answer(registries.describe_discovery(workspace, request.path_params["name"]))
+
+    paths = ("/subscriptions", "/subscriptions/{rest:path}", "/providers", "/providers/{rest:path}")
+    return [
+        *(Route(path, manage, methods=METHODS) for path in paths),
+        Route("/mferp/managementfrontend/subscriptions/{rest:path}", manage, methods=METHODS),
+        Route("/discovery", discover),
+        Route("/discovery/{rest:path}", discover),
+        Route("/registrymanagement/v1.0/registries/{name}/discovery", find_registry),
+        Route("/registrymanagement/v1.0/registries/{name}", find_registry),
+    ]
+
+
+def _later_handlers() -> dict[str, Handler]:
+    found = {}
+    for kind, name in LATER.items():
+        package = name.rpartition(".")[0]
+        if importlib.util.find_spec(package) is not None and importlib.util.find_spec(name) is not None:
+            found[kind] = importlib.import_module(name).handle
+    return found
+
+
+async def answer_request(workspace: Workspace, request: Request, handlers: Mapping[str, Handler]) -> Response:
+    """Answer one request to the management API.
+
+    Args:
+        workspace: What is managed.
+        request: Of any method.
+        handlers: By the kind of resource in lower case.
+
+    Raises:
+        ServiceError: Whatever is wrong with it.
+    """
+    raw = request.scope.get("raw_path") or request.scope["path"].encode()
+    segments = split_path(raw.strip(b"/").removeprefix(_PREFIX))
+    path = parse_resource(segments)
+    if path is None:
+        return answer_above(workspace, request.method, segments)
+    call = _make_call(workspace, request, path, await read_object(request))
+    if path.container == "registries":
+        return await registries.handle(call)
+    handler = handlers.get(path.kind)
+    if handler is None:
+        raise ServiceError(404, "InvalidResourceType", f"worldsize serve does not offer `{path.kind[:60]}`.")
+    return await handler(call)
+
+
+def _make_call(workspace: Workspace, request: Request, path: ResourcePath, body: JsonObject) -> Call:
+    return Call(
+        workspace,
+        path.scope,
+        str(request.base_url).rstrip("/"),
+        request.method,
+        path.kind,
+        path.name,
+        path.label,
+        path.versions,
+        path.version,
+        path.action,
+        {key.lower(): value for key, value in request.query_params.items()},
+        body if request.method != "GET" else {},
+    )

@@ -1,0 +1,192 @@
+"""The certificate authority of one home, and the certificates it signs for the hosts that clients ask for.
+
+It is never installed anywhere: clients learn of it by the environment variables that name its bundle.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+import tempfile
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TypeAlias
+
+import certifi
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from worldsize.serving.home import PRIVATE_FILE, Home
+
+LIFE = timedelta(days=30)
+MARGIN = timedelta(days=1)  # an authority is remade when less than this is left
+MOST_CONTEXTS = 256
+BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+
+Key: TypeAlias = ec.EllipticCurvePrivateKey
+
+
+class Authority:
+    """The certificate authority of a home, made at its first use and again before it expires."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._key, self._certificate = self._load() or self._make()
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """The authority's own certificate."""
+        return self._certificate
+
+    def context(self, *names: str) -> ssl.SSLContext:
+        """The TLS context of a server with these names.
+
+        Args:
+            names: Host names or IP addresses, the first of which the certificate is for.
+        """
+        if _expires_soon(self._certificate):
+            self._contexts.clear()
+            self._key, self._certificate = self._make()
+        if (context := self._contexts.get(names[0])) is None:
+            if len(self._contexts) >= MOST_CONTEXTS:
+                self._contexts.clear()
+            context = self._contexts[names[0]] = self._sign(names)
+        return context
+
+    def write_bundle(self, environment: Mapping[str, str]) -> Path:
+        """Write the authorities that a client of this home trusts: the usual ones, and this one.
+
+        Args:
+            environment: The user's variables: bundles that they name replace certifi's.
+
+        Returns:
+            The path of the file.
+        """
+        path = self._home.state / "certificates.pem"
+        named = [Path(environment[name]) for name in BUNDLE_VARIABLES if environment.get(name)]
+        usable = [each for each in dict.fromkeys(named) if each != path and each.is_file()]
+        texts = [bundle.read_bytes() for bundle in usable or [Path(certifi.where())]]
+        texts.append(self._certificate.public_bytes(Encoding.PEM))
+        _write(path, b"\n".join(texts))
+        return path
+
+    @property
+    def _path(self) -> Path:
+        return self._home.state / "authority.pem"
+
+    def _load(self) -> tuple[Key, x509.Certificate] | None:
+        try:
+            text = self._path.read_bytes()
+            key, certificate = load_pem_private_key(text, None), x509.load_pem_x509_certificate(text)
+        except (FileNotFoundError, ValueError):  # a damaged file is replaced
+            return None
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or _expires_soon(certificate):
+            return None
+        return key, certificate
+
+    def _make(self) -> tuple[Key, x509.Certificate]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name("Worldsize: the workspace of one folder")
+        builder = _builder(name, name, key.public_key(), datetime.now(timezone.utc) + LIFE)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(_key_usage(authority=True), critical=True)
+        builder = _add_issuer(builder, key)
+        certificate = builder.sign(key, hashes.SHA256())
+        _write(self._path, _pem(key) + certificate.public_bytes(Encoding.PEM))
+        return key, certificate
+
+    def _sign(self, names: tuple[str, ...]) -> ssl.SSLContext:
+        key = ec.generate_private_key(ec.SECP256R1())
+        end = self._certificate.not_valid_after_utc
+        builder = _builder(_name(names[0]), self._certificate.subject, key.public_key(), end)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False
+        )
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(_key_usage(authority=False), critical=True)
+        server = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        builder = _add_issuer(builder.add_extension(server, critical=False), self._key)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        with tempfile.NamedTemporaryFile(dir=self._home.state) as file:  # the ssl module reads files only
+            file.write(_pem(key) + certificate.public_bytes(Encoding.PEM))
+            file.flush()
+            context.load_cert_chain(file.name)
+        return context
+
+
+def _expires_soon(certificate: x509.Certificate) -> bool:
+    return certificate.not_valid_after_utc - datetime.now(timezone.utc) < MARGIN
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])  # RFC 5280's upper bound
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, end: datetime
+) -> x509.CertificateBuilder:
+    start = datetime.now(timezone.utc) - timedelta(hours=1)  # clocks of containers may be late
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
+
+
+def _add_issuer(builder: x509.CertificateBuilder, key: Key) -> x509.CertificateBuilder:
+    """OpenSSL 3 demands the authority's key identifier when it is strict."""
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+    return builder.add_extension(identifier, critical=False)
+
+
+def _key_usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: Key) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a file at once, readable by the user only."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)  # its mode is 0600
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    Path(temporary).chmod(PRIVATE_FILE)
+    Path(temporary).replace(path)

@@ -1,0 +1,75 @@
+"""The ``config.json`` that ``MLClient.from_config()`` looks for, lent to a command that has none.
+
+azure-ai-ml looks for a file only, from the working folder 20 levels up, in ``.azureml``, ``aml_config`` and
+the folder itself (``MLClient.from_config``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from worldsize.serving.workspace import Scope
+
+LEVELS = 20
+FOLDERS = (".azureml", "aml_config", "")
+FILES = ("config.json", "project.json")
+
+
+def find_config(folder: Path) -> Path | None:
+    """The file that ``MLClient.from_config()`` would read in ``folder``."""
+    ancestors = [folder, *folder.parents][: LEVELS + 1]
+    paths = (each / name / file for each in ancestors for name in FOLDERS for file in FILES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+@contextlib.contextmanager
+def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
+    """Have ``.azureml/config.json`` in ``folder`` where no such file is found, until the block ends.
+
+    Args:
+        folder: The working folder of the command.
+        scope: The workspace that the file names.
+
+    Yields:
+        The file that was written, if any. One of the same content that a killed server left is taken over.
+    """
+    path = folder / ".azureml" / "config.json"
+    text = _format(scope)
+    found = find_config(folder)
+    if found is not None and not (found == path and _read(path) == text):
+        yield None
+        return
+    made_folder = not path.parent.exists()
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError:  # a folder that cannot be written: the command may not need it
+        yield None
+        return
+    try:
+        yield path
+    finally:
+        with contextlib.suppress(OSError):
+            if _read(path) == text:  # the command may have replaced it
+                path.unlink()
+            if made_folder or found is not None:
+                path.parent.rmdir()
+
+
+def _format(scope: Scope) -> str:
+    document = {
+        "subscription_id": scope.subscription,
+        "resource_group": scope.group,
+        "workspace_name": scope.workspace,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,127 @@
+"""The environment variables by which unchanged clients find the workspace.
+
+By the proxy, the default, clients keep Azure's host names. Without it they are told this server's by
+``ARM_CLOUD_METADATA_URL``, which is enough for azure-ai-ml and what it calls, not for code that names Azure's
+hosts itself.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from worldsize.serving.front.certificates import BUNDLE_VARIABLES
+from worldsize.serving.front.guard import PROXY_USER
+from worldsize.serving.front.tokens import secret_text
+from worldsize.serving.workspace import ACCOUNT, API_HOST, BLOB_HOST, TENANT, Endpoints, Workspace
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# These would send a client elsewhere: another kind of managed identity, a chain without one, another cloud.
+REMOVED = (
+    "IDENTITY_SERVER_THUMBPRINT",
+    "AZURE_TOKEN_CREDENTIALS",
+    "AZUREML_CURRENT_CLOUD",
+    "AZUREML_DEV_URL_MFE",
+)
+
+
+def make_endpoints(page: str, port: int, *, proxy: bool) -> Endpoints:
+    """The hosts that the server's answers name.
+
+    Args:
+        page: The address of the page.
+        port: The listener's port.
+        proxy: Whether clients come through the proxy.
+    """
+    if proxy:
+        return Endpoints(page)
+    base = f"https://localhost:{port}"
+    return Endpoints(page, base, f"{base}/blob/{BLOB_HOST}", f"localhost:{port}/blob/{ACCOUNT}")
+
+
+def client_variables(
+    workspace: Workspace, port: int, bundle: Path, environment: Mapping[str, str], *, proxy: bool
+) -> dict[str, str | None]:
+    """The variables of a client; ``None`` for one that must not be set.
+
+    Args:
+        workspace: The workspace to find.
+        port: The listener's port.
+        bundle: The certificate authorities to trust.
+        environment: The user's own variables.
+        proxy: Whether the client comes through the proxy.
+    """
+    scope = workspace.scope
+    variables: dict[str, str | None] = dict.fromkeys(REMOVED)
+    variables |= {
+        "IDENTITY_ENDPOINT": f"http://127.0.0.1:{port}/msi/token",
+        "IDENTITY_HEADER": secret_text(workspace, "identity"),
+        "AZURE_SUBSCRIPTION_ID": scope.subscription,
+        "AZURE_RESOURCE_GROUP": scope.group,
+        "AZURE_TENANT_ID": TENANT,
+        "AZUREML_ARM_SUBSCRIPTION": scope.subscription,
+        "AZUREML_ARM_RESOURCEGROUP": scope.group,
+        "AZUREML_ARM_WORKSPACE_NAME": scope.workspace,
+        **dict.fromkeys(BUNDLE_VARIABLES, str(bundle)),
+    }
+    if _has_mlflow_plugin():  # as on a compute instance
+        host = API_HOST if proxy else f"localhost:{port}"
+        variables["MLFLOW_TRACKING_URI"] = f"azureml://{host}/mlflow/v2.0{scope.id}"
+    variables |= _proxy_variables(workspace, port) if proxy else _metadata_variables(port, environment)
+    return variables
+
+
+def _proxy_variables(workspace: Workspace, port: int) -> dict[str, str | None]:
+    """All hosts but loopback through the proxy, which heeds the user's own exceptions for other hosts."""
+    address = f"http://{PROXY_USER}:{secret_text(workspace, 'proxy')}@127.0.0.1:{port}"
+    exceptions = ",".join(LOOPBACK)
+    return {
+        "HTTPS_PROXY": address,
+        "https_proxy": address,
+        "NO_PROXY": exceptions,
+        "no_proxy": exceptions,
+        "ARM_CLOUD_METADATA_URL": None,
+    }
+
+
+def _metadata_variables(port: int, environment: Mapping[str, str]) -> dict[str, str | None]:
+    """This server's address in place of Azure's, past any proxy of the user's."""
+    base = f"https://localhost:{port}/"
+    before = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
+    exceptions = [name for name in before.split(",") if name and name not in LOOPBACK]
+    text = ",".join([*exceptions, *LOOPBACK])
+    return {
+        "ARM_CLOUD_METADATA_URL": f"{base}metadata/endpoints?api-version=2019-05-01",
+        "REGISTRY_DISCOVERY_ENDPOINT_URL": base,
+        "NO_PROXY": text,
+        "no_proxy": text,
+    }
+
+
+def apply_variables(environment: Mapping[str, str], variables: Mapping[str, str | None]) -> dict[str, str]:
+    """The user's environment with the variables of a client.
+
+    Args:
+        environment: The user's own.
+        variables: What :func:`client_variables` made.
+    """
+    merged = {name: value for name, value in environment.items() if name not in variables}
+    merged |= {name: value for name, value in variables.items() if value is not None}
+    return merged
+
+
+def format_exports(variables: Mapping[str, str | None]) -> Iterator[str]:
+    """Lines that a POSIX shell evaluates."""
+    for name, value in sorted(variables.items()):
+        yield f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+
+
+def _has_mlflow_plugin() -> bool:
+    """Whether azureml-mlflow is installed here, without which MLflow does not know ``azureml://``."""
+    try:
+        importlib.metadata.distribution("azureml-mlflow")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""Who may make which request.
+
+A connection through the proxy was authenticated when it was opened. A direct one can come from any program
+of this machine and from any web page that a browser here shows, so it must name this server as its host,
+come from no other origin, and carry a secret that fits what it asks for.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+from starlette.requests import HTTPConnection
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from worldsize.serving.errors import ServiceError
+from worldsize.serving.front.hosts import path_prefix
+from worldsize.serving.front.tokens import equal, secret_text, sign_path, verify_path, verify_token
+from worldsize.serving.workspace import Workspace
+
+__all__ = ["Guard", "check_proxy_credentials", "cookie_name", "proxy_host", "sign_path"]
+
+OPEN = ("/metadata/endpoints", "/msi/token", "/login/")  # each checks what it is sent
+PROXY_USER = "worldsize"
+# The management API, the services of a workspace, and storage: the page's cookie does not open them.
+_API = re.compile(
+    r"/+(?:(?:subscriptions|providers|discovery|telemetry|unknown|blob)(?:/|$)"
+    r"|(?:history|mlflow|artifact|data|metric)/v\d\.\d/)",
+    re.IGNORECASE,
+)
+
+
+def check_proxy_credentials(workspace: Workspace, header: str) -> bool:
+    """Whether a ``Proxy-Authorization`` header has the proxy's user and secret."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return False
+    try:
+        given = base64.b64decode(encoded.strip(), validate=True).decode("latin-1")
+    except (binascii.Error, ValueError):
+        return False
+    return equal(given, f"{PROXY_USER}:{secret_text(workspace, 'proxy')}")
+
+
+def proxy_host(connection: Mapping[str, object]) -> str | None:
+    """The Azure host that a request through the proxy was meant for.
+
+    Args:
+        connection: The scope of the request, in ASGI's words.
+    """
+    state = connection.get("state")
+    host = state.get("proxy_host") if isinstance(state, dict) else None
+    return host if isinstance(host, str) else None
+
+
+def cookie_name(port: int) -> str:
+    """The name of the page's cookie: browsers do not tell ports apart."""
+    return f"worldsize_{port}"
+
+
+class Guard:
+    """Passes on the requests that are allowed, those through the proxy under the prefix of their host."""
+
+    def __init__(self, app: ASGIApp, workspace: Workspace, port: int) -> None:
+        self._app = app
+        self._workspace = workspace
+        self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
+        self._origins = frozenset(
+            f"{scheme}://{host}" for scheme in ("http", "https") for host in self._hosts
+        )
+        self._cookie = cookie_name(port)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or pass on one request."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        request = HTTPConnection(scope)
+        try:
+            answer = self._judge(request)
+        except ServiceError as error:
+            answer = error.response()
+        if answer is None:
+            await self._app(_add_prefix(scope), receive, send)
+        elif scope["type"] == "websocket":
+            await WebSocketClose(1008)(scope, receive, send)
+        else:
+            await answer(scope, receive, send)
+
+    def _judge(self, request: HTTPConnection) -> Response | None:
+        """An answer in place of the application's, if any."""
+        origin = request.headers.get("origin")
+        if proxy_host(request.scope) is not None:
+            if origin is not None:  # a browser: Azure's clients send none
+                raise ServiceError(403, "Forbidden", "web pages cannot use the proxy")
+            return None
+        if request.headers.get("host", "").lower() not in self._hosts:
+            raise ServiceError(
+                421, "MisdirectedRequest", "this server answers as 127.0.0.1 and localhost only"
+            )
+        if origin is not None and origin.lower() not in self._origins:
+            raise ServiceError(403, "Forbidden", "requests from other origins are refused")
+        path = request.scope["path"]
+        if path.startswith(OPEN) or self._has_bearer(request):
+            return None
+        if _API.match(path):
+            self._check_storage(path, request.query_params)
+            return None
+        return self._admit_to_page(request)
+
+    def _has_bearer(self, request: HTTPConnection) -> bool:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and verify_token(self._workspace, token.strip())
+
+    def _check_storage(self, path: str, query: QueryParams) -> None:
+        parts = path.split("/", 4)
+        if parts[1] == "blob" and len(parts) > 3 and verify_path(self._workspace, parts[3], query):
+            return
+        raise ServiceError(401, "AuthenticationFailed", "a token or a signature of this workspace is missing")
+
+    def _admit_to_page(self, request: HTTPConnection) -> Response | None:
+        secret = secret_text(self._workspace, "page")
+        given = request.query_params.get("token")
+        if given is not None and request.scope["type"] == "http":
+            if not equal(given, self._workspace.token):
+                raise ServiceError(
+                    401, "AuthenticationFailed", "the token in the address is not this server's"
+                )
+            left = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
+            target = "/" + request.scope["path"].lstrip("/") + (f"?{urlencode(left)}" if left else "")
+            answer = RedirectResponse(target, 303)  # the token stays out of the history and of what is shared
+            answer.set_cookie(self._cookie, secret, httponly=True, samesite="strict")
+            return answer
+        if equal(request.cookies.get(self._cookie, ""), secret):
+            return None
+        message = "open the address that `worldsize serve` printed: it has the token"
+        raise ServiceError(401, "AuthenticationFailed", message)
+
+
+def _add_prefix(scope: Scope) -> Scope:
+    """The scope with the path under which the application answers for the host of the proxy's request."""
+    host = proxy_host(scope)
+    prefix = path_prefix(host) if host is not None else None
+    if not prefix:
+        return scope
+    raw = prefix.encode() + scope.get("raw_path", scope["path"].encode())
+    return {**scope, "path": prefix + scope["path"], "raw_path": raw}

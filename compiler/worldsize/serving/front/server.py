@@ -1,0 +1,208 @@
+"""The server's process: one home, one port, and what runs as long as it does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+import uvicorn
+
+from worldsize.running.record.json_files import read_json, write_json
+from worldsize.serving.app import make_app
+from worldsize.serving.database import Database
+from worldsize.serving.front.certificates import Authority
+from worldsize.serving.front.environment import client_variables, make_endpoints
+from worldsize.serving.front.listener import Listener, bind
+from worldsize.serving.front.patience import limit_head_time
+from worldsize.serving.front.tunnel import Tunnel, Upstream
+from worldsize.serving.home import Home, HomeInUseError
+from worldsize.serving.workspace import Workspace
+
+LOG_BYTES = 1 << 20
+SHUTDOWN_SECONDS = 3
+KEEP_ALIVE_SECONDS = 120  # clients keep connections for minutes, and one that closes may lose a request
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user asked for."""
+
+    home: Path
+    project: Path
+    port: int | None  # None: the one that the home had before, or one that is free
+    proxy: bool
+    environment: Mapping[str, str]  # the user's own, before the client's variables
+    interpreter: str = "current"  # of the jobs' steps, as `worldsize run --environment` has it
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A workspace whose port listens already: connections wait until the server accepts them."""
+
+    workspace: Workspace
+    authority: Authority
+    listening: socket.socket
+    settings: Settings
+
+    @property
+    def port(self) -> int:
+        """The port of the listener."""
+        port: int = self.listening.getsockname()[1]
+        return port
+
+    @property
+    def page(self) -> str:
+        """The address that opens the page, with its token."""
+        return f"{self.workspace.endpoints.page}/?token={self.workspace.token}"
+
+    def variables(self) -> dict[str, str | None]:
+        """The variables of a client."""
+        bundle = self.authority.write_bundle(self.settings.environment)
+        environment, proxy = self.settings.environment, self.settings.proxy
+        return client_variables(self.workspace, self.port, bundle, environment, proxy=proxy)
+
+
+@contextlib.contextmanager
+def open_workspace(settings: Settings) -> Iterator[Opened]:
+    """Hold a home and its port until the block ends.
+
+    Raises:
+        HomeInUseError: Another server holds the home.
+        OSError: The port is taken, or the home cannot be written.
+    """
+    home = Home(settings.home.absolute())
+    home.make()
+    with home.lock(), _bind(home, settings.port) as listening:
+        port = listening.getsockname()[1]
+        page = f"http://127.0.0.1:{port}"
+        endpoints = make_endpoints(page, port, proxy=settings.proxy)
+        workspace = Workspace(
+            home, Database(home.database), endpoints, settings.project, environment=settings.interpreter
+        )
+        record = {"pid": os.getpid(), "port": port, "proxy": settings.proxy}
+        write_json(home.state / "server.json", record)
+        try:
+            yield Opened(workspace, Authority(home), listening, settings)
+        finally:
+            workspace.database.close()
+
+
+def describe_client(settings: Settings) -> tuple[dict[str, str | None], bool]:
+    """The variables of a client for a server that runs, or for the next one.
+
+    Returns:
+        The variables, and whether the server runs.
+
+    Raises:
+        HomeInUseError: A server is just starting, or ending.
+        OSError: The home cannot be written.
+    """
+    home = Home(settings.home.absolute())
+    try:
+        with open_workspace(settings) as opened:  # holds the home while it makes what is missing
+            return opened.variables(), False
+    except HomeInUseError:
+        record = read_record(home)
+        port, proxy = record.get("port"), bool(record.get("proxy"))
+        if not isinstance(port, int):
+            raise
+    endpoints = make_endpoints(f"http://127.0.0.1:{port}", port, proxy=proxy)
+    workspace = Workspace(home, Database(home.database), endpoints, settings.project)
+    bundle = Authority(home).write_bundle(settings.environment)
+    return client_variables(workspace, port, bundle, settings.environment, proxy=proxy), True
+
+
+def read_record(home: Home) -> dict[str, object]:
+    """What the last server of a home wrote about itself: ``pid``, ``port``, ``proxy``; empty if none did."""
+    return read_json(home.state / "server.json") or {}
+
+
+def _bind(home: Home, wanted: int | None) -> socket.socket:
+    """The wanted port; else the one of before, so that addresses stay; else a free one."""
+    if wanted is not None:
+        return bind(wanted)
+    before = read_record(home).get("port")
+    if isinstance(before, int) and 0 < before < 65536:
+        with contextlib.suppress(OSError):
+            return bind(before)
+    return bind(0)
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's server behind our listener: it stops when ``should_exit`` is set, and handles no signals."""
+
+    def __init__(self, config: uvicorn.Config, opened: Opened, upstream: Upstream | None) -> None:
+        super().__init__(config)
+        self._opened = opened
+        self._upstream = upstream
+        self._listener: Listener | None = None
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - uvicorn's
+        """Start what runs beside the application, then accept connections."""
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            self.should_exit = True
+        else:
+            self.servers = []
+            workspace, authority = self._opened.workspace, self._opened.authority
+            tunnel = Tunnel(workspace, authority, self._make_protocol, self._upstream)
+            self._listener = Listener(self._opened.listening, authority, self._make_protocol, tunnel)
+            self.started = True
+        self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting, then let the application finish."""
+        if self._listener is not None:
+            await self._listener.close()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals to who runs the server."""
+        yield
+
+    @cached_property
+    def _protocol(self) -> Callable[..., asyncio.Protocol]:
+        return limit_head_time(self.config.http_protocol_class)
+
+    def _make_protocol(self, host: str | None) -> asyncio.Protocol:
+        state = {**self.lifespan.state, "proxy_host": host}
+        return self._protocol(config=self.config, server_state=self.server_state, app_state=state)
+
+
+def make_server(opened: Opened, upstream: Upstream | None) -> Server:
+    """The server of an opened workspace.
+
+    Args:
+        opened: The workspace.
+        upstream: The proxy through which hosts other than Azure's are reached.
+    """
+    _log_to_file(opened.workspace.home.state / "server.log")
+    config = uvicorn.Config(
+        make_app(opened.workspace, opened.port),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    return Server(config, opened, upstream)
+
+
+def _log_to_file(path: Path) -> None:
+    """Send warnings and errors of every library to a file: the terminal is the command's."""
+    handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)

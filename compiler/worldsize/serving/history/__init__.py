@@ -1,0 +1,1 @@
+"""The run history of jobs: what clients stream, download and list."""

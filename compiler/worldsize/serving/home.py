@@ -1,0 +1,95 @@
+"""The files of a workspace: everything below ``<home>/serve``, beside the runs and MLflow's database."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+
+
+class HomeInUseError(Exception):
+    """Another server uses the home."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The paths of one workspace; ``root`` is the home that ``worldsize run`` uses too."""
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        """The folder of what only the server uses."""
+        return self.root / "serve"
+
+    @property
+    def database(self) -> Path:
+        """The workspace's SQLite database."""
+        return self.state / "workspace.db"
+
+    @property
+    def blobs(self) -> Path:
+        """One folder for each storage container."""
+        return self.state / "blobs"
+
+    @property
+    def jobs(self) -> Path:
+        """One folder for each submitted job, with the YAML that it became."""
+        return self.state / "jobs"
+
+    @property
+    def runs(self) -> Path:
+        """The folders of the runs; that of a job bears its name."""
+        return self.root / "runs"
+
+    @property
+    def tracking_database(self) -> Path:
+        """MLflow's database, which ``worldsize run`` writes too."""
+        return self.root / "mlflow.db"
+
+    @property
+    def artifacts(self) -> Path:
+        """The artifacts of MLflow's runs."""
+        return self.root / "artifacts"
+
+    def make(self) -> None:
+        """Create the folders, private to the user."""
+        for folder in (self.root, self.state, self.blobs, self.jobs, self.runs):
+            folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        ignore = self.root / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+
+    def lock(self) -> TextIO:
+        """Hold the home until the returned file is closed or the process ends.
+
+        Raises:
+            HomeInUseError: Another server holds it.
+        """
+        file = (self.state / "lock").open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise HomeInUseError(f"another server uses `{self.root}`") from None
+        return file
+
+    def secret(self, name: str) -> str:
+        """A random secret of this home, made at its first use.
+
+        Args:
+            name: What it is for, such as ``token``.
+        """
+        path = self.state / f"{name}.secret"
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+        except FileExistsError:
+            return path.read_text(encoding="ascii").strip()
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text := secrets.token_urlsafe(32))
+        return text

@@ -1,0 +1,107 @@
+"""What a job leaves behind: its outputs at their paths in datastores, and as data and model assets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from worldsize.running import RunResult
+from worldsize.serving.control import assets
+from worldsize.serving.control.paths import datastore_path
+from worldsize.serving.database import Database
+from worldsize.serving.home import Home
+from worldsize.serving.jobs import artifacts, records
+from worldsize.serving.jobs.records import JobRecord
+from worldsize.serving.jobs.translate.body import Body
+from worldsize.serving.jobs.translate.ports import output_type
+from worldsize.serving.workspace import BLOB_STORE, Scope
+
+MODELS = {"mlflow_model": "mlflow_model", "custom_model": "custom_model", "triton_model": "triton_model"}
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """One output of a job as its body declares it."""
+
+    name: str
+    type: str  # uri_folder, uri_file, mltable, mlflow_model, custom_model or triton_model
+    uri: str | None = None  # where the user wants it
+    asset_name: str | None = None
+    asset_version: str | None = None
+
+
+def list_outputs(job: JobRecord) -> Iterator[JobOutput]:
+    """The outputs that a job declares."""
+    declared = job.properties.get("outputs")
+    for name, value in declared.items() if isinstance(declared, Mapping) else ():
+        if not isinstance(value, Mapping):
+            yield JobOutput(name, "uri_folder")
+            continue
+        body = Body(value, name)
+        yield JobOutput(
+            name,
+            output_type(body),
+            body.text("uri"),
+            body.text("assetName") or body.text("name"),
+            body.text("assetVersion") or body.text("version"),
+        )
+
+
+def publish_outputs(home: Home, database: Database, job: JobRecord, result: RunResult) -> None:
+    """Link the outputs of a job and those below it, and register those that have a name."""
+    for name, path in result.outputs.items():  # of the pipeline itself
+        artifacts.make_link(path, artifacts.output_link(home, job.name, name))
+    for each in (job, *records.descendants(database, job.name)):
+        ended = records.get_job(database, each.name)
+        completed = ended is not None and ended.status == "Completed"
+        if completed or (each.name == job.name and result.state == "succeeded"):
+            for output in list_outputs(each):
+                _publish(home, database, each, output)
+
+
+def _publish(home: Home, database: Database, job: JobRecord, output: JobOutput) -> None:
+    link = artifacts.output_link(home, job.name, output.name)
+    if not link.exists():
+        return
+    if output.uri:
+        _place(home, database, job, output, link)
+    if output.asset_name:
+        register_output(database, job, output)
+
+
+def _place(home: Home, database: Database, job: JobRecord, output: JobOutput, link: Path) -> None:
+    """Make an output visible where the user wants it."""
+    uri = (output.uri or "").replace("${{name}}", job.name).replace("${{output_name}}", output.name)
+    target = datastore_path(home, database, uri)
+    if target is not None and not target.exists():
+        artifacts.make_link(link.resolve(), target)
+
+
+def register_output(database: Database, job: JobRecord, output: JobOutput) -> None:
+    """Register an output as a data or model asset, unless an earlier call did so."""
+    assert output.asset_name is not None
+    kind = "models" if output.type in MODELS else "data"
+    if any(each.job == job.name for each in assets.list_versions(database, kind, output.asset_name)):
+        return
+    container = assets.get_container(database, kind, output.asset_name)
+    version = output.asset_version or (container.next if container is not None else "1")
+    uri = output_uri(Scope(), job.name, output.name, output.type)
+    properties: dict[str, Any] = {"description": "", "tags": {}, "properties": {}}
+    if kind == "models":
+        properties |= {"modelUri": uri, "modelType": output.type, "flavors": {}, "jobName": job.name}
+    else:
+        properties |= {"dataUri": uri, "dataType": output.type}
+    assets.put_version(database, kind, output.asset_name, version, properties, job=job.name)
+
+
+def output_uri(scope: Scope, job: str, output: str, type_: str) -> str:
+    """The address of an output in the default datastore."""
+    end = "" if type_ == "uri_file" else "/"
+    path = artifacts.output_prefix(job, output)
+    group = scope.group
+    return (
+        f"azureml://subscriptions/{scope.subscription}/resourcegroups/{group}"
+        f"/workspaces/{scope.workspace}/datastores/{BLOB_STORE}/paths/{path}{end}"
+    )

@@ -1,0 +1,151 @@
+"""What a job will consist of before it runs: the jobs below it, and the slots that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml import fields, literals
+from worldsize.azureml.job import read_job
+from worldsize.azureml.model import Component, Job, Step
+from worldsize.serving.database import now
+from worldsize.serving.jobs.records import JobRecord, child_name
+
+TYPES = {"sweep": "Sweep", "pipeline": "Pipeline"}  # of jobs by the kind of the step; others are commands
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step that becomes a job below another one."""
+
+    name: str  # in the run: `outer.inner`
+    type: str
+    title: str
+    outer: str | None  # the step that it is inside of
+    inputs: dict[str, Any]  # both as the service shows them
+    outputs: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """The steps of a job. ``own_step`` is the step that is the job itself, where it is no pipeline."""
+
+    own_step: str | None
+    steps: tuple[PlannedStep, ...]
+
+    def records(self, root: JobRecord) -> Iterator[JobRecord]:
+        """The rows of the jobs below a job."""
+        for step in self.steps:
+            yield child_record(
+                root,
+                step.name,
+                parent=root.name if step.outer is None else child_name(root.name, step.outer),
+                type_=step.type,
+                title=step.title,
+                properties={"inputs": step.inputs, "outputs": step.outputs},
+            )
+
+
+def child_record(
+    root: JobRecord, step: str, *, parent: str, type_: str, title: str, properties: dict[str, Any]
+) -> JobRecord:
+    """The row of a job below another one, which has not started."""
+    return JobRecord(
+        name=child_name(root.name, step),
+        type=type_,
+        display_name=title,
+        experiment=root.experiment,
+        status="NotStarted",
+        properties={"jobType": type_, **properties},
+        root=root.root,
+        parent=parent,
+        step=step,
+        created=now(),
+        schedule=root.schedule,
+    )
+
+
+def plan_children(path: Path) -> JobPlan:
+    """Plan the jobs below a job from its file."""
+    job, _ = read_job(path)
+    if job is None:
+        return JobPlan(None, ())
+    if job.type != "pipeline":
+        return JobPlan(next(iter(job.steps), None), ())
+    return JobPlan(None, tuple(_list_steps(job, None)))
+
+
+def _list_steps(job: Job, outer: str | None) -> Iterator[PlannedStep]:
+    for step in job.steps.values():
+        name = step.name if outer is None else f"{outer}.{step.name}"
+        title = step.display_name.value if step.display_name is not None else None
+        inner = step.component.graph if step.component is not None else None
+        yield PlannedStep(
+            name=name,
+            type=TYPES.get(step.type, "Command"),
+            title=str(title or step.name),
+            outer=outer,
+            inputs=_list_inputs(step),
+            outputs=_list_outputs(step),
+        )
+        if inner is not None:
+            yield from _list_steps(inner, name)
+
+
+def _list_inputs(step: Step) -> dict[str, Any]:
+    """The literals among the inputs of a step, as the service shows them."""
+    inputs = fields.read_field(step.raw, "inputs") if step.raw is not None else None  # type: ignore[arg-type]
+    values = inputs.value if inputs is not None and isinstance(inputs.value, dict) else {}
+    return {
+        str(name): {"jobInputType": "literal", "value": str(value)}
+        for name, value in values.items()
+        if not isinstance(value, dict | list)
+    }
+
+
+def _list_outputs(step: Step) -> dict[str, Any]:
+    """The outputs of a step: of the types that its component declares, with the names they are given."""
+    component = step.component
+    shown: dict[str, Any] = {}
+    for name, port in component.outputs.items() if component is not None else ():
+        setting = step.outputs.get(name)
+        shown[name] = {"jobOutputType": port.type}
+        if setting is not None:
+            given = setting.value
+            named = {"assetName": given.name, "assetVersion": given.version}
+            if given.binding is None:
+                named["uri"] = given.path
+            shown[name] |= {key: str(each.value) for key, each in named.items() if each is not None}
+    return shown
+
+
+def count_slots(path: Path, available: int) -> int:
+    """The slots of this machine that a job takes: those of its largest step, at most ``available``."""
+    job, _ = read_job(path)
+    return 1 if job is None else max(1, min(available, _widest(job)))
+
+
+def _widest(job: Job) -> int:
+    widths = [1]
+    for step in job.steps.values():
+        inner = step.component.graph if step.component is not None else None
+        widths.append(_widest(inner) if inner is not None else _count_processes(step))
+    return max(widths)
+
+
+def _count_processes(step: Step) -> int:
+    component = step.component or Component(None, step.type, None, None, {}, {})
+    block = fields.read_distribution(step.distribution or component.distribution)
+    if block is None or block.kind is None:
+        return 1
+    if block.worker_count is not None and (workers := literals.parse_number(block.worker_count.value)):
+        return int(workers)
+    instances = fields.read_member(step.resources or component.resources, "instance_count")
+    counts = (instances, block.process_count_per_instance)
+    width = 1
+    for count in counts:
+        number = literals.parse_number(count.value) if count is not None else None
+        width *= max(1, int(number or 1))
+    return width

@@ -1,0 +1,152 @@
+"""The queue: jobs wait their turn for the slots of this machine, the oldest first.
+
+A slot is a GPU if there are any, else a core, as ``worldsize run`` counts. A job takes the slots of its
+largest step. What runs is in the database and in the locks of the jobs' processes, so a server that starts
+again continues where the one before was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from worldsize.running.prepare.machine import Machine, detect_machine
+from worldsize.serving.jobs import records
+from worldsize.serving.jobs.execution import end_job
+from worldsize.serving.jobs.plan import count_slots
+from worldsize.serving.jobs.process import JOB_FILE, find_process, signal_process, start_process
+from worldsize.serving.jobs.records import JobRecord
+from worldsize.serving.jobs.trackers import serve_trackers
+from worldsize.serving.workspace import Workspace
+
+TICK_SECONDS = 0.1
+KILL_SECONDS = 20.0  # from the request to cancel a job until it is killed
+DIED = "The process of the job ended without a result: it was killed, or this machine was restarted."
+STARTED = ("Preparing", "Running", "Finalizing", "CancelRequested")
+
+
+@dataclass(slots=True)
+class Active:
+    """A job that holds slots; ``process`` is None for one that an earlier server started."""
+
+    slots: tuple[int, ...]
+    process: subprocess.Popen[bytes] | None
+    cancel_seconds: float = 0.0  # since it was asked to end
+
+
+@dataclass(slots=True)
+class Queue:
+    """Starts jobs when there is room, and looks after those that run."""
+
+    workspace: Workspace
+    machine: Machine
+    active: dict[str, Active] = field(default_factory=dict)
+    _sizes: dict[str, int] = field(default_factory=dict)
+
+    def adopt(self) -> None:
+        """Take over what an earlier server started; what has died since is recorded."""
+        database = self.workspace.database
+        for job in records.list_in_state(database, STARTED):
+            folder = self.workspace.home.jobs / job.name
+            if find_process(folder) is not None:
+                self.active[job.name] = Active((), None)
+            elif job.pid is None and records.claim(database, job.name, before=("Preparing",), after="Queued"):
+                continue  # the server was killed before the process had begun
+            else:
+                self._settle(job.name)
+
+    async def tick(self) -> None:
+        """Record what has ended, and start what fits."""
+        for name, active in list(self.active.items()):
+            if not self._lives(name, active):
+                del self.active[name]
+                self._sizes.pop(name, None)
+                self._settle(name)
+            else:
+                self._press(name, active)
+        for job in records.list_in_state(self.workspace.database, ["Queued"]):
+            if not await self._start(job):
+                break  # small jobs do not overtake a large one
+
+    def _lives(self, name: str, active: Active) -> bool:
+        if active.process is not None:
+            return active.process.poll() is None
+        return find_process(self.workspace.home.jobs / name) is not None
+
+    def _press(self, name: str, active: Active) -> None:
+        """Kill a job that was canceled and does not end."""
+        job = records.get_job(self.workspace.database, name)
+        if job is None or job.status != "CancelRequested":
+            return
+        active.cancel_seconds += TICK_SECONDS
+        if active.cancel_seconds > KILL_SECONDS:
+            signal_process(self.workspace.home.jobs / name, signal.SIGKILL)
+
+    def _settle(self, name: str) -> None:
+        """Record the end of a job whose process has ended without doing so."""
+        job = records.get_job(self.workspace.database, name)
+        if job is None or job.has_ended:
+            return
+        if job.status == "CancelRequested":
+            end_job(self.workspace.database, job, "Canceled", None)
+        else:
+            end_job(self.workspace.database, job, "Failed", ("ServiceError", DIED))
+
+    async def _start(self, job: JobRecord) -> bool:
+        """Start a job if it fits; False if it must wait."""
+        folder = self.workspace.home.jobs / job.name
+        if job.name not in self._sizes:
+            counted = asyncio.to_thread(count_slots, folder / JOB_FILE, self.machine.slots)
+            self._sizes[job.name] = await counted
+        lent = {slot for active in self.active.values() for slot in active.slots}
+        free = [slot for slot in range(self.machine.slots) if slot not in lent]
+        adopted = sum(1 for active in self.active.values() if not active.slots)
+        if len(free) - adopted < self._sizes[job.name]:
+            return False
+        slots = tuple(free[: self._sizes[job.name]])
+        if not records.claim(self.workspace.database, job.name, before=("Queued",), after="Preparing"):
+            return True  # it was canceled
+        try:
+            process = start_process(self.workspace.home, job.name, self._environment(slots), self._options())
+        except OSError as error:
+            end_job(self.workspace.database, job, "Failed", ("ServiceError", str(error)))
+            return True
+        self.active[job.name] = Active(slots, process)
+        return True
+
+    def _environment(self, slots: tuple[int, ...]) -> dict[str, str]:
+        """The variables of a job's process, which sees only the GPUs that it was lent."""
+        environment = dict(os.environ)
+        if self.machine.gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(self.machine.gpus[slot] for slot in slots)
+        return environment
+
+    def _options(self) -> tuple[str, ...]:
+        return ("--environment", self.workspace.environment)
+
+
+@asynccontextmanager
+async def run_queue(workspace: Workspace) -> AsyncIterator[None]:
+    """Run the queue of a workspace; jobs that run go on when it ends."""
+    queue = Queue(workspace, await asyncio.to_thread(detect_machine))
+    queue.adopt()
+    async with serve_trackers(workspace.home):
+        task = asyncio.create_task(_repeat(queue))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def _repeat(queue: Queue) -> None:
+    while True:
+        await queue.tick()
+        await asyncio.sleep(TICK_SECONDS)

@@ -1,0 +1,268 @@
+"""Jobs in the database: one row for each job, and one for each step of a pipeline and trial of a sweep."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from worldsize.serving.database import Database, now
+from worldsize.serving.errors import conflict
+
+ENDED = ("Completed", "Failed", "Canceled", "NotResponding")
+WAITING = ("NotStarted", "Queued")
+NAMESPACE = uuid.UUID("6f4de9b4-2b43-4d6c-9d9a-1f6c4c3a3c55")  # of the names of children
+View = Literal["ActiveOnly", "ArchivedOnly", "All"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A row of the table. Times are ISO 8601 in UTC; ``properties`` are those of the body, as submitted."""
+
+    name: str
+    type: str  # Command, Pipeline or Sweep
+    display_name: str
+    experiment: str
+    status: str  # in the service's words
+    properties: Mapping[str, Any]
+    root: str
+    created: str
+    parent: str | None = None
+    step: str | None = None  # the step of the root's run that a child is
+    archived: bool = False
+    started: str | None = None
+    ended: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    pid: int | None = None
+    schedule: str | None = None
+    id: int = field(default=0, compare=False)  # increases with the time of creation
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the status is final."""
+        return self.status in ENDED
+
+
+def child_name(root: str, step: str) -> str:
+    """The name of the job that a step of another one is; the same each time."""
+    return str(uuid.uuid5(NAMESPACE, f"{root}/{step}"))
+
+
+def get_job(database: Database, name: str) -> JobRecord | None:
+    """The job of a name, a child too, or None."""
+    row = database.connection.execute("SELECT * FROM jobs WHERE name = ?", (name,)).fetchone()
+    return None if row is None else _record(row)
+
+
+_LIST = """
+SELECT * FROM jobs
+WHERE parent IS :parent
+    AND (:archived IS NULL OR archived = :archived)
+    AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
+    AND (:status IS NULL OR status IN (SELECT value FROM json_each(:status)))
+    AND (:schedule IS NULL OR iif(:schedule = '', schedule IS NOT NULL, schedule = :schedule))
+    AND (:experiment IS NULL OR experiment = :experiment)
+    AND (:after IS NULL OR id < :after)
+    AND (:tag IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(properties, '$.tags') AS t
+        WHERE t.key = :tag AND (:tag_value IS NULL OR t.value = :tag_value)))
+ORDER BY id DESC LIMIT :limit
+"""
+
+
+def list_jobs(
+    database: Database,
+    *,
+    parent: str | None = None,
+    status: Iterable[str] = (),
+    types: Iterable[str] = (),
+    tag: str | None = None,
+    view: View = "ActiveOnly",
+    schedule: str | None = None,
+    experiment: str | None = None,
+    limit: int = 100,
+    after: int | None = None,
+) -> list[JobRecord]:
+    """Jobs, the newest first: those of the top level, or the children of ``parent``.
+
+    Args:
+        database: The workspace's database.
+        parent: The job whose children are listed.
+        status: The states that count; all by default.
+        types: The types of jobs that count; all by default.
+        tag: ``key`` or ``key=value`` of a tag that a job must have.
+        view: Whether archived jobs are listed.
+        schedule: The schedule that must have started a job; any schedule for an empty text.
+        experiment: The experiment that a job must belong to.
+        limit: The most that are returned.
+        after: The ``id`` of the last job of the page before.
+    """
+    key, equals, value = (tag or "").partition("=")
+    parameters = {
+        "parent": parent,
+        "archived": None if view == "All" else int(view == "ArchivedOnly"),
+        "types": _json_list(types),
+        "status": _json_list(status),
+        "schedule": schedule,
+        "experiment": experiment,
+        "after": after,
+        "tag": None if tag is None else key,
+        "tag_value": value if equals else None,
+        "limit": limit,
+    }
+    return [_record(row) for row in database.connection.execute(_LIST, parameters)]
+
+
+def list_in_state(database: Database, states: Iterable[str]) -> list[JobRecord]:
+    """The jobs of the top level in one of some states, the oldest first."""
+    query = (
+        "SELECT * FROM jobs WHERE status IN (SELECT value FROM json_each(?)) AND parent IS NULL ORDER BY id"
+    )
+    return [_record(row) for row in database.connection.execute(query, (json.dumps([*states]),))]
+
+
+def _json_list(values: Iterable[str]) -> str | None:
+    listed = [*values]
+    return json.dumps(listed) if listed else None
+
+
+def children(database: Database, name: str) -> list[JobRecord]:
+    """The children of a job, in the order of their creation."""
+    query = "SELECT * FROM jobs WHERE parent = ? ORDER BY id"
+    return [_record(row) for row in database.connection.execute(query, (name,))]
+
+
+def descendants(database: Database, root: str) -> list[JobRecord]:
+    """All jobs below a job of the top level, in the order of their creation."""
+    query = "SELECT * FROM jobs WHERE root = ? AND name <> ? ORDER BY id"
+    return [_record(row) for row in database.connection.execute(query, (root, root))]
+
+
+_COLUMNS = tuple(name for name in JobRecord.__slots__ if name != "id")
+_INSERT = f"INTO jobs ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
+
+
+def insert(database: Database, record: JobRecord) -> None:
+    """Store a new job.
+
+    Raises:
+        ServiceError: Its name is taken.
+    """
+    try:
+        database.connection.execute(f"INSERT {_INSERT}", _values(record))
+    except sqlite3.IntegrityError:
+        raise conflict(f"A job named `{record.name}` exists already.") from None
+
+
+def insert_missing(database: Database, jobs: Iterable[JobRecord]) -> None:
+    """Store those children of a job that are not there yet."""
+    with database.transaction() as connection:
+        for record in jobs:
+            connection.execute(f"INSERT OR IGNORE {_INSERT}", _values(record))
+
+
+_SET_STATUS = """
+UPDATE jobs SET
+    status = :status,
+    error_code = coalesce(:code, error_code),
+    error_message = coalesce(:message, error_message),
+    started = CASE WHEN :starts THEN coalesce(started, :time) ELSE started END,
+    ended = CASE WHEN :ends THEN :time ELSE ended END
+WHERE name = :name AND status NOT IN (SELECT value FROM json_each(:kept))
+"""
+
+
+def set_status(
+    database: Database,
+    name: str,
+    status: str,
+    *,
+    error: tuple[str, str] | None = None,
+    unless: Iterable[str] = ENDED,
+) -> bool:
+    """Set the status of a job, with the times that follow from it; whether it was set.
+
+    Args:
+        database: The workspace's database.
+        name: The job.
+        status: The new status.
+        error: Code and message of a failure.
+        unless: States that stay: by default a job that has ended does not change again.
+    """
+    code, message = error or (None, None)
+    parameters = {
+        "name": name,
+        "status": status,
+        "code": code,
+        "message": message,
+        "starts": status in ("Running", "Completed"),
+        "ends": status in ENDED,
+        "time": now(),
+        "kept": json.dumps([*unless]),
+    }
+    return database.connection.execute(_SET_STATUS, parameters).rowcount > 0
+
+
+def claim(database: Database, name: str, *, before: Iterable[str], after: str) -> bool:
+    """Change the status from one of ``before`` to ``after`` in one step; False if it was another."""
+    query = "UPDATE jobs SET status = ? WHERE name = ? AND status IN (SELECT value FROM json_each(?))"
+    return database.connection.execute(query, (after, name, json.dumps([*before]))).rowcount > 0
+
+
+_UPDATE = """
+UPDATE jobs SET
+    properties = coalesce(:properties, properties),
+    archived = coalesce(:archived, archived),
+    display_name = coalesce(:display_name, display_name)
+WHERE name = :name
+"""
+
+
+def update_job(
+    database: Database,
+    name: str,
+    *,
+    properties: Mapping[str, Any] | None = None,
+    archived: bool | None = None,
+    display_name: str | None = None,
+) -> None:
+    """Store other values of what can be changed of a job; None keeps a value."""
+    parameters = {
+        "name": name,
+        "properties": None if properties is None else json.dumps(properties),
+        "archived": archived,
+        "display_name": display_name,
+    }
+    database.connection.execute(_UPDATE, parameters)
+
+
+def _values(record: JobRecord) -> dict[str, Any]:
+    values = {name: getattr(record, name) for name in _COLUMNS}
+    return {**values, "properties": json.dumps(record.properties), "archived": int(record.archived)}
+
+
+def _record(row: sqlite3.Row) -> JobRecord:
+    values = {**dict(zip(row.keys(), row, strict=True))}
+    values["properties"] = json.loads(values["properties"])
+    values["archived"] = bool(values["archived"])
+    return JobRecord(**values)
+
+
+def enter_process(database: Database, name: str, pid: int | None = None) -> bool:
+    """Enter the process that runs a job into its row; False if another did, or the job was canceled."""
+    done = database.connection.execute(
+        "UPDATE jobs SET pid = ? WHERE name = ? AND status = 'Preparing' AND pid IS NULL",
+        (pid or os.getpid(), name),
+    )
+    return done.rowcount > 0
+
+
+def set_error(database: Database, name: str, code: str, message: str) -> None:
+    """Record why a job failed."""
+    query = "UPDATE jobs SET error_code = ?, error_message = ? WHERE name = ?"
+    database.connection.execute(query, (code, message, name))

@@ -1,0 +1,118 @@
+"""Jobs as the management API shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from worldsize.serving.jobs.outputs import list_outputs, output_uri
+from worldsize.serving.jobs.records import JobRecord
+from worldsize.serving.workspace import Scope, Workspace
+
+USER = {"createdBy": "worldsize", "createdByType": "User"}
+_NULLS = ("description", "computeId", "identity", "notificationSetting", "resources", "queueSettings")
+
+
+def show_job(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+    """The resource of a job: what was submitted, completed with what the service knows."""
+    properties = {**_defaults(job), **job.properties}
+    properties |= {
+        "status": job.status,
+        "jobType": job.type,
+        "displayName": job.display_name,
+        "experimentName": job.experiment,
+        "isArchived": job.archived,
+        "services": show_services(workspace, scope, job),
+        "inputs": properties.get("inputs") or {},
+        "outputs": show_outputs(scope, job),
+        "properties": run_properties(job),
+        "tags": properties.get("tags") or {},
+    }
+    if job.parent is not None:
+        properties["parentJobName"] = job.parent
+    return {
+        "id": f"{scope.id}/jobs/{job.name}",
+        "name": job.name,
+        "type": "Microsoft.MachineLearningServices/workspaces/jobs",
+        "properties": properties,
+        "systemData": {"createdAt": job.created, **USER},
+    }
+
+
+def _defaults(job: JobRecord) -> dict[str, Any]:
+    """Keys that clients read and bodies may lack."""
+    defaults: dict[str, Any] = dict.fromkeys(_NULLS)
+    if job.type == "Command":
+        defaults |= {"command": "", "environmentId": "", "environmentVariables": {}, "codeId": None}
+    if job.type == "Pipeline":
+        defaults |= {"jobs": {}, "settings": {}, "sourceJobId": None}
+    return defaults
+
+
+def show_services(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+    """The addresses of a job: its page, and where its metrics are."""
+    host = workspace.endpoints.api.partition("://")[2]
+    return {
+        "Tracking": {
+            "jobServiceType": "Tracking",
+            "port": None,
+            "endpoint": f"azureml://{host}/mlflow/v1.0{scope.id}?",
+            "status": None,
+            "errorMessage": None,
+            "properties": None,
+            "nodes": None,
+        },
+        "Studio": {
+            "jobServiceType": "Studio",
+            "port": None,
+            "endpoint": page_address(workspace, scope, job),
+            "status": None,
+            "errorMessage": None,
+            "properties": None,
+            "nodes": None,
+        },
+    }
+
+
+def page_address(workspace: Workspace, scope: Scope, job: JobRecord) -> str:
+    """The address of a job's page; clients append other parameters to it with ``&``."""
+    return f"{workspace.endpoints.page.rstrip('/')}/jobs/{quote(job.name)}?wsid={scope.id}"
+
+
+def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
+    """The outputs with the places where they will be; the default one has the logs."""
+    declared = job.properties.get("outputs")
+    shown: dict[str, Any] = {}
+    for output in list_outputs(job):
+        given = declared.get(output.name) if isinstance(declared, Mapping) else None
+        given = given if isinstance(given, Mapping) else {}
+        shown[output.name] = {
+            "description": None,
+            "mode": "ReadWriteMount",
+            **given,
+            "jobOutputType": output.type,
+            "uri": output.uri or output_uri(scope, job.name, output.name, output.type),
+        }
+    default = {
+        "description": None,
+        "uri": f"azureml://datastores/workspaceartifactstore/ExperimentRun/dcid.{job.name}",
+        "mode": "ReadWriteMount",
+        "jobOutputType": "uri_folder",
+    }
+    return {**shown, "default": default}
+
+
+def run_properties(job: JobRecord) -> dict[str, str]:
+    """The properties of a job's run, with those that the service adds."""
+    given = job.properties.get("properties")
+    own = {str(name): str(value) for name, value in given.items()} if isinstance(given, Mapping) else {}
+    kind = {"Pipeline": "azureml.PipelineRun", "Sweep": "azureml.HyperDrive"}.get(
+        job.type, "azureml.CommandRun"
+    )
+    added = {"azureml.runsource": kind, "ContentSnapshotId": job.name, "_azureml.ClusterName": ""}
+    if job.parent is not None:
+        added |= {"azureml.pipelinerunid": job.root, "azureml.moduleName": job.display_name}
+    if job.schedule is not None:
+        added["azureml.triggeredByScheduleId"] = job.schedule
+    return {**added, **own}

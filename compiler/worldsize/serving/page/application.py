@@ -1,0 +1,40 @@
+"""The pages and their addresses, as one application of NiceGUI."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from worldsize.serving.workspace import Workspace
+
+STYLE = Path(__file__).with_name("static") / "page.css"
+
+
+def make_application(workspace: Workspace) -> tuple[object, AbstractAsyncContextManager[object]]:
+    """The application of a workspace's page, and what it runs while it is served.
+
+    NiceGUI has one application in a process, so there is one workspace.
+    """
+    os.environ.setdefault(
+        "NICEGUI_STORAGE_PATH", str(workspace.home.state / "page")
+    )  # not the working folder
+    from fastapi import FastAPI
+    from nicegui import ui
+
+    from worldsize.serving.page.addresses import add_pages
+
+    application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    add_pages(workspace)
+    ui.add_css(STYLE, shared=True)
+    ui.run_with(
+        application,
+        title="Worldsize",
+        dark=None,  # as the browser prefers
+        language="en-US",
+        tailwind=False,
+        show_welcome_message=False,
+        reconnect_timeout=30.0,
+        favicon="🌐",
+    )
+    return application, application.router.lifespan_context(application)

@@ -1,0 +1,100 @@
+"""Models, data, components and environments: names with their newest version, and all versions of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from worldsize.serving.control import assets as stored
+from worldsize.serving.control.assets import Asset
+from worldsize.serving.control.paths import local_path
+from worldsize.serving.errors import ServiceError
+from worldsize.serving.page.queries.tracking import read_marks
+from worldsize.serving.page.queries.wording import mapping_of, text_of
+from worldsize.serving.tracking.models import sync_models
+from worldsize.serving.workspace import Workspace
+
+KINDS = ("models", "data", "components", "environments")
+LIMIT = 1000  # names of one kind
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of an asset; ``job`` is the name of the job that made it."""
+
+    kind: str
+    name: str
+    version: str
+    created: str
+    type: str = ""
+    description: str = ""
+    uri: str = ""
+    job: str | None = None
+    marks: tuple[str, ...] = ()  # aliases of a model as `@alias`, and its stage
+    tags: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A name in a list: its newest version, and how many there are."""
+
+    newest: Version
+    versions: int
+
+
+def list_assets(workspace: Workspace, kind: str, text: str = "") -> list[Listed]:
+    """The names of a kind whose name contains ``text``, the newest first."""
+    if kind == "models":
+        sync_models(workspace)
+    listed: dict[str, Listed] = {}
+    for container in stored.list_containers(workspace.database, kind, limit=LIMIT):
+        if versions := list_versions(workspace, kind, container.name):
+            listed[container.name] = Listed(versions[0], len(versions))
+    wanted = text.strip().lower()
+    found = [each for name, each in listed.items() if wanted in name.lower()]
+    return sorted(found, key=lambda each: each.newest.created, reverse=True)
+
+
+def list_versions(workspace: Workspace, kind: str, name: str) -> list[Version]:
+    """The versions of a name, the newest first."""
+    found = stored.list_versions(workspace.database, kind, name)
+    marks = read_marks(workspace.home, name) if kind == "models" else {}
+    return [_read_version(each, tuple(marks.get(each.version, ()))) for each in found]
+
+
+def short_location(uri: str) -> str:
+    """``azureml://datastores/{store}/paths/{path}`` in place of the form that names the workspace too."""
+    start, separator, rest = uri.partition("/datastores/")
+    return f"azureml://datastores/{rest}" if separator and start.startswith("azureml://") else uri
+
+
+def local_folder(workspace: Workspace, uri: str) -> Path | None:
+    """Where the content of an asset lies on this machine, by a reference or by MLflow's own source."""
+    if uri.startswith(("file://", "/")):
+        return Path(uri.removeprefix("file://"))
+    try:
+        return local_path(workspace, uri)
+    except ServiceError:  # of a job that is gone, or it leads elsewhere
+        return None
+
+
+def _read_version(asset: Asset, marks: tuple[str, ...]) -> Version:
+    properties = asset.properties
+    spec = mapping_of(properties, "componentSpec")
+    kind = text_of(properties, "modelType") or text_of(properties, "dataType") or text_of(spec, "type")
+    return Version(
+        kind=asset.kind,
+        name=asset.name,
+        version=asset.version,
+        created=asset.created,
+        type=kind,
+        description=text_of(properties, "description") or text_of(spec, "description"),
+        uri=text_of(properties, "modelUri") or text_of(properties, "dataUri"),
+        job=asset.job or text_of(properties, "jobName") or None,
+        marks=marks or tuple(filter(None, [text_of(properties, "stage")])),
+        tags={str(key): str(value) for key, value in mapping_of(properties, "tags").items()},
+        properties=properties,
+    )

@@ -1,0 +1,199 @@
+"""The files of jobs and assets: listed, previewed and opened, never outside of the home's folders of data."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from worldsize.serving.home import Home
+
+MAX_ENTRIES = 500  # of one folder
+PREVIEW_BYTES = 64 << 10
+IMAGE_BYTES = 8 << 20
+ROWS = 20
+IMAGES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+}
+_TABLES = {".csv": ",", ".tsv": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or a folder; ``path`` is relative to the folder that is browsed."""
+
+    name: str
+    path: str
+    folder: bool
+    size: int  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What is shown of a file. ``kind`` is ``text``, ``table``, ``image``, or ``none`` and why."""
+
+    kind: str
+    text: str = ""
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    cut: bool = False  # whether there is more
+
+
+def data_folders(home: Home) -> tuple[Path, ...]:
+    """Whose files may be shown: runs, blobs, MLflow's artifacts and kept outputs; no secret or database."""
+    return (home.runs, home.blobs, home.artifacts, home.root / "cache")
+
+
+def resolve_inside(home: Home, base: Path, path: str) -> Path | None:
+    """The real path of a file below ``base``.
+
+    Args:
+        home: The home; links are followed to its folders of data only.
+        base: The folder that is browsed.
+        path: Relative to it, as a browser sends it.
+
+    Returns:
+        None if it does not exist or lies elsewhere.
+    """
+    parts = path.split("/")
+    if "\0" in path or path.startswith("/") or ".." in parts:
+        return None
+    try:
+        resolved = (base / path).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):
+        return None
+    allowed = any(resolved.is_relative_to(each.resolve()) for each in data_folders(home))
+    return resolved if allowed else None
+
+
+def list_folder(home: Home, base: Path, path: str = "") -> list[Entry]:
+    """The entries of a folder below ``base``, folders first; the first ``MAX_ENTRIES``."""
+    folder = resolve_inside(home, base, path)
+    if folder is None or not folder.is_dir():
+        return []
+    entries = list(_scan(home, base, folder, path))
+    return sorted(entries, key=lambda entry: (not entry.folder, entry.name.lower()))
+
+
+def _scan(home: Home, base: Path, folder: Path, path: str) -> Iterator[Entry]:
+    with os.scandir(folder) as found:
+        for index, each in enumerate(found):
+            if index >= MAX_ENTRIES:
+                return
+            inner = f"{path}/{each.name}" if path else each.name
+            real = resolve_inside(home, base, inner)
+            if real is None:
+                continue
+            status = real.stat()
+            yield Entry(each.name, inner, stat.S_ISDIR(status.st_mode), status.st_size)
+
+
+def preview_file(path: Path) -> Preview:
+    """The beginning of a file: rows of a table, text, formatted JSON, or that it is an image."""
+    try:
+        if not path.is_file():
+            return Preview("none", "This is not a file.")
+        return _preview(path, path.suffix.lower(), path.stat().st_size)
+    except OSError as error:
+        return Preview("none", f"The file cannot be read: {error.strerror}.")
+
+
+def _preview(path: Path, suffix: str, size: int) -> Preview:
+    if suffix in IMAGES:
+        return Preview("image") if size <= IMAGE_BYTES else Preview("none", "The image is too large to show.")
+    if suffix in (".parquet", ".arrow"):
+        return _preview_arrow(path)
+    with path.open("rb") as file:
+        data = file.read(PREVIEW_BYTES)
+    text = _decode(data)
+    if text is None:
+        return Preview("none", "This file is not text. Download it to open it.")
+    if suffix in _TABLES:
+        return _preview_rows(text, _TABLES[suffix], cut=size > len(data))
+    if suffix == ".json" and size <= len(data):
+        text = _format_json(text)
+    return Preview("text", text, cut=size > len(data))
+
+
+def _decode(data: bytes) -> str | None:
+    """The text of UTF-8 bytes, whose last character may be cut; None if they are something else."""
+    if b"\0" in data:
+        return None
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        return decoder.decode(data)
+    except UnicodeDecodeError:
+        return None
+
+
+def _format_json(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _preview_rows(text: str, separator: str, *, cut: bool) -> Preview:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    rows: list[list[str]] = []
+    try:
+        for row in reader:
+            if row:
+                rows.append([cell[:200] for cell in row[:50]])
+            if len(rows) > ROWS + 1:
+                break
+    except csv.Error:
+        return Preview("text", text, cut=cut)
+    if not rows:
+        return Preview("none", "The file is empty.")
+    return Preview("table", columns=rows[0], rows=rows[1 : ROWS + 1], cut=cut or len(rows) > ROWS + 1)
+
+
+def _preview_arrow(path: Path) -> Preview:
+    """The first rows of an Arrow or Parquet file; only its first batch is read."""
+    import pyarrow as pa  # heavy: only where such a file is opened
+    import pyarrow.parquet as pq
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            batch = next(pq.ParquetFile(path).iter_batches(batch_size=ROWS), None)
+        else:
+            with pa.memory_map(str(path)) as source:
+                batch = pa.ipc.open_file(source).get_batch(0).slice(0, ROWS)
+    except (pa.ArrowException, OSError, IndexError) as error:
+        return Preview("none", f"The table cannot be read: {error}")
+    if batch is None:
+        return Preview("none", "The table has no rows.")
+    columns = [str(name) for name in batch.schema.names]
+    rows = [[_cell(row[name]) for name in columns] for row in batch.to_pylist()]
+    return Preview("table", columns=columns, rows=rows, cut=True)
+
+
+def _cell(value: object) -> str:
+    text = f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def file_url(kind: str, name: str, path: str, *, inline: bool = False) -> str:
+    """The address of a file on the page's server.
+
+    Args:
+        kind: What it belongs to: ``jobs``, ``models``, ``data`` …
+        name: Of the job, or ``name:version`` of the asset.
+        path: As the page lists it.
+        inline: Whether the browser shows it, which it does for images only.
+    """
+    return f"/files/{quote(kind, safe='')}/{quote(name, safe='')}/{quote(path)}" + (
+        "?inline=1" if inline else ""
+    )

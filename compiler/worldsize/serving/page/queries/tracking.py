@@ -1,0 +1,94 @@
+"""What MLflow knows of the runs of jobs, which bear the jobs' names, and of the versions of models."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from worldsize.serving.home import Home
+from worldsize.serving.tracking.reader import (
+    open_tracking,
+    read_latest_metrics,
+    read_metrics,
+    read_params,
+    read_tags,
+)
+
+MAX_POINTS = 1000  # of one curve that is drawn
+_HUGE = 1e300  # MLflow stores infinities as the largest numbers
+_ALIASES = "SELECT version, alias FROM registered_model_aliases WHERE name = ? ORDER BY alias"
+_STAGES = "SELECT version, current_stage AS stage FROM model_versions WHERE name = ?"
+
+Curve = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """What MLflow knows of one run; metrics by their last values."""
+
+    params: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_run(home: Home, run: str) -> Tracked:
+    """The parameters, last metrics and tags of a run; empty if MLflow does not know it."""
+    tags = {name: value for name, value in read_tags(home, run).items() if not name.startswith("mlflow.")}
+    return Tracked(read_params(home, run), read_latest_metrics(home, run), tags)
+
+
+def read_runs(home: Home, runs: Sequence[str]) -> dict[str, Tracked]:
+    """What MLflow knows of several runs."""
+    return {run: read_run(home, run) for run in runs}
+
+
+def read_curves(home: Home, runs: Mapping[str, str]) -> dict[str, dict[str, Curve]]:
+    """The curves of all metrics of some runs.
+
+    Args:
+        home: The workspace's.
+        runs: The name to show of each run, by its id.
+
+    Returns:
+        By metric, and by the names of the runs, the steps and values: those that are finite, where there is
+        more than one, thinned to ``MAX_POINTS``.
+    """
+    curves: dict[str, dict[str, Curve]] = {}
+    for run, shown in runs.items():
+        for metric, values in read_metrics(home, run).items():
+            points = [(float(each.step), each.value) for each in values if is_finite(each.value)]
+            if len(points) > 1:
+                curves.setdefault(metric, {})[shown] = thin(points)
+    return curves
+
+
+def is_finite(value: float) -> bool:
+    """Whether a value can be drawn."""
+    return math.isfinite(value) and abs(value) < _HUGE
+
+
+def thin(points: Curve) -> Curve:
+    """At most ``MAX_POINTS`` of a curve's points, evenly spaced, with the first and the last."""
+    if len(points) <= MAX_POINTS:
+        return points
+    stride = (len(points) - 1) / (MAX_POINTS - 1)
+    return [points[round(index * stride)] for index in range(MAX_POINTS)]
+
+
+def read_marks(home: Home, model: str) -> dict[str, list[str]]:
+    """The aliases of a model's versions in MLflow's registry, as ``@alias``, and their stages."""
+    marks: dict[str, list[str]] = {}
+    with open_tracking(home) as connection:
+        if connection is None:
+            return {}
+        try:
+            for row in connection.execute(_ALIASES, (model,)):
+                marks.setdefault(str(row["version"]), []).append(f"@{row['alias']}")
+            for row in connection.execute(_STAGES, (model,)):
+                if row["stage"] not in (None, "None"):
+                    marks.setdefault(str(row["version"]), []).append(row["stage"])
+        except sqlite3.OperationalError:  # MLflow has not made its tables yet
+            return {}
+    return marks

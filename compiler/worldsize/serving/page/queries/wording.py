@@ -1,0 +1,88 @@
+"""How states, times, durations and values are said on every page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from worldsize.running.show.views import format_duration
+from worldsize.serving.jobs.records import JobRecord
+from worldsize.serving.page.queries.jobs import job_seconds, parse_time
+
+NONE = "–"
+_TONES = {
+    "Completed": "good",
+    "Finished": "good",
+    "Succeeded": "good",
+    "Enabled": "good",
+    "Disabled": "quiet",
+    "Failed": "bad",
+    "NotResponding": "bad",
+    "Canceled": "quiet",
+    "NotStarted": "quiet",
+    "Running": "busy",
+    "Finalizing": "busy",
+}
+_WORDS = {
+    "NotStarted": "Not started",
+    "CancelRequested": "Cancel requested",
+    "NotResponding": "Not responding",
+}
+_TYPES = {"AutoML": "AutoML"}
+
+
+def status_words(status: str) -> str:
+    """``Cancel requested`` for ``CancelRequested``."""
+    return _WORDS.get(status, status)
+
+
+def status_tone(status: str) -> str:
+    """``good``, ``bad``, ``busy``, ``waiting`` or ``quiet``: which colour and sign a state has."""
+    return _TONES.get(status, "waiting")
+
+
+def type_words(kind: str) -> str:
+    """``Pipeline`` for ``pipeline``."""
+    return _TYPES.get(kind, kind[:1].upper() + kind[1:])
+
+
+def duration_words(job: JobRecord, now: datetime | None = None) -> str:
+    """How long a job has run."""
+    seconds = job_seconds(job, now)
+    return NONE if seconds is None else format_duration(seconds)
+
+
+def time_words(text: str | None) -> str:
+    """A time in UTC, to the second."""
+    time = parse_time(text)
+    return NONE if time is None else f"{time.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def value_words(value: Any) -> str:
+    """A value of a document: text as it is, anything else as JSON."""
+    if value is None:
+        return NONE
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def number_words(value: float | None) -> str:
+    """A metric: four significant digits, whole numbers as they are."""
+    if value is None:
+        return NONE
+    return f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+
+
+def text_of(document: Mapping[str, Any], key: str) -> str:
+    """The text under a key; empty where there is none."""
+    value = document.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def mapping_of(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The object under a key; empty where there is none."""
+    value = document.get(key)
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,215 @@
+"""Models, data, components and environments: the names, and the versions of one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from nicegui import ui
+
+from worldsize.base.wording import plural
+from worldsize.serving.jobs.records import get_job
+from worldsize.serving.page.queries.assets import (
+    Listed,
+    Version,
+    list_assets,
+    list_versions,
+    local_folder,
+    short_location,
+)
+from worldsize.serving.page.queries.files import list_folder, preview_file, resolve_inside
+from worldsize.serving.page.queries.forms import component_fields
+from worldsize.serving.page.queries.wording import mapping_of, text_of, time_words
+from worldsize.serving.page.views import frame
+from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
+from worldsize.serving.page.views.form import Form
+from worldsize.serving.page.views.tables import Column, Row, link_cell, set_rows, show_table, text_cell
+from worldsize.serving.workspace import Workspace
+
+TITLES = {"models": "Models", "data": "Data", "components": "Components", "environments": "Environments"}
+_NONE = {
+    "models": "No models yet. A job that calls mlflow.register_model, or `az ml model create`, adds one.",
+    "data": "No data assets yet. Create one with `az ml data create`.",
+    "components": "No components yet. Register one with `az ml component create`.",
+    "environments": "No environments yet. Create one with `az ml environment create`.",
+}
+_COLUMNS = (
+    Column("name", "Name"),
+    Column("version", "Newest version"),
+    Column("type", "Type", "ws-keep"),
+    Column("created", "Created", "ws-keep"),
+)
+_VERSIONS = (
+    Column("version", "Version"),
+    Column("marks", "Aliases and stage"),
+    Column("job", "Made by"),
+    Column("created", "Created", "ws-keep"),
+)
+
+
+async def draw_assets(workspace: Workspace, kind: str, text: str = "") -> None:
+    """The list of a kind."""
+    title = TITLES[kind]
+    with frame.frame(workspace, title, title):
+        frame.heading(title, 1)
+        search = (
+            ui.input("Search", value=text).props("outlined dense clearable debounce=300").classes("ws-grow")
+        )
+        table = show_table(title, _COLUMNS, [], empty=_NONE[kind])
+
+        async def refresh() -> None:
+            found = await asyncio.to_thread(list_assets, workspace, kind, search.value or "")
+            table.props["no-data-label"] = "Nothing fits this search." if search.value else _NONE[kind]
+            set_rows(table, [_asset_row(kind, each) for each in found])
+
+        search.on_value_change(refresh)
+        await refresh()
+        ui.timer(frame.LIVE_SECONDS, refresh, immediate=False)
+
+
+def _asset_row(kind: str, listed: Listed) -> Row:
+    newest = listed.newest
+    return {
+        "id": newest.name,
+        "name": link_cell(newest.name, frame.address(kind, newest.name), newest.description),
+        "version": text_cell(newest.version, plural(listed.versions, "version")),
+        "type": text_cell(newest.type),
+        "created": text_cell(time_words(newest.created)),
+    }
+
+
+async def draw_asset(workspace: Workspace, kind: str, name: str, version: str) -> None:
+    """The versions of a name, and one of them: the newest, or that of the address."""
+    versions = await asyncio.to_thread(list_versions, workspace, kind, name)
+    chosen = next((each for each in versions if version in ("", each.version)), None)
+    title = TITLES[kind]
+    if chosen is None:
+        frame.not_found(
+            workspace, f"{title[:-1] if kind != 'data' else title} {name} {version}".strip(), title
+        )
+        return
+    with frame.frame(workspace, f"{name} {chosen.version}", title, [(title, f"/{kind}")]):
+        frame.heading(f"{name}, version {chosen.version}", 1)
+        if chosen.description:
+            ui.label(chosen.description).classes("ws-text")
+        with ui.element("div").classes("ws-panel"):
+            frame.facts(_asset_facts(workspace, chosen), "ws-flow")
+        if chosen.tags:
+            with frame.panel("Tags"):
+                frame.facts(chosen.tags.items())
+        await _DETAILS[kind](workspace, chosen)
+        frame.heading("Versions")
+        show_table(
+            f"Versions of {name}", _VERSIONS, [_version_row(workspace, each) for each in versions], empty=""
+        )
+
+
+def _asset_facts(workspace: Workspace, version: Version) -> list[tuple[str, object]]:
+    pairs: list[tuple[str, object]] = [
+        ("Type", version.type),
+        ("Aliases and stage", ", ".join(version.marks)),
+        ("Created", time_words(version.created)),
+        ("Location", short_location(version.uri)),
+    ]
+    shown = [(name, value) for name, value in pairs if value]
+    job = None if version.job is None else get_job(workspace.database, version.job)
+    if job is not None:
+        name, target = job.display_name, frame.address("jobs", job.name)
+        shown.append(("Made by", lambda: frame.link(name, target)))
+    return shown
+
+
+def _version_row(workspace: Workspace, version: Version) -> Row:
+    job = None if version.job is None else get_job(workspace.database, version.job)
+    return {
+        "id": version.version,
+        "version": link_cell(
+            version.version, frame.address(version.kind, version.name, version=version.version)
+        ),
+        "marks": text_cell(", ".join(version.marks)),
+        "job": text_cell("") if job is None else link_cell(job.display_name, frame.address("jobs", job.name)),
+        "created": text_cell(time_words(version.created)),
+    }
+
+
+async def _show_files(workspace: Workspace, version: Version) -> None:
+    """The files of a model or data asset; a single file is shown at once."""
+    base = local_folder(workspace, version.uri)
+    real = None if base is None else resolve_inside(workspace.home, base, "")
+    if base is None or real is None:
+        frame.empty("The content of this version is not kept in the workspace's own storage.")
+        return
+    name = f"{version.name}:{version.version}"
+    if real.is_dir():
+        _browse(workspace, version.kind, name, base)
+        return
+    frame.heading("Content")
+    frame.link("Download", f"{frame.address('files', version.kind, name)}/")
+    show_preview(
+        await asyncio.to_thread(preview_file, real),
+        f"{frame.address('files', version.kind, name)}/?inline=1",
+        base.name,
+    )
+
+
+def _browse(workspace: Workspace, kind: str, name: str, base: Path) -> None:
+    source = FileSource(
+        kind,
+        name,
+        lambda path: list_folder(workspace.home, base, path),
+        lambda path: resolve_inside(workspace.home, base, path),
+    )
+    FileBrowser(source, "", "Files")
+
+
+async def _show_component(_workspace: Workspace, version: Version) -> None:
+    spec = mapping_of(version.properties, "componentSpec")
+    fields = component_fields(spec)
+    with frame.panel("Inputs as the designer shows them"):
+        values = [field for field in fields if not field.data]
+        for field in fields:
+            if field.data:
+                ui.label(f"{field.name}: {field.hint}").classes("ws-text")
+                if field.description:
+                    ui.label(field.description).classes("ws-soft")
+        Form(values)
+        if not fields:
+            ui.label("This component has no inputs.").classes("ws-soft")
+    outputs = {
+        name: text_of(mapping_of({"": each}, ""), "type")
+        for name, each in mapping_of(spec, "outputs").items()
+    }
+    if outputs:
+        with frame.panel("Outputs"):
+            frame.facts(outputs.items())
+    if command := text_of(spec, "command"):
+        with frame.panel("Command"):
+            code(command, "Command")
+    with ui.expansion("Specification").classes("ws-more"):
+        code(json.dumps(spec, indent=2, ensure_ascii=False), "Specification")
+
+
+async def _show_environment(_workspace: Workspace, version: Version) -> None:
+    properties = version.properties
+    build = mapping_of(properties, "build")
+    pairs = [
+        ("Image", text_of(properties, "image")),
+        ("Build context", text_of(build, "contextUri")),
+        ("Dockerfile", text_of(build, "dockerfilePath")),
+        ("Operating system", text_of(properties, "osType")),
+    ]
+    with frame.panel("Definition"):
+        frame.facts((name, value) for name, value in pairs if value)
+    if conda := text_of(properties, "condaFile"):
+        with frame.panel("Conda packages"):
+            code(conda, "Conda file")
+
+
+_DETAILS: dict[str, Callable[[Workspace, Version], Awaitable[None]]] = {
+    "models": _show_files,
+    "data": _show_files,
+    "components": _show_component,
+    "environments": _show_environment,
+}

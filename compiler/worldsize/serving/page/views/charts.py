@@ -1,0 +1,74 @@
+"""Curves of metrics. Names are values of the chart's options and never keys, which NiceGUI may evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nicegui import ui
+
+from worldsize.serving.page.queries.tracking import Curve
+from worldsize.serving.page.views import frame
+
+# Okabe and Ito's colours, which people with colour blindness tell apart, https://jfly.uni-koeln.de/color/,
+# in shades that can be seen on both grounds; and dashes, so that colour is not all.
+COLOURS = ("#2f80c3", "#d55e00", "#009e73", "#c2679c", "#b8860b", "#56a3d9", "#7a6fd0", "#8a8f98")
+DASHES = ("solid", "dashed", "dotted")
+# Read by the browser, so that charts follow its mode.
+_TEXT = "getComputedStyle(document.body).getPropertyValue('--ws-soft')"
+_LINE = "getComputedStyle(document.body).getPropertyValue('--ws-line')"
+
+
+def show_chart(metric: str, curves: Mapping[str, Curve]) -> None:
+    """The curves of one metric.
+
+    Args:
+        metric: Its name.
+        curves: Points of each run, by the name to show.
+    """
+    with ui.element("section").classes("ws-panel"):
+        frame.heading(metric, 3)
+        chart = ui.echart(_options(curves), renderer="svg").classes("ws-chart")
+        chart.props["role"] = "img"
+        last = ", ".join(f"{name} ends at {points[-1][1]:.4g}" for name, points in curves.items() if points)
+        chart.props["aria-label"] = f"{metric} by step: {last}"
+
+
+def _options(curves: Mapping[str, Curve]) -> dict[str, Any]:
+    axis = {
+        "axisLabel": {":color": _TEXT},
+        "nameTextStyle": {":color": _TEXT},
+        "axisLine": {"lineStyle": {":color": _LINE}},
+        "splitLine": {"lineStyle": {":color": _LINE}},
+    }
+    return {
+        "color": list(COLOURS),
+        "animation": False,
+        "grid": {
+            "left": 8,
+            "right": 16,
+            "top": 16,
+            "bottom": 56 if len(curves) > 1 else 28,
+            "containLabel": True,
+        },
+        "tooltip": {"trigger": "axis", "renderMode": "richText", "confine": True},
+        "legend": {
+            "show": len(curves) > 1,
+            "bottom": 0,
+            "type": "scroll",
+            "textStyle": {":color": _TEXT},
+        },
+        "xAxis": {"type": "value", "name": "step", "nameLocation": "middle", "nameGap": 24, **axis},
+        "yAxis": {"type": "value", "scale": True, **axis},
+        "series": [
+            {
+                "type": "line",
+                "name": name,
+                "data": [list(point) for point in points],
+                "showSymbol": len(points) < 3,
+                "symbolSize": 6,
+                "lineStyle": {"width": 2, "type": DASHES[index // len(COLOURS) % len(DASHES)]},
+            }
+            for index, (name, points) in enumerate(curves.items())
+        ],
+    }

@@ -1,0 +1,172 @@
+"""What all pages share: the header with its navigation, headings, facts, states and empty places."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from urllib.parse import quote
+
+from nicegui import ui
+from nicegui.element import Element
+
+from worldsize.serving.page.queries.wording import status_tone, status_words
+from worldsize.serving.workspace import Workspace
+
+SECTIONS = (
+    ("Jobs", "/"),
+    ("Models", "/models"),
+    ("Data", "/data"),
+    ("Components", "/components"),
+    ("Environments", "/environments"),
+    ("Compute", "/compute"),
+    ("Schedules", "/schedules"),
+)
+LIVE_SECONDS = 2.0  # between two looks at the database
+
+
+@contextlib.contextmanager
+def frame(
+    workspace: Workspace, title: str, section: str, crumbs: Sequence[tuple[str, str]] = ()
+) -> Iterator[None]:
+    """One page: its header, the way to it, and its heading; what follows is its content.
+
+    Args:
+        workspace: Whose page it is.
+        title: The heading, and the title of the browser's window.
+        section: The entry of the navigation that it belongs to.
+        crumbs: Titles and addresses of the pages above it.
+    """
+    ui.page_title(f"{title} · Worldsize")
+    with ui.header().classes("ws-top"):
+        with link("Worldsize", "/").classes("ws-brand") as brand:
+            brand.props["aria-label"] = f"Worldsize, workspace {workspace.scope.workspace}"
+            tagged("small", workspace.scope.workspace)
+        with ui.element("nav").classes("ws-nav").props('aria-label="Workspace"'):
+            for name, address in SECTIONS:
+                entry = link(name, address)
+                if name == section:
+                    entry.props("aria-current=page")
+    if crumbs:
+        with ui.element("nav").classes("ws-crumbs").props('aria-label="Breadcrumbs"'):
+            for name, address in crumbs:
+                link(name, address)
+    main = ui.element("div").classes("ws-column")
+    ui.skip_link("Skip to the content", target=main)
+    with main:
+        yield
+
+
+def tagged(tag: str, text: str = "", classes: str = "") -> Element:
+    """An element with a text, which the browser never reads as HTML."""
+    with ui.element(tag).classes(classes) as element:
+        if text:
+            ui.label(text).classes("inline").style("display: inline")
+    return element
+
+
+def link(text: str, address: str) -> ui.link:
+    """A link to a page of this server; ``address`` begins with a slash."""
+    return ui.link(text, address)
+
+
+def address(*parts: str, **query: str) -> str:
+    """The address of a page: names may hold any characters."""
+    path = "/" + "/".join(quote(part, safe="") for part in parts)
+    chosen = "&".join(f"{key}={quote(value, safe='')}" for key, value in query.items() if value)
+    return f"{path}?{chosen}" if chosen else path
+
+
+def heading(text: str, level: int = 2) -> Element:
+    """A heading; its look follows from its level."""
+    return tagged(f"h{level}", text, f"ws-h{level}")
+
+
+@contextlib.contextmanager
+def panel(title: str = "") -> Iterator[None]:
+    """A framed part of a page, named by its heading."""
+    with ui.element("section").classes("ws-panel") as section:
+        if title:
+            title_element = heading(title)
+            section.props["aria-labelledby"] = title_element.html_id
+        yield
+
+
+def facts(pairs: Iterable[tuple[str, object]], style: str = "ws-facts") -> None:
+    """A list of names and values.
+
+    Args:
+        pairs: A value is a text, or a function that draws it.
+        style: ``ws-facts`` for a column, ``ws-flow`` for a line that wraps.
+    """
+    with ui.element("dl").classes(style):
+        for name, value in pairs:
+            with ui.element("div"):
+                tagged("dt", name)
+                _fact(value)
+
+
+def _fact(value: object) -> None:
+    with ui.element("dd"):
+        if callable(value):
+            value()
+        else:
+            ui.label(str(value)).classes("ws-text")
+
+
+def mapping_facts(values: Mapping[str, object]) -> None:
+    """The entries of a mapping."""
+    facts((name, str(value)) for name, value in values.items())
+
+
+def state(status: str) -> ui.label:
+    """A state by its colour, sign and word."""
+    label = ui.label()
+    set_state(label, status)
+    return label
+
+
+def set_state(label: ui.label, status: str) -> None:
+    """Show another state."""
+    label.set_text(status_words(status))
+    label.classes(replace=f"ws-state ws-{status_tone(status)}")
+
+
+def empty(text: str) -> ui.label:
+    """What stands where there is nothing yet: why, and what to do."""
+    return ui.label(text).classes("ws-empty")
+
+
+def error(text: str) -> ui.label:
+    """A message that something failed."""
+    return ui.label(text).classes("ws-error").props("role=alert")
+
+
+class Failure:
+    """Why something failed: one line, and below it what more is known, such as the end of a log."""
+
+    def __init__(self) -> None:
+        with ui.element("div").classes("ws-error") as self._box:
+            self._box.props["role"] = "alert"
+            self._line = ui.label().classes("ws-strong")
+            self._rest = ui.label().classes("ws-code").props('tabindex=0 role=region aria-label="Details"')
+
+    def show(self, text: str) -> None:
+        """Show a text of one line or more; nothing for an empty one."""
+        line, _, rest = text.partition("\n")
+        self._box.set_visibility(bool(text))
+        self._line.set_text(line)
+        self._rest.set_text(rest)
+        self._rest.set_visibility(bool(rest.strip()))
+
+
+def button(text: str, action: Callable[[], object], kind: str = "ws-button") -> ui.button:
+    """A button; ``kind`` is ``ws-button``, ``ws-primary`` or ``ws-danger``."""
+    return ui.button(text, on_click=action, color=None).classes(kind).props("unelevated no-caps")
+
+
+def not_found(workspace: Workspace, what: str, section: str) -> None:
+    """The page for something that does not exist."""
+    ui.status_code(404)
+    with frame(workspace, "Not found", section):
+        heading("Not found", 1)
+        empty(f"{what} does not exist in this workspace, or was deleted.")

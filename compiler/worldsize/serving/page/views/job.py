@@ -1,0 +1,186 @@
+"""One job: its state, what can be done with it, and views of what it is, wrote, measured and left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+from nicegui import ui
+
+from worldsize.serving.control.system_data import user_name
+from worldsize.serving.errors import ServiceError
+from worldsize.serving.jobs.cancel import cancel
+from worldsize.serving.jobs.records import JobRecord, get_job
+from worldsize.serving.page.queries.jobs import get_ancestors
+from worldsize.serving.page.queries.outputs import find_output, list_entries, list_roots
+from worldsize.serving.page.queries.wording import NONE, duration_words, time_words, type_words
+from worldsize.serving.page.views import frame
+from worldsize.serving.page.views.files import FileBrowser, FileSource, code
+from worldsize.serving.page.views.logs import LogView
+from worldsize.serving.page.views.metrics import MetricsView
+from worldsize.serving.page.views.overview import Overview
+from worldsize.serving.page.views.plan import draw_plan
+from worldsize.serving.workspace import Workspace
+
+View = Callable[[Workspace, JobRecord], Awaitable[None]]
+
+
+async def draw_job(workspace: Workspace, name: str, tab: str) -> None:
+    """The page of a job or child."""
+    job = get_job(workspace.database, name)
+    if job is None:
+        frame.not_found(workspace, f"Job {name}", "Jobs")
+        return
+    above = get_ancestors(workspace.database, job)
+    crumbs = [("Jobs", "/"), *((each.display_name, frame.address("jobs", each.name)) for each in above)]
+    with frame.frame(workspace, job.display_name, "Jobs", crumbs):
+        Header(workspace, job)
+        await _show_tabs(workspace, job, tab if tab in VIEWS else "overview")
+
+
+class Header:
+    """The name of a job, its state and times as they change, and its actions."""
+
+    def __init__(self, workspace: Workspace, job: JobRecord) -> None:
+        self._workspace, self._job = workspace, job
+        with ui.element("div").classes("ws-row"):
+            with ui.element("div").classes("ws-grow"):
+                frame.heading(job.display_name, 1)
+            if job.parent is None:
+                self._cancel = frame.button("Cancel", self._ask, "ws-danger")
+                frame.button("Resubmit", lambda: ui.navigate.to(frame.address("jobs", job.name, "resubmit")))
+        with ui.element("div").classes("ws-panel"):
+            frame.facts(self._facts(), "ws-flow")
+        self._error = frame.Failure()
+        self.refresh()
+        ui.timer(frame.LIVE_SECONDS, self.refresh, immediate=False)
+
+    def refresh(self) -> None:
+        """Show the state as it is now."""
+        job = get_job(self._workspace.database, self._job.name)
+        if job is None:
+            return
+        frame.set_state(self._state, job.status)
+        self._duration.set_text(duration_words(job))
+        self._started.set_text(time_words(job.started))
+        self._error.show(job.error_message or "")
+        if job.parent is None:
+            self._cancel.set_visibility(not job.has_ended and job.status != "CancelRequested")
+
+    def _facts(self) -> list[tuple[str, object]]:
+        job = self._job
+        schedule = job.schedule
+        by: object = user_name()
+        if schedule is not None:
+            target = frame.address("schedules", schedule)
+            by = lambda: frame.link(f"schedule {schedule}", target)  # noqa: E731 - one of two kinds of value
+        return [
+            ("State", self._draw_state),
+            ("Duration", self._draw_duration),
+            ("Created", time_words(job.created)),
+            ("Started", self._draw_started),
+            ("Created by", by),
+            ("Experiment", job.experiment),
+            ("Type", type_words(job.type)),
+            ("Name", job.name),
+        ]
+
+    def _draw_state(self) -> None:
+        self._state = frame.state(self._job.status).props("role=status")
+
+    def _draw_duration(self) -> None:
+        self._duration = ui.label()
+
+    def _draw_started(self) -> None:
+        self._started = ui.label(NONE)
+
+    def _ask(self) -> None:
+        with ui.dialog(value=True) as dialog, ui.element("div").classes("ws-panel"):
+            dialog.props["aria-label"] = "Cancel this job?"
+            frame.heading("Cancel this job?")
+            ui.label(f"{self._job.display_name} is stopped. What it has written is kept.").classes("ws-text")
+            with ui.element("div").classes("ws-row"):
+                frame.button("Keep it running", dialog.close).props("autofocus")
+
+                async def confirm() -> None:
+                    dialog.close()
+                    await self._stop()
+
+                frame.button("Cancel the job", confirm, "ws-danger")
+
+    async def _stop(self) -> None:
+        try:
+            await cancel(self._workspace, self._job.name)
+        except ServiceError as error:
+            ui.notify(str(error), type="negative")
+        self.refresh()
+
+
+async def _show_tabs(workspace: Workspace, job: JobRecord, chosen: str) -> None:
+    tabs = (
+        ui.tabs()
+        .classes("ws-tabs")
+        .props('align=left no-caps inline-label outside-arrows mobile-arrows aria-label="Views of the job"')
+    )
+    with tabs:
+        for name, (title, _) in VIEWS.items():
+            ui.tab(name, label=title)
+    area = ui.element("div").classes("ws-column").props("role=tabpanel")
+
+    async def show(name: str) -> None:
+        area.clear()
+        area.props["aria-label"] = VIEWS[name][0]
+        current = get_job(workspace.database, job.name) or job
+        with area:
+            await VIEWS[name][1](workspace, current)
+
+    async def change(name: str) -> None:
+        ui.navigate.history.replace(frame.address("jobs", job.name, view=name))
+        await show(name)
+
+    tabs.set_value(chosen)
+    tabs.on_value_change(lambda event: change(event.value))
+    await show(chosen)
+
+
+async def _overview(workspace: Workspace, job: JobRecord) -> None:
+    await Overview(workspace, job).show()
+
+
+async def _logs(workspace: Workspace, job: JobRecord) -> None:
+    await LogView(workspace, job).refresh()
+
+
+async def _metrics(workspace: Workspace, job: JobRecord) -> None:
+    await MetricsView(workspace, job).refresh()
+
+
+async def _outputs(workspace: Workspace, job: JobRecord) -> None:
+    home = workspace.home
+    roots = await asyncio.to_thread(list_roots, home, job)
+    if not roots:
+        frame.empty("This job has not written any file yet.")
+    source = FileSource(
+        "jobs",
+        job.name,
+        lambda path: list_entries(home, job, path),
+        lambda path: find_output(home, job, path),
+    )
+    for root in roots:
+        FileBrowser(source, root.key, root.title)
+
+
+async def _definition(_workspace: Workspace, job: JobRecord) -> None:
+    ui.label("The body of the request that submitted this job.").classes("ws-soft")
+    code(json.dumps(job.properties, indent=2, ensure_ascii=False), "Definition of the job")
+
+
+VIEWS: dict[str, tuple[str, View]] = {
+    "overview": ("Overview", _overview),
+    "logs": ("Logs", _logs),
+    "metrics": ("Metrics", _metrics),
+    "outputs": ("Outputs", _outputs),
+    "plan": ("Plan", draw_plan),
+    "definition": ("Definition", _definition),
+}

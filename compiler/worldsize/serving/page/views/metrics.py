@@ -1,0 +1,122 @@
+"""The metrics of a job and its children, plotted and by their last values, with parameters and tags."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from nicegui import ui
+
+from worldsize.serving.home import Home
+from worldsize.serving.jobs.records import JobRecord, descendants
+from worldsize.serving.page.queries.tracking import Curve, Tracked, read_curves, read_runs
+from worldsize.serving.page.queries.wording import number_words
+from worldsize.serving.page.views import frame
+from worldsize.serving.page.views.charts import show_chart
+from worldsize.serving.page.views.tables import Column, Row, set_rows, show_table, text_cell
+from worldsize.serving.workspace import Workspace
+
+MAX_CHARTS = 12  # of metrics that are plotted before one chooses others
+LOOK_SECONDS = 3.0
+Runs = Mapping[str, str]  # the name to show of each run, by its id
+
+
+def metric_names(tracked: Mapping[str, Tracked]) -> list[str]:
+    """The metrics of several runs."""
+    return sorted({name for each in tracked.values() for name in each.metrics})
+
+
+def order_metrics(names: Sequence[str]) -> list[str]:
+    """Losses first, then what validates, then the rest; what the machine did comes last."""
+
+    def rank(name: str) -> tuple[int, str]:
+        low = name.lower()
+        if "loss" in low:
+            return (0, name)
+        if low.startswith(("val", "test", "eval", "acc")):
+            return (1, name)
+        return (3 if low.startswith(("system/", "gpu", "cpu")) else 2, name)
+
+    return sorted(names, key=rank)
+
+
+class Charts:
+    """The charts of chosen metrics of some runs; they are drawn again when there are new points."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._shown: dict[str, dict[str, Curve]] = {}
+        self._choice = ui.select([], label="Metrics", multiple=True, on_change=lambda _event: self._redraw())
+        self._choice.props("outlined dense options-dense use-chips").classes("ws-grow")
+        self._area = ui.element("div").classes("ws-charts")
+        self._empty = frame.empty("No metric has been logged at more than one step.")
+
+    async def update(self, runs: Runs) -> None:
+        """Read the curves of some runs again."""
+        curves = await asyncio.to_thread(read_curves, self._home, runs)
+        plotted = order_metrics(list(curves))
+        known = list(self._choice.options)
+        if plotted != known:
+            chosen = [name for name in plotted if name in (self._choice.value or []) or name not in known]
+            self._choice.set_options(plotted, value=chosen[:MAX_CHARTS])
+        self._choice.set_visibility(len(plotted) > 1)
+        self._empty.set_visibility(not plotted)
+        if curves != self._shown:
+            self._shown = curves
+            self._redraw()
+
+    def _redraw(self) -> None:
+        self._area.clear()
+        with self._area:
+            for name in self._choice.value or []:
+                if curves := self._shown.get(name):
+                    show_chart(name, curves)
+
+
+class MetricsView:
+    """What MLflow knows of a job and of its children."""
+
+    def __init__(self, workspace: Workspace, job: JobRecord) -> None:
+        self._workspace, self._job = workspace, job
+        self._last: dict[str, Mapping[str, float]] | None = None
+        self._charts = Charts(workspace.home)
+        with frame.panel("Last values"):
+            columns = (
+                Column("metric", "Metric"),
+                Column("step", "Step"),
+                Column("value", "Value", "ws-right"),
+            )
+            self._table = show_table("Metrics", columns, [], empty="No metric has been logged yet.")
+        ui.timer(LOOK_SECONDS, self.refresh, immediate=False)
+
+    async def refresh(self) -> None:
+        """Read the metrics again."""
+        runs = {self._job.name: self._job.step or "job"}
+        runs |= {each.name: each.step or each.display_name for each in self._below()}
+        tracked = await asyncio.to_thread(read_runs, self._workspace.home, list(runs))
+        last = {run: each.metrics for run, each in tracked.items()}
+        if last == self._last:
+            return
+        self._last = last
+        await self._charts.update(runs)
+        set_rows(self._table, _rows(tracked, runs))
+
+    def _below(self) -> list[JobRecord]:
+        found = descendants(self._workspace.database, self._job.root)
+        if self._job.parent is None:
+            return found
+        prefix = f"{self._job.step}."
+        return [each for each in found if (each.step or "").startswith(prefix)]
+
+
+def _rows(tracked: Mapping[str, Tracked], runs: Runs) -> list[Row]:
+    return [
+        {
+            "id": f"{run} {name}",
+            "metric": text_cell(name),
+            "step": text_cell(runs[run]),
+            "value": text_cell(number_words(each.metrics[name])),
+        }
+        for run, each in tracked.items()
+        for name in order_metrics(list(each.metrics))
+    ]

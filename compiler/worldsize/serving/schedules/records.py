@@ -1,0 +1,136 @@
+"""Schedules and their firings in the database: what the management API, the page and the timer share."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from worldsize.serving.control.resources import Resource, get_resource, list_resources
+from worldsize.serving.database import Database, now
+from worldsize.serving.schedules.times import Trigger, due_times
+from worldsize.serving.schedules.triggers import read_trigger
+
+KIND = "schedules"
+_LONGEST_NAME = 200  # characters of a job's
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRecord:
+    """A stored schedule. Times are aware, in UTC; ``properties`` are those of the REST body."""
+
+    name: str
+    properties: Mapping[str, Any]
+    created: datetime
+    modified: datetime
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it is switched on."""
+        return self.properties.get("isEnabled") is not False
+
+    @property
+    def note(self) -> str:
+        """Why a schedule never starts a job, for people; empty if it does."""
+        kind = self.properties["action"]["actionType"]
+        if kind.lower() == "createjob":
+            return ""
+        return f"Stored, but never fired: a local workspace does not run the action {kind}."
+
+    def trigger(self) -> Trigger:
+        """What it is due by."""
+        return read_trigger(self.properties["trigger"], self.created)
+
+    def next_times(self, count: int = 5, after: datetime | None = None) -> list[datetime]:
+        """The next due times, in UTC: none for a schedule that is disabled or never fired."""
+        if not self.enabled or self.note:
+            return []
+        moment = after or datetime.now(timezone.utc)
+        return list(itertools.islice(due_times(self.trigger(), moment), count))
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """One due time that was acted on: the job that it started, or why it did not. Times are in UTC."""
+
+    schedule: str
+    due: str
+    fired: str
+    job: str | None
+    error: str | None
+
+
+def get_schedule(database: Database, name: str) -> ScheduleRecord | None:
+    """The schedule of a name, or None."""
+    resource = get_resource(database, KIND, name)
+    return None if resource is None else read_schedule(resource)
+
+
+def list_schedules(database: Database) -> list[ScheduleRecord]:
+    """All schedules, in the order of their creation."""
+    return [read_schedule(resource) for resource in list_resources(database, KIND)]
+
+
+def list_firings(database: Database, schedule: str, limit: int = 100) -> list[Firing]:
+    """What a schedule fired, the latest first."""
+    query = "SELECT * FROM firings WHERE schedule = ? ORDER BY due DESC LIMIT ?"
+    return [Firing(*row) for row in database.connection.execute(query, (schedule, limit))]
+
+
+def unfinished_firings(database: Database) -> list[Firing]:
+    """Firings that were claimed and came to no end, because the server did."""
+    query = "SELECT * FROM firings WHERE job IS NULL AND error IS NULL ORDER BY due"
+    return [Firing(*row) for row in database.connection.execute(query)]
+
+
+def claim(database: Database, schedule: str, due: datetime) -> Firing | None:
+    """Record that a due time is acted on; None if it was before."""
+    text = write_time(due)
+    query = "INSERT OR IGNORE INTO firings (schedule, due, fired) VALUES (?, ?, ?)"
+    fired = now()
+    if database.connection.execute(query, (schedule, text, fired)).rowcount == 0:
+        return None
+    return Firing(schedule, text, fired, None, None)
+
+
+def find_firing(database: Database, schedule: str, due: datetime) -> Firing | None:
+    """The firing of a due time, or None."""
+    query = "SELECT * FROM firings WHERE schedule = ? AND due = ?"
+    row: sqlite3.Row | None = database.connection.execute(query, (schedule, write_time(due))).fetchone()
+    return None if row is None else Firing(*row)
+
+
+def finish(database: Database, firing: Firing, *, job: str | None = None, error: str | None = None) -> None:
+    """Record the job that a firing started, or why it started none."""
+    query = "UPDATE firings SET job = ?, error = ? WHERE schedule = ? AND due = ?"
+    database.connection.execute(query, (job, error, firing.schedule, firing.due))
+
+
+def read_schedule(resource: Resource) -> ScheduleRecord:
+    """The schedule of a stored resource."""
+    return ScheduleRecord(
+        resource.name, resource.body, read_time(resource.created), read_time(resource.modified)
+    )
+
+
+def read_time(text: str) -> datetime:
+    """A time as this database has it: ISO 8601 in UTC, with ``Z``.
+
+    Raises:
+        ValueError: It is another text.
+    """
+    return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=timezone.utc)
+
+
+def write_time(moment: datetime) -> str:
+    """A due time as the database has it: seconds, and microseconds where there are any."""
+    return moment.astimezone(timezone.utc).replace(tzinfo=None).isoformat() + "Z"
+
+
+def job_name(firing: Firing) -> str:
+    """The name of a firing's job, as Azure ML displays it: ``nightly-20210101T060000Z``."""
+    stamp = firing.due.translate(str.maketrans("", "", "-:."))
+    return f"{firing.schedule[: _LONGEST_NAME - len(stamp) - 1]}-{stamp}"

@@ -1,0 +1,1 @@
+"""Azure's blob storage on files: what clients upload, what jobs write, and what both read."""

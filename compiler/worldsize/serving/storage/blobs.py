@@ -1,0 +1,194 @@
+"""Blobs: a file each, with a row for what a file does not know of itself.
+
+A blob appears by the renaming of a complete file, so a killed server leaves none half written. The row bears
+the ETag of the file that it describes; a file that another program has written since has properties of its
+own. Jobs write files without rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from stat import S_ISREG
+
+from worldsize.serving.database import Database
+from worldsize.serving.storage.errors import StorageError
+from worldsize.serving.storage.files import blob_name, container_folder, locate
+from worldsize.serving.workspace import Workspace
+
+DEFAULT_TYPE = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class BlobProperties:
+    """What a client has said of a blob."""
+
+    content_type: str = DEFAULT_TYPE
+    content_md5: str | None = None  # base64
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)  # Content-Encoding, Cache-Control, …
+    blocks: tuple[tuple[str, int], ...] = ()  # id and bytes of the committed blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """One blob that exists."""
+
+    container: str
+    name: str
+    file: Path
+    size: int  # bytes
+    modified_ns: int
+    properties: BlobProperties
+
+    @property
+    def etag(self) -> str:
+        """Changes with every write."""
+        return f'"0x{self.modified_ns:X}-{self.size:X}"'
+
+    @property
+    def modified(self) -> datetime:
+        """The time of the last write, in whole seconds as HTTP has it."""
+        return datetime.fromtimestamp(self.modified_ns // 1_000_000_000, timezone.utc)
+
+
+def read_blob(workspace: Workspace, container: str, path: str) -> Blob | None:
+    """The blob of this name, or None.
+
+    Raises:
+        StorageError: 400, for a name that is not valid.
+    """
+    file = locate(workspace.home, container, path)
+    found = stat_blob(file, container, blob_name(path))
+    return None if found is None else describe_blobs(workspace.database, [found])[0]
+
+
+def stat_blob(file: Path, container: str, name: str) -> Blob | None:
+    """A blob by its file alone; None where there is no regular file."""
+    try:
+        status = file.stat()
+    except (OSError, ValueError):
+        return None
+    if not S_ISREG(status.st_mode):
+        return None
+    return Blob(container, name, file, status.st_size, status.st_mtime_ns, BlobProperties())
+
+
+def describe_blobs(database: Database, blobs: list[Blob]) -> list[Blob]:
+    """The same blobs of one container, in the order of their names, with what their rows say."""
+    if not blobs:
+        return []
+    rows = database.connection.execute(
+        "SELECT * FROM blobs WHERE container = ? AND path BETWEEN ? AND ?",
+        (blobs[0].container, blobs[0].name, blobs[-1].name),
+    )
+    known = {row["path"]: row for row in rows}
+    described = []
+    for blob in blobs:
+        row = known.get(blob.name)
+        if row is None or row["etag"] != blob.etag:
+            described.append(blob)
+            continue
+        properties = BlobProperties(
+            row["content_type"],
+            row["content_md5"],
+            json.loads(row["metadata"]),
+            json.loads(row["headers"]),
+            tuple((each, size) for each, size in json.loads(row["blocks"])),
+        )
+        described.append(Blob(blob.container, blob.name, blob.file, blob.size, blob.modified_ns, properties))
+    return described
+
+
+def put_blob(
+    workspace: Workspace, container: str, path: str, content: Path, properties: BlobProperties
+) -> Blob:
+    """Make a complete file the content of a blob.
+
+    Args:
+        workspace: The workspace.
+        container: The container, which is made if it does not exist.
+        path: The blob's name.
+        content: A file of the home's file system, which is moved.
+        properties: What the client said.
+
+    Raises:
+        StorageError: 400 or 409, for a name that cannot be a file's beside the others.
+    """
+    file = locate(workspace.home, container, path)
+    name = blob_name(path)
+    if not name:
+        raise StorageError(400, "InvalidUri", "The blob has no name.")
+    moment = time.time_ns()  # finer than the file system's clock, so that every write has its own ETag
+    os.utime(content, ns=(moment, moment))
+    try:
+        container_folder(workspace.home, container).mkdir(mode=0o700, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        content.replace(file)
+    except (FileExistsError, NotADirectoryError, IsADirectoryError):
+        raise _path_conflict(name) from None
+    return describe(workspace, Blob(container, name, file, file.stat().st_size, moment, properties))
+
+
+def describe(workspace: Workspace, blob: Blob) -> Blob:
+    """Store what a client said of a blob."""
+    properties = blob.properties
+    workspace.database.connection.execute(
+        "INSERT OR REPLACE INTO blobs"
+        " (container, path, size, etag, modified, content_type, content_md5, metadata, headers, blocks)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            blob.container,
+            blob.name,
+            blob.size,
+            blob.etag,
+            blob.modified.isoformat(),
+            properties.content_type,
+            properties.content_md5,
+            json.dumps(dict(properties.metadata)),
+            json.dumps(dict(properties.headers)),
+            json.dumps(properties.blocks),
+        ),
+    )
+    return blob
+
+
+def change_blob(workspace: Workspace, blob: Blob, properties: BlobProperties) -> Blob:
+    """Replace what is said of a blob; its ETag and its time change as on Azure."""
+    moment = time.time_ns()
+    os.utime(blob.file, ns=(moment, moment))
+    changed = Blob(blob.container, blob.name, blob.file, blob.size, moment, properties)
+    return describe(workspace, changed)
+
+
+def delete_blob(workspace: Workspace, blob: Blob) -> None:
+    """Delete a blob, and the folders that only it was in."""
+    blob.file.unlink(missing_ok=True)
+    workspace.database.connection.execute(
+        "DELETE FROM blobs WHERE container = ? AND path = ?", (blob.container, blob.name)
+    )
+    top = container_folder(workspace.home, blob.container)
+    with contextlib.suppress(OSError):  # it holds others, or is a link
+        for folder in _folders_between(blob.file, top):
+            folder.rmdir()
+
+
+def _folders_between(file: Path, top: Path) -> Iterable[Path]:
+    for folder in file.parents:
+        if folder == top:
+            return
+        yield folder
+
+
+def _path_conflict(name: str) -> StorageError:
+    return StorageError(
+        409,
+        "PathConflict",
+        f"`{name}` cannot be stored: another blob's name is a folder of it, or it is a folder of another's.",
+    )

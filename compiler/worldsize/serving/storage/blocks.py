@@ -1,0 +1,112 @@
+"""Blocks of a blob that is uploaded in parts: kept one a file until a list of them is committed."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from worldsize.serving.home import Home
+from worldsize.serving.storage.blobs import Blob
+from worldsize.serving.storage.errors import StorageError
+from worldsize.serving.storage.files import blob_name, container_folder
+from worldsize.serving.storage.uploads import CHUNK, blocks_folder
+
+MAX_BLOCK_ID = 88  # characters: base64 of 64 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPart:
+    """Where the content of one block lies."""
+
+    block: str
+    file: Path
+    offset: int  # bytes
+    size: int  # bytes
+
+
+def staging_folder(home: Home, container: str, path: str) -> Path:
+    """The folder of the blocks of one blob that are not committed."""
+    container_folder(home, container)
+    key = hashlib.sha256(f"{container}/{blob_name(path)}".encode()).hexdigest()
+    return blocks_folder(home) / key
+
+
+def stage_block(home: Home, container: str, path: str, block: str, content: Path) -> None:
+    """Keep one block; it replaces an earlier one of the same id.
+
+    Raises:
+        StorageError: 400, for an id that is none.
+    """
+    if not 0 < len(block) <= MAX_BLOCK_ID or not block.isascii():
+        raise StorageError(
+            400, "InvalidQueryParameterValue", "The value of the parameter `blockid` is not valid."
+        )
+    folder = staging_folder(home, container, path)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    content.replace(folder / block.encode().hex())
+
+
+def staged_blocks(home: Home, container: str, path: str) -> list[tuple[str, int]]:
+    """The ids and sizes in bytes of the blocks that are not committed, in the order of their ids."""
+    folder = staging_folder(home, container, path)
+    if not folder.is_dir():
+        return []
+    found = [(bytes.fromhex(each.name).decode(), each.stat().st_size) for each in folder.iterdir()]
+    return sorted(found)
+
+
+def discard_blocks(home: Home, container: str, path: str) -> None:
+    """Forget the blocks that are not committed, as every write of the blob does."""
+    shutil.rmtree(staging_folder(home, container, path), ignore_errors=True)
+
+
+def find_parts(
+    home: Home, container: str, path: str, existing: Blob | None, listed: Sequence[tuple[str, str]]
+) -> list[BlockPart]:
+    """Where the content of each listed block lies.
+
+    Raises:
+        StorageError: 400, for a block that does not exist.
+    """
+    folder = staging_folder(home, container, path)
+    staged = {
+        block: BlockPart(block, folder / block.encode().hex(), 0, size)
+        for block, size in staged_blocks(home, container, path)
+    }
+    committed: dict[str, BlockPart] = {}
+    offset = 0
+    for block, size in existing.properties.blocks if existing is not None else ():
+        assert existing is not None
+        committed[block] = BlockPart(block, existing.file, offset, size)
+        offset += size
+    choices = {"Latest": {**committed, **staged}, "Committed": committed, "Uncommitted": staged}
+    try:
+        return [choices[kind][block] for kind, block in listed]
+    except KeyError:
+        raise StorageError(400, "InvalidBlockList", "The specified block list is invalid.") from None
+
+
+def join_blocks(parts: Sequence[BlockPart], target: Path) -> None:
+    """Write the content of the blocks, one after the other.
+
+    Raises:
+        StorageError: 400, if a block has gone since it was found.
+    """
+    try:
+        with target.open("wb") as output:
+            for part in parts:
+                with part.file.open("rb") as block:
+                    block.seek(part.offset)
+                    _copy(block, output, part.size)
+    except FileNotFoundError:
+        raise StorageError(400, "InvalidBlockList", "The specified block list is invalid.") from None
+
+
+def _copy(source: BinaryIO, target: BinaryIO, size: int) -> None:
+    while size > 0 and (chunk := source.read(min(size, CHUNK))):
+        target.write(chunk)
+        size -= len(chunk)

@@ -1,0 +1,148 @@
+"""Passes requests to MLflow's server, with the locations of artifacts translated on the way.
+
+What azureml-mlflow and Azure ML have beside MLflow's own interface is answered here:
+``experiments/list`` (gone from MLflow's server) and ``runs/log-batch-async``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from worldsize.serving.control.document import is_shallow
+from worldsize.serving.errors import ServiceError, bad_request
+from worldsize.serving.tracking.registry import place_version
+from worldsize.serving.tracking.server import mlflow_session, sync_when_ready
+from worldsize.serving.tracking.uris import ArtifactUris
+from worldsize.serving.workspace import Workspace
+
+MAX_BODY = 64 << 20  # bytes
+REGISTRY = ("registered-models/", "model-versions/")
+PASSED = ("content-type", "accept", "user-agent", "x-mlflow-workspace")
+
+
+@dataclass(frozen=True, slots=True)
+class MlflowCall:
+    """A request to MLflow's server.
+
+    ``path`` begins with ``api/2.0/mlflow/`` or another version's; ``method`` and ``body`` may differ from
+    those of the client.
+    """
+
+    method: str
+    path: str
+    query: str
+    body: bytes
+    headers: dict[str, str]
+
+
+async def forward(workspace: Workspace, request: Request, path: str, uris: ArtifactUris) -> Response:
+    """Answer a client's request to MLflow.
+
+    Args:
+        workspace: The workspace.
+        request: The request.
+        path: What follows the workspace's prefix: ``api/2.0/mlflow/runs/create``.
+        uris: Translates the locations of artifacts for the client.
+
+    Raises:
+        ServiceError: The request is not for MLflow, or its server does not run.
+    """
+    if not path.startswith("api/") or ".." in path.split("/"):
+        raise ServiceError(404, "NotFound", f"There is nothing at `{path[:200]}`.")
+    call = MlflowCall(request.method, path, request.url.query, await _body(request), _headers(request))
+    _check_body(call)
+    operation = path.partition("/mlflow/")[2]
+    if operation.startswith(REGISTRY):
+        await sync_when_ready(workspace)
+    if operation == "experiments/list":
+        call = _list_experiments(request, call)
+    elif operation == "runs/log-batch-async":
+        call = _log_batch(call)
+    elif operation == "runs/get-run-data-status":
+        return JSONResponse({"is_complete": True})
+    elif operation == "model-versions/create":
+        return await place_version(workspace, uris, call, send)
+    return rewrite(uris, *await send(workspace, call))
+
+
+async def send(workspace: Workspace, call: MlflowCall) -> tuple[int, str, bytes]:
+    """The status, type and body of MLflow's answer.
+
+    Raises:
+        ServiceError: 503, if its server does not run.
+    """
+    url = f"http://localhost/{quote(call.path)}" + (f"?{call.query}" if call.query else "")
+    session = mlflow_session(workspace)
+    try:
+        async with session.request(call.method, url, data=call.body or None, headers=call.headers) as answer:
+            return answer.status, answer.content_type, await answer.read()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        reason = str(error) or type(error).__name__
+        raise ServiceError(503, "ServiceUnavailable", f"MLflow's server does not answer: {reason}") from None
+
+
+def rewrite(uris: ArtifactUris, status: int, kind: str, body: bytes) -> Response:
+    """MLflow's answer as the client gets it."""
+    home = str(uris.home.root.absolute()).encode()
+    if kind == "application/json" and (b"file:" in body or home in body):
+        body = json.dumps(uris.rewrite(json.loads(body))).encode()
+    return Response(body, status, media_type=kind)
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise ServiceError(413, "RequestBodyTooLarge", f"The body exceeds {MAX_BODY >> 20} MiB.")
+    return bytes(body)
+
+
+def _check_body(call: MlflowCall) -> None:
+    """Refuse what MLflow's server answers with an internal error.
+
+    Raises:
+        ServiceError: 400, the body is JSON, but not an object, or has too many levels.
+    """
+    if not call.body or "json" not in call.headers.get("content-type", ""):
+        return
+    try:
+        document = json.loads(call.body)  # it reads NaN, as MLflow does
+    except (ValueError, RecursionError) as error:
+        raise bad_request(f"The body is not JSON: {error}") from None
+    if not isinstance(document, dict) or not is_shallow(document):
+        raise bad_request("The body must be a JSON object of few levels.")
+
+
+def _headers(request: Request) -> dict[str, str]:
+    return {name: request.headers[name] for name in PASSED if name in request.headers}
+
+
+def _list_experiments(request: Request, call: MlflowCall) -> MlflowCall:
+    """The search that answers a list of experiments."""
+    given: dict[str, Any] = {**request.query_params, **_json_object(call.body)}
+    wanted: dict[str, Any] = {key: given[key] for key in ("view_type", "page_token") if key in given}
+    most = str(given.get("max_results", "1000"))
+    wanted["max_results"] = int(most) if most.isdecimal() and len(most) < 10 else 1000
+    path = call.path.replace("experiments/list", "experiments/search")
+    return MlflowCall("POST", path, "", json.dumps(wanted).encode(), {"content-type": "application/json"})
+
+
+def _log_batch(call: MlflowCall) -> MlflowCall:
+    """The same batch, written before it is answered: the answer names no batch to wait for."""
+    return MlflowCall("POST", "api/2.0/mlflow/runs/log-batch", "", call.body, call.headers)
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -1,0 +1,178 @@
+"""One model registry: what MLflow registers is an asset of the workspace, and the other way round.
+
+The versions of an asset are any text, MLflow's are numbers: a version that is a number is in both, of every
+type, so that neither gives a number away that the other has. Both sides are compared whenever either is
+asked; a version that both had before and only one has now was deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from worldsize.serving.artifacts.folders import find_artifact, parts_below, path_of_file_uri
+from worldsize.serving.control import assets
+from worldsize.serving.control.paths import local_path
+from worldsize.serving.control.uris import StorePath
+from worldsize.serving.errors import ServiceError
+from worldsize.serving.tracking.mlmodel import read_flavors
+from worldsize.serving.tracking.versions import (
+    ModelVersion,
+    change_version,
+    has_registry,
+    open_registry,
+    read_versions,
+    remove_version,
+    write_version,
+)
+from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Workspace
+
+KIND = "models"
+NUMBER = re.compile(r"[1-9][0-9]{0,8}")  # as MLflow has versions
+
+Key = tuple[str, str]
+
+
+def sync_models(workspace: Workspace) -> None:
+    """Bring both registries to the same state."""
+    if not has_registry(workspace.home):
+        return
+    with workspace.database.transaction() as connection, open_registry(workspace.home) as registry:
+        theirs = read_versions(registry)
+        ours = _read_assets(connection)
+        mirrored = _read_mirrored(connection)
+        for key in sorted(theirs.keys() | ours.keys() | mirrored.keys()):
+            before = mirrored.get(key)
+            base = _compare(_Sides(workspace, registry, theirs.get(key), ours.get(key), before))
+            if base != before:
+                _write_mirrored(connection, key, base)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """One version as MLflow and the workspace have it; ``base`` is what both said of it before."""
+
+    workspace: Workspace
+    registry: sqlite3.Connection
+    theirs: ModelVersion | None
+    ours: assets.Asset | None
+    base: str | None
+
+
+def _compare(sides: _Sides) -> str | None:
+    """Bring one version to the same state; what both say of it then, None if neither has it."""
+    if sides.theirs is not None and sides.ours is not None:
+        return _merge(sides, sides.theirs, sides.ours)
+    if sides.theirs is not None:
+        return _take_theirs(sides, sides.theirs)
+    return None if sides.ours is None else _take_ours(sides, sides.ours)
+
+
+def _take_ours(sides: _Sides, asset: assets.Asset) -> str | None:
+    """Register what only the workspace has, unless MLflow has deleted it."""
+    if sides.base is not None:
+        assets.delete_version(sides.workspace.database, KIND, asset.name, asset.version)
+        return None
+    write_version(sides.registry, _as_version(asset, _location(sides.workspace, asset)))
+    return _words(_as_version(asset))
+
+
+def _take_theirs(sides: _Sides, version: ModelVersion) -> str | None:
+    """Make an asset of what only MLflow has, unless the workspace has deleted it."""
+    if sides.base is not None:
+        remove_version(sides.registry, version.name, version.version)
+        return None
+    _add_asset(sides.workspace, version)
+    return _words(version)
+
+
+def _merge(sides: _Sides, theirs: ModelVersion, ours: assets.Asset) -> str:
+    """Carry a change of the description or the tags over; MLflow's counts if both were changed."""
+    version = _as_version(ours)
+    if _words(theirs) == _words(version):
+        return _words(theirs)
+    if _words(theirs) == sides.base:
+        change_version(sides.registry, version)
+        return _words(version)
+    words = {"description": theirs.description or None, "tags": dict(theirs.tags)}
+    properties = {**ours.properties, **words, "isArchived": ours.archived}
+    assets.put_version(sides.workspace.database, KIND, ours.name, ours.version, properties)
+    return _words(theirs)
+
+
+def _words(version: ModelVersion) -> str:
+    """What both sides say of a version and either can change."""
+    return json.dumps([version.description or "", dict(version.tags)], sort_keys=True)
+
+
+def _as_version(asset: assets.Asset, location: str = "") -> ModelVersion:
+    tags = {str(key): str(value) for key, value in (asset.properties.get("tags") or {}).items()}
+    description = asset.properties.get("description")
+    return ModelVersion(asset.name, asset.version, location, asset.job, description, tags)
+
+
+def _location(workspace: Workspace, asset: assets.Asset) -> str:
+    """The files of an asset, as MLflow loads them without the workspace."""
+    uri = str(asset.properties.get("modelUri", ""))
+    try:
+        path = local_path(workspace, uri)
+    except ServiceError:
+        return uri
+    return uri if path is None else path.absolute().as_uri()
+
+
+def _add_asset(workspace: Workspace, version: ModelVersion) -> None:
+    path = path_of_file_uri(version.location)
+    flavors = None if path is None else read_flavors(path)
+    properties: dict[str, Any] = {
+        "description": version.description or None,
+        "tags": dict(version.tags),
+        "properties": {},
+        "isAnonymous": False,
+        "modelUri": _model_uri(workspace, version.location, path),
+        "modelType": "custom_model" if flavors is None else "mlflow_model",
+        "flavors": flavors or {},
+        "stage": None,
+        "provisioningState": "Succeeded",
+    }
+    job = _job_of(workspace, version.run)
+    assets.put_version(workspace.database, KIND, version.name, version.version, properties, job=job)
+
+
+def _model_uri(workspace: Workspace, location: str, path: Path | None) -> str:
+    """Where clients find the model: a path in a datastore, or what MLflow was told."""
+    if path is None:
+        return location
+    uploaded = parts_below(workspace.home.blobs / CONTAINERS[BLOB_STORE], path)
+    if uploaded:
+        return StorePath(BLOB_STORE, "/".join(uploaded)).long_form(workspace.scope)
+    name = find_artifact(workspace.home, path)
+    return location if name is None else StorePath(ARTIFACT_STORE, name).long_form(workspace.scope)
+
+
+def _job_of(workspace: Workspace, run: str | None) -> str | None:
+    query = "SELECT name FROM jobs WHERE name = ?"
+    row = workspace.database.connection.execute(query, (run,)).fetchone()
+    return None if row is None else str(row["name"])
+
+
+def _read_assets(connection: sqlite3.Connection) -> dict[Key, assets.Asset]:
+    """The assets whose versions are numbers."""
+    rows = connection.execute("SELECT * FROM assets WHERE kind = ?", (KIND,))
+    found = (assets.read_asset(row) for row in rows if NUMBER.fullmatch(row["version"]))
+    return {(asset.name, asset.version): asset for asset in found}
+
+
+def _read_mirrored(connection: sqlite3.Connection) -> dict[Key, str]:
+    rows = connection.execute("SELECT name, version, base FROM mirrored_models")
+    return {(row["name"], row["version"]): row["base"] for row in rows}
+
+
+def _write_mirrored(connection: sqlite3.Connection, key: Key, base: str | None) -> None:
+    connection.execute("DELETE FROM mirrored_models WHERE name = ? AND version = ?", key)
+    if base is not None:
+        connection.execute("INSERT INTO mirrored_models (name, version, base) VALUES (?, ?, ?)", (*key, base))

@@ -1,0 +1,128 @@
+"""The model versions in MLflow's database, read and written without MLflow.
+
+The tables are those of MLflow 3 (``mlflow/store/model_registry/dbmodels/models.py``); a test holds them
+against the installed version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from worldsize.serving.home import Home
+
+BUSY_SECONDS = 30.0  # how long a writer waits for another
+DELETED = "Deleted_Internal"  # the stage of a version that was deleted
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """One version of a registered model."""
+
+    name: str
+    version: str  # a number
+    location: str  # of its files
+    run: str | None
+    description: str | None
+    tags: Mapping[str, str]
+
+
+@contextlib.contextmanager
+def open_registry(home: Home) -> Iterator[sqlite3.Connection]:
+    """A transaction on MLflow's database, which exists."""
+    connection = sqlite3.connect(home.tracking_database, timeout=BUSY_SECONDS)
+    connection.row_factory = sqlite3.Row
+    with contextlib.closing(connection), connection:
+        yield connection
+
+
+def has_registry(home: Home) -> bool:
+    """Whether MLflow's database exists; it appears complete."""
+    return home.tracking_database.exists()
+
+
+def read_versions(registry: sqlite3.Connection) -> dict[tuple[str, str], ModelVersion]:
+    """All versions, by name and version."""
+    tags: dict[tuple[str, int], dict[str, str]] = {}
+    for row in registry.execute("SELECT name, version, key, value FROM model_version_tags"):
+        tags.setdefault((row["name"], row["version"]), {})[row["key"]] = row["value"]
+    query = (
+        "SELECT name, version, COALESCE(storage_location, source) AS location, run_id, description"
+        " FROM model_versions WHERE current_stage <> ?"
+    )
+    found = {}
+    for row in registry.execute(query, (DELETED,)):
+        name, number = row["name"], row["version"]
+        found[name, str(number)] = ModelVersion(
+            name,
+            str(number),
+            row["location"] or "",
+            row["run_id"],
+            row["description"],
+            tags.get((name, number), {}),
+        )
+    return found
+
+
+def write_version(registry: sqlite3.Connection, version: ModelVersion) -> None:
+    """Add a version."""
+    moment = int(time.time() * 1000)
+    registry.execute(
+        "INSERT OR IGNORE INTO registered_models (name, creation_time, last_updated_time) VALUES (?, ?, ?)",
+        (version.name, moment, moment),
+    )
+    remove_version(registry, version.name, version.version)
+    registry.execute(
+        "INSERT INTO model_versions (name, version, creation_time, last_updated_time, description,"
+        " current_stage, source, storage_location, run_id, status)"
+        " VALUES (?, ?, ?, ?, ?, 'None', ?, ?, ?, 'READY')",
+        (
+            version.name,
+            int(version.version),
+            moment,
+            moment,
+            version.description,
+            version.location,
+            version.location,
+            version.run,
+        ),
+    )
+    _write_tags(registry, version)
+
+
+def change_version(registry: sqlite3.Connection, version: ModelVersion) -> None:
+    """Change the description and the tags of a version."""
+    registry.execute(
+        "UPDATE model_versions SET description = ? WHERE name = ? AND version = ?",
+        (version.description, version.name, int(version.version)),
+    )
+    _write_tags(registry, version)
+
+
+def remove_version(registry: sqlite3.Connection, name: str, version: str) -> None:
+    """Remove a version with its tags and aliases."""
+    which = (name, int(version))
+    registry.execute("DELETE FROM model_version_tags WHERE name = ? AND version = ?", which)
+    registry.execute("DELETE FROM registered_model_aliases WHERE name = ? AND version = ?", which)
+    registry.execute("DELETE FROM model_versions WHERE name = ? AND version = ?", which)
+
+
+def set_source(home: Home, name: str, version: str, source: str) -> None:
+    """Change where a version's files are; clients cannot."""
+    with open_registry(home) as registry:
+        registry.execute(
+            "UPDATE model_versions SET source = ?, storage_location = ? WHERE name = ? AND version = ?",
+            (source, source, name, int(version)),
+        )
+
+
+def _write_tags(registry: sqlite3.Connection, version: ModelVersion) -> None:
+    number = int(version.version)
+    registry.execute("DELETE FROM model_version_tags WHERE name = ? AND version = ?", (version.name, number))
+    registry.executemany(
+        "INSERT INTO model_version_tags (name, version, key, value) VALUES (?, ?, ?, ?)",
+        [(version.name, number, key, value) for key, value in version.tags.items()],
+    )

@@ -1,0 +1,255 @@
+"""Hostile requests to a served workspace: ``python tests/fuzz/serve.py --requests 10000 --seed 1``.
+
+The server must answer each without an internal error and without a traceback, succeed for nobody without a
+token, write nothing outside its home, keep its memory, and go on answering a client in time. Connections that
+say nothing, or that say it slowly, must not keep others out, and are closed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import random
+import socket
+import ssl
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from plain_client import PlainClient
+from serve_attacks import Attack, Attacker
+from serve_requests import API, WORKSPACE
+from serving import Served, serving
+
+ANSWER_SECONDS = 20.0
+MOST_GROWTH = 300_000_000  # bytes of memory, over all requests
+HEALTH_EVERY = 100  # requests
+HEALTH_SECONDS = 5.0  # the longest that a right request may take
+SLOW = 150  # connections that say nothing
+SLOW_SECONDS = 40.0  # after which they must be closed
+
+
+@dataclass
+class Result:
+    """What came of the attacks."""
+
+    answers: Counter[str] = field(default_factory=Counter)  # by kind of attack and status
+    faults: list[str] = field(default_factory=list)
+    slowest: float = 0.0  # seconds, of the right requests in between
+    growth: int = 0  # bytes
+
+
+class Channel:
+    """Opens connections to the server, and tunnels through its proxy."""
+
+    def __init__(self, served: Served) -> None:
+        self.port = served.port
+        proxy = urlsplit(served.environment["HTTPS_PROXY"])
+        self.login = base64.b64encode(f"{proxy.username}:{proxy.password}".encode())
+        self.context = ssl.create_default_context(cafile=served.environment["REQUESTS_CA_BUNDLE"])
+
+    @contextlib.contextmanager
+    def open(self, host: str | None) -> Iterator[socket.socket]:
+        """A connection to the port, or to one of Azure's hosts as the proxy shows it."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=ANSWER_SECONDS) as plain:
+            if host is None:
+                yield plain
+                return
+            name = host.encode()
+            plain.sendall(
+                b"CONNECT %b:443 HTTP/1.1\r\nProxy-Authorization: Basic %b\r\n\r\n" % (name, self.login)
+            )
+            said = b""
+            while not said.endswith(b"\r\n\r\n"):
+                more = plain.recv(1)
+                if not more:
+                    raise ConnectionError(f"the proxy refused {host}: {said!r}")
+                said += more
+            with self.context.wrap_socket(plain, server_hostname=host) as tunnel:
+                yield tunnel
+
+    def attack(self, attack: Attack) -> bytes:
+        """Send, and return what comes until the server closes the connection."""
+        with self.open(attack.host) as connection:
+            with contextlib.suppress(ConnectionError, ssl.SSLError):  # it may refuse before it has heard all
+                connection.sendall(attack.payload)
+            if attack.waits:
+                connection.settimeout(0.05)
+            parts = []
+            with contextlib.suppress(TimeoutError, ConnectionError, ssl.SSLError):
+                while part := connection.recv(65536):
+                    parts.append(part)
+                    connection.settimeout(ANSWER_SECONDS)
+            return b"".join(parts)
+
+
+def judge(attack: Attack, answer: bytes, took: float) -> tuple[str, str | None]:
+    """The status of an answer, and what is wrong with it."""
+    words = answer[:40].split()
+    status = words[1].decode("latin-1") if answer.startswith(b"HTTP/") and len(words) > 1 else "closed"
+    if answer.startswith(b"\x15"):
+        status = "TLS alert"
+    shown = f"{attack.kind} at {attack.host}: {attack.payload[:600]!r}\n      -> {answer[:500]!r}"
+    if b"Traceback (most recent" in answer:
+        return status, f"a traceback: {shown}"
+    if status.startswith("5") and status not in ("501", "505"):
+        return status, f"an internal error: {shown}"
+    if attack.forbidden and status[0] in "23":
+        return status, f"allowed: {shown}"
+    if not attack.waits and took > ANSWER_SECONDS - 1:
+        return status, f"not answered within {ANSWER_SECONDS:.0f} s: {shown}"
+    return status, None
+
+
+def look_around(folder: Path, home: Path) -> dict[str, bytes]:
+    """The files of a folder and their content, but for the home's."""
+    found = (path for path in folder.rglob("*") if home not in path.parents and path != home)
+    return {str(path): path.read_bytes() if path.is_file() else b"" for path in found}
+
+
+def escaped(mark: str) -> list[str]:
+    """Files with the mark where an attacker aims."""
+    places = (Path("/"), Path("/tmp"), Path("/etc"), Path.home(), Path.cwd(), Path(tempfile.gettempdir()))
+    return sorted({str(path) for place in places for path in place.glob(f"*{mark}*")})
+
+
+def fuzz(served: Served, folder: Path, count: int, seed: int) -> Result:
+    """Send so many hostile requests, and return what came of them."""
+    result, mark = Result(), f"wsfuzz{random.Random(seed).getrandbits(40):x}"
+    client = PlainClient(served.environment, timeout=60)
+    channel, attacker = Channel(served), Attacker(seed, client.token, mark)
+    process, before = psutil.Process(served.process.pid), look_around(folder, served.home)
+    start_mlflow(served)
+    check_health(client, result)
+    memory = process.memory_info().rss
+    for number, attack in enumerate(attacker.attacks(count)):
+        begin = time.monotonic()
+        try:
+            answer = channel.attack(attack)
+        except (OSError, ssl.SSLError) as error:
+            result.faults.append(f"no connection for {attack.kind}: {error!r}")
+            if served.process.poll() is not None:
+                result.faults.append(f"the server died of {attack.kind}: {attack.payload[:400]!r}")
+                return result
+            continue
+        status, fault = judge(attack, answer, time.monotonic() - begin)
+        result.answers[f"{attack.kind}: {status}"] += 1
+        if fault:
+            result.faults.append(fault)
+        if number % HEALTH_EVERY == 0:
+            check_health(client, result)
+            result.growth = max(result.growth, process.memory_info().rss - memory)
+    slow_connections(channel, client, result)
+    if result.growth > MOST_GROWTH:
+        result.faults.append(f"memory grew by {result.growth / 1e6:.0f} MB")
+    if (after := look_around(folder, served.home)) != before:
+        result.faults.append(
+            f"files outside the home changed: {sorted(set(after.items()) ^ set(before.items()))[:5]}"
+        )
+    result.faults += [f"a file outside the home: {path}" for path in escaped(mark)]
+    result.faults += [
+        f"a traceback in the log ends: {text}" for text in tracebacks(served.home / "serve" / "server.log")
+    ]
+    return result
+
+
+def start_mlflow(served: Served) -> None:
+    """Wait for MLflow's server, whose first start takes longer than an attack is waited for."""
+    client = PlainClient(served.environment, API, timeout=120)
+    answer = client.send("GET", f"/mlflow/v2.0{WORKSPACE}/api/2.0/mlflow/experiments/get?experiment_id=0")
+    assert answer.status == 200, answer
+    client.close()
+
+
+def tracebacks(log: Path) -> list[str]:
+    """The last frames of the different tracebacks in a log."""
+    found, block = dict[str, str](), list[str]()
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("Traceback (most recent"):
+            block = [line]
+        elif block and line.startswith((" ", "+")):
+            block.append(line)
+        elif block:
+            found.setdefault("\n".join([*block[-4:], line]), "")
+            block = []
+    return list(found)
+
+
+def check_health(client: PlainClient, result: Result) -> None:
+    """A right request in between: it is answered, and soon."""
+    begin = time.monotonic()
+    answer = client.get("jobs")
+    took = time.monotonic() - begin
+    result.slowest = max(result.slowest, took)
+    if answer.status != 200 or took > HEALTH_SECONDS:
+        result.faults.append(f"a right request was answered {answer.status} after {took:.1f} s")
+
+
+def slow_connections(channel: Channel, client: PlainClient, result: Result) -> None:
+    """Hold many connections that never finish a head; others are served, and these are closed."""
+    with contextlib.ExitStack() as stack:
+        held = []
+        for number in range(SLOW):
+            host = None if number % 3 else "management.azure.com"
+            connection = stack.enter_context(channel.open(host))
+            connection.sendall([b"", b"G", b"GET / HTTP/1.1\r\nX:", b"CONNECT a", b"\x16\x03"][number % 5])
+            held.append(connection)
+        check_health(client, result)
+        deadline = time.monotonic() + SLOW_SECONDS
+        still = sum(not is_closed(connection, deadline) for connection in held)
+        if still:
+            result.faults.append(f"{still} of {SLOW} silent connections are open after {SLOW_SECONDS:.0f} s")
+        check_health(client, result)
+
+
+def is_closed(connection: socket.socket, deadline: float) -> bool:
+    """Whether the server closes a connection in time."""
+    try:
+        while True:
+            connection.settimeout(max(deadline - time.monotonic(), 0.01))
+            if not connection.recv(4096):
+                return True
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--requests", type=int, default=10_000)
+    options.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    chosen = options.parse_args()
+    with tempfile.TemporaryDirectory(prefix="worldsize-serve-fuzz-") as name:
+        folder = Path(name)
+        for place in ("above", "work/beside"):
+            (folder / place).mkdir(parents=True)
+            (folder / place / "canary.txt").write_text("here")
+        begin = time.monotonic()
+        with serving(folder / "work") as served:
+            result = fuzz(served, folder, chosen.requests, chosen.seed)
+        print(f"seed {chosen.seed}: {chosen.requests} requests in {time.monotonic() - begin:.0f} s")
+        for what, number in sorted(result.answers.items()):
+            print(f"  {number:6} {what}")
+        print(f"  memory grew by {result.growth / 1e6:.0f} MB; the slowest right one {result.slowest:.2f} s")
+        for fault in result.faults[:25]:
+            print(f"  FAULT {fault}")
+        print(f"  {len(result.faults)} faults")
+    return 1 if result.faults else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,144 @@
+"""`worldsize submit`, and `runs`, `show` and `logs --azure`, against a workspace by the real client."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import pytest
+from serving import Served, serving
+
+pytestmark = [pytest.mark.run, pytest.mark.timeout(170)]
+
+PIPELINE = """\
+    $schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
+    type: pipeline
+    display_name: two_steps
+    experiment_name: tries
+    settings: {default_compute: azureml:cpu-cluster}
+    inputs: {n: 3}
+    outputs: {final: {type: uri_folder}}
+    jobs:
+      first:
+        type: command
+        command: echo ${{inputs.n}} > ${{outputs.made}}/n.txt && echo wrote
+        environment: {image: mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04}
+        inputs: {n: "${{parent.inputs.n}}"}
+        outputs: {made: {type: uri_folder}}
+      second:
+        type: command
+        command: >-
+          cp ${{inputs.made}}/n.txt ${{outputs.final}} && echo checking &&
+          test $(cat ${{inputs.made}}/n.txt) = 3
+        environment: {image: mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04}
+        inputs: {made: "${{parent.jobs.first.outputs.made}}"}
+        outputs: {final: "${{parent.outputs.final}}"}
+    """
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("submit")
+    (folder / "pipe.yml").write_text(textwrap.dedent(PIPELINE))
+    with serving(folder) as server:
+        yield server
+
+
+def worldsize(served: Served, *words: str, status: int = 0) -> str:
+    """Call a command as a client of the workspace; its standard output, then its standard error."""
+    done = served.run(sys.executable, "-m", "worldsize", *words)
+    assert done.returncode == status, done.stdout + done.stderr
+    return str(done.stdout + done.stderr)
+
+
+@pytest.fixture(scope="module")
+def good(served: Served) -> str:
+    return worldsize(served, "submit", "pipe.yml", "--name", "good", "--download", "got")
+
+
+def test_a_job_is_followed_to_its_end_and_downloaded(served: Served, good: str) -> None:
+    for line in ("job good  http", "first: succeeded after", "second: succeeded after", "job good succeeded"):
+        assert line in good
+    assert (served.folder / "got" / "named-outputs" / "final" / "n.txt").read_text() == "3\n"
+
+
+def test_a_job_is_listed_and_shown_like_a_run_here(served: Served, good: str) -> None:
+    assert "good  succeeded    2/2" in worldsize(served, "runs", "--azure")
+    shown = json.loads(worldsize(served, "show", "good", "--azure", "--json"))
+    assert (shown["state"], shown["pipeline"], shown["experiment"]) == ("succeeded", "two_steps", "tries")
+    assert shown["steps"]["first"]["parameters"] == {"n": "3"}
+    assert shown["steps"]["second"]["needs"] == ["first"]
+    assert "first" in worldsize(served, "show", "last", "--azure")
+
+
+def test_logs_are_read_by_step(served: Served, good: str) -> None:
+    assert worldsize(served, "logs", "good", "first", "--azure") == "wrote\n"
+    assert worldsize(served, "logs", "good", "second", "--azure", "--follow") == "checking\n"
+    assert "did you mean `first`" in worldsize(served, "logs", "good", "frist", "--azure", status=1)
+
+
+def test_a_failed_step_is_named_with_the_end_of_its_log(served: Served) -> None:
+    text = worldsize(served, "submit", "pipe.yml", "--set", "n=4", "--name", "bad", "-q", status=1)
+    assert "error: step `second` failed" in text
+    assert "  | checking" in text
+    assert "job bad failed after" in text
+
+
+def test_clusters_that_are_missing_are_created_on_request(served: Served) -> None:
+    project = served.folder / "project"  # beside that of the server, which has the clusters of its own
+    project.mkdir()
+    text = (served.folder / "pipe.yml").read_text().replace("cpu-cluster", "small")
+    (project / "pipe.yml").write_text(text)
+    (project / "worldsize.yml").write_text("compute: {small: {instance_type: Standard_D16s_v5}}\n")
+    refused = worldsize(served, "submit", "project/pipe.yml", "--no-wait", status=1)
+    assert refused.startswith("error: the workspace has no compute `small`\n  = help: add `--create-compute`")
+    created = worldsize(served, "submit", "project/pipe.yml", "--no-wait", "--create-compute")
+    assert "creating compute `small`" in created
+    assert "is submitted" in created
+
+
+def test_the_clusters_of_the_workspace_come_into_the_settings(served: Served) -> None:
+    worldsize(served, "catalogue", "--refresh", "--file", "found.yml")
+    text = (served.folder / "found.yml").read_text()
+    assert text.startswith("compute:\n")
+    assert "  gpu-cluster: {instance_type: Standard_" in text
+
+
+def test_a_job_that_is_not_there_is_one_message(served: Served) -> None:
+    text = worldsize(served, "show", "nothing", "--azure", status=1)
+    assert text.startswith("error: ")
+    assert "nothing" in text
+    assert "Traceback" not in text
+
+
+def test_an_interrupt_leaves_the_job_running_and_says_so(served: Served) -> None:
+    slow = (served.folder / "pipe.yml").read_text().replace("echo wrote", "sleep 30")
+    (served.folder / "slow.yml").write_text(slow)
+    words = [
+        sys.executable,
+        "-m",
+        "worldsize",
+        "submit",
+        "slow.yml",
+        "--name",
+        "slow",
+        "--cancel-on-interrupt",
+    ]
+    with subprocess.Popen(
+        words,
+        cwd=served.folder,
+        env=served.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert any("first: running" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, "job slow is being canceled" in errors) == (130, True)
+    assert "canceled" in worldsize(served, "runs", "--azure")

@@ -1,0 +1,27 @@
+"""A short `tests/fuzz/serve.py`: hostile requests end in answers, and nowhere else."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+from serving import serving
+
+pytestmark = [
+    # a killed server leaves its clients' sockets to the collector
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.run,
+    pytest.mark.timeout(240),
+]
+
+FUZZ = runpy.run_path(str(Path(__file__).resolve().parents[2] / "fuzz" / "serve.py"))
+
+
+def test_hostile_requests_are_answered_and_reach_nothing(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "canary.txt").write_text("here")
+    with serving(tmp_path / "work") as served:
+        result = FUZZ["fuzz"](served, tmp_path, count=400, seed=11)
+    assert result.faults == []
+    assert result.answers.total() == 400

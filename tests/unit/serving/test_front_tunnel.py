@@ -1,0 +1,97 @@
+"""The proxy in one process: tunnels through the user's own proxy, and what refuses them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+from pathlib import Path
+
+import pytest
+from serving import make_workspace
+
+pytest.importorskip("uvicorn", reason="pip install 'worldsize[serve]'")
+
+from worldsize.serving.front.certificates import Authority
+from worldsize.serving.front.tokens import secret_text
+from worldsize.serving.front.tunnel import Tunnel, Upstream
+from worldsize.serving.workspace import Workspace
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return make_workspace(tmp_path)
+
+
+def make_head(workspace: Workspace, target: str) -> bytes:
+    secret = base64.b64encode(f"worldsize:{secret_text(workspace, 'proxy')}".encode()).decode()
+    return f"CONNECT {target} HTTP/1.1\r\nproxy-authorization: Basic {secret}\r\n\r\n".encode()
+
+
+async def connect(
+    workspace: Workspace, target: str, upstream: Upstream | None, sent: bytes = b""
+) -> tuple[bytes, bytes]:
+    """The head that the client of a tunnel is answered, and what came after it sent something."""
+
+    def refuse(_host: str | None) -> asyncio.Protocol:
+        raise AssertionError("not an Azure host")
+
+    near, far = socket.socketpair()
+    far.setblocking(False)
+    tunnel = Tunnel(workspace, Authority(workspace.home), refuse, upstream)
+    task = asyncio.create_task(tunnel(far, make_head(workspace, target)))
+    reader, writer = await asyncio.open_connection(sock=near)
+    head = await reader.readuntil(b"\r\n\r\n")
+    if b" 200 " in head:
+        writer.write(sent)
+        writer.write_eof()
+    rest = await reader.read()
+    await asyncio.wait_for(task, 10)
+    writer.close()
+    return head, rest
+
+
+def serve_proxy(answer: bytes, seen: list[bytes]) -> asyncio.Future[asyncio.Server]:
+    """A proxy that answers every CONNECT alike and then sends back what it gets."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer)
+        while data := await reader.read(1000):
+            writer.write(data)
+        writer.close()
+
+    return asyncio.ensure_future(asyncio.start_server(handle, "127.0.0.1", 0))
+
+
+async def through_proxy(workspace: Workspace, answer: bytes) -> tuple[bytes, bytes, list[bytes]]:
+    seen: list[bytes] = []
+    server = await serve_proxy(answer, seen)
+    upstream = Upstream("127.0.0.1", server.sockets[0].getsockname()[1], "Basic bWU6cEBzcw==", "")
+    head, rest = await connect(workspace, "example.org:443", upstream, b"hello")
+    server.close()
+    return head, rest, seen
+
+
+def test_other_hosts_are_reached_through_the_users_proxy(workspace: Workspace) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\nfirst "
+    head, rest, seen = asyncio.run(through_proxy(workspace, answer))
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert rest == b"first hello"
+    assert seen[0].startswith(b"CONNECT example.org:443 HTTP/1.1\r\n")
+    assert b"Proxy-Authorization: Basic bWU6cEBzcw==\r\n" in seen[0]
+    assert secret_text(workspace, "proxy").encode() not in seen[0]
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 407 No\r\n\r\n", b"nonsense\r\n\r\n", b"x" * 20000])
+def test_what_the_users_proxy_refuses_is_said(workspace: Workspace, answer: bytes) -> None:
+    head, rest, _ = asyncio.run(through_proxy(workspace, answer))
+    assert head.startswith(b"HTTP/1.1 502 ")
+    assert b"the proxy 127.0.0.1" in rest
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1:1", "no-such-host.invalid:443", "127.0.0.1:99999"])
+def test_a_host_that_cannot_be_reached_is_said(workspace: Workspace, target: str) -> None:
+    head, rest = asyncio.run(connect(workspace, target, None))
+    assert head.startswith(b"HTTP/1.1 502 ")
+    assert b"cannot be reached" in rest

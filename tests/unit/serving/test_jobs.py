@@ -1,0 +1,279 @@
+"""Jobs through the management API, the queue's decisions and the run history; no job runs here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from worldsize.running.prepare.machine import Machine
+from worldsize.serving.control import assets
+from worldsize.serving.control.call import Call
+from worldsize.serving.database import Database
+from worldsize.serving.errors import ServiceError
+from worldsize.serving.history.routes import routes
+from worldsize.serving.home import Home
+from worldsize.serving.jobs import artifacts, records
+from worldsize.serving.jobs.control import handle
+from worldsize.serving.jobs.outputs import list_outputs, register_output
+from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job
+from worldsize.serving.jobs.queue import DIED, Queue
+from worldsize.serving.jobs.reporter import summarise
+from worldsize.serving.workspace import Endpoints, Workspace
+
+BASE = "https://management.azure.com"
+COMMAND = {
+    "jobType": "Command",
+    "command": "echo hello",
+    "environmentId": "azureml:e:1",
+    "tags": {"team": "a"},
+}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    home = Home(tmp_path / "home")
+    home.make()
+    database = Database(home.database)
+    yield Workspace(home, database, Endpoints("http://127.0.0.1:1"), tmp_path)
+    database.close()
+
+
+def request(workspace: Workspace, method: str, name: str | None = None, **rest: Any) -> tuple[int, Any]:
+    """One request; its status and its document."""
+    call = Call(workspace, workspace.scope, BASE, method, "jobs", name, **rest)
+
+    async def answer() -> Any:
+        try:
+            return await handle(call)
+        except ServiceError as error:
+            return error.response()
+
+    response = asyncio.run(answer())
+    return response.status_code, json.loads(response.body)
+
+
+def submit(workspace: Workspace, name: str, **changes: Any) -> tuple[int, Any]:
+    return request(workspace, "PUT", name, body={"properties": {**COMMAND, **changes}})
+
+
+def message(answer: Any) -> str:
+    text: str = answer["error"]["message"]
+    return text
+
+
+def test_a_job_is_queued_and_shown(workspace: Workspace) -> None:
+    status, made = submit(workspace, "first", outputs={"o": {"jobOutputType": "uri_folder"}})
+    assert status == 201
+    assert made == request(workspace, "GET", "first")[1]
+    properties = made["properties"]
+    assert properties["status"] == "Queued"
+    assert properties["services"]["Studio"]["endpoint"].startswith("http://127.0.0.1:1/jobs/first?wsid=/")
+    assert properties["outputs"]["o"]["uri"].endswith("/paths/azureml/first/o/")
+    assert properties["outputs"]["default"]["uri"].endswith("ExperimentRun/dcid.first")
+    assert (workspace.home.jobs / "first" / "pipeline.yml").exists()
+
+
+def test_a_name_is_taken_once(workspace: Workspace) -> None:
+    submit(workspace, "first")
+    status, answer = submit(workspace, "first")
+    assert (status, answer["error"]["code"]) == (409, "Conflict")
+    for name in ("../up", ".hidden", "a/b", "x" * 300):
+        assert submit(workspace, name)[0] == 400
+
+
+def test_errors_of_the_checker_refuse_a_job(workspace: Workspace) -> None:
+    status, answer = submit(workspace, "wrong", command="echo ${{inputs.data}}")
+    assert status == 400
+    assert "The job has errors.\nWS6" in message(answer)
+    assert "data" in message(answer)
+    assert records.list_jobs(workspace.database, view="All") == []
+    assert list(workspace.home.jobs.iterdir()) == []
+
+
+def test_tags_and_the_archive_change_and_the_rest_does_not(workspace: Workspace) -> None:
+    _, made = submit(workspace, "first")
+    changed = {**made["properties"], "tags": {"team": "b"}, "displayName": "new", "command": "other"}
+    status, answer = request(workspace, "PUT", "first", body={"properties": changed})
+    assert status == 200
+    assert answer["properties"]["tags"] == {"team": "b"}
+    assert answer["properties"]["displayName"] == "new"
+    assert answer["properties"]["command"] == "echo hello"
+    request(workspace, "PUT", "first", body={"properties": {**changed, "isArchived": True}})
+    assert request(workspace, "GET")[1]["value"] == []
+    listed = request(workspace, "GET", query={"listviewtype": "ArchivedOnly"})[1]["value"]
+    assert [job["name"] for job in listed] == ["first"]
+    assert request(workspace, "DELETE", "first")[0] == 400
+
+
+def test_lists_have_pages_and_filters(workspace: Workspace) -> None:
+    for number in range(5):
+        submit(workspace, f"job{number}", tags={"even": str(number % 2 == 0)})
+    names, query = [], {"$top": "2"}
+    while True:
+        answer = request(workspace, "GET", query=query)[1]
+        names += [job["name"] for job in answer["value"]]
+        if "nextLink" not in answer:
+            break
+        query = dict(part.split("=") for part in answer["nextLink"].partition("?")[2].split("&"))
+    assert names == ["job4", "job3", "job2", "job1", "job0"]
+    for tag, count in (("even", 5), ("even=True", 3), ("odd", 0), ("even=x", 0)):
+        assert len(request(workspace, "GET", query={"tag": tag})[1]["value"]) == count
+    assert request(workspace, "GET", query={"jobtype": "Pipeline"})[1]["value"] == []
+    assert request(workspace, "GET", query={"scheduled": "true"})[1]["value"] == []
+    assert request(workspace, "GET", query={"$top": "many"})[0] == 400
+
+
+def test_a_job_that_waits_is_canceled_at_once(workspace: Workspace) -> None:
+    submit(workspace, "first")
+    status, answer = request(workspace, "POST", "first", action="cancel")
+    assert (status, answer["properties"]["status"]) == (200, "Canceled")
+    assert request(workspace, "POST", "first", action="cancel")[1]["properties"]["status"] == "Canceled"
+    assert request(workspace, "POST", "none", action="cancel")[0] == 404
+
+
+def pipeline(workspace: Workspace, name: str) -> None:
+    component = {
+        "type": "command",
+        "command": "echo > ${{outputs.o}}/x",
+        "environment": "azureml:e:1",
+        "outputs": {"o": {"type": "uri_folder"}},
+    }
+    assets.put_version(workspace.database, "components", "c", "1", {"componentSpec": component})
+    node = {"type": "command", "componentId": "azureml:c:1"}
+    status, answer = request(
+        workspace,
+        "PUT",
+        name,
+        body={
+            "properties": {
+                "jobType": "Pipeline",
+                "jobs": {"one": {**node, "outputs": {"o": {"name": "data"}}}, "two": node},
+            }
+        },
+    )
+    assert status == 201, answer
+
+
+def test_the_steps_of_a_pipeline_are_jobs_below_it(workspace: Workspace) -> None:
+    pipeline(workspace, "whole")
+    below = records.children(workspace.database, "whole")
+    assert [(job.step, job.status, job.root) for job in below] == [
+        ("one", "NotStarted", "whole"),
+        ("two", "NotStarted", "whole"),
+    ]
+    assert below[0].name == records.child_name("whole", "one")
+    status, shown = request(workspace, "GET", below[0].name)
+    assert (status, shown["properties"]["parentJobName"]) == (200, "whole")
+    assert [job["name"] for job in request(workspace, "GET")[1]["value"]] == ["whole"]
+    assert request(workspace, "POST", below[0].name, action="cancel")[0] == 400
+    request(workspace, "POST", "whole", action="cancel")
+    assert {job.status for job in records.children(workspace.database, "whole")} == {"Canceled"}
+
+
+def test_a_named_output_becomes_one_asset(workspace: Workspace) -> None:
+    pipeline(workspace, "whole")
+    job = records.children(workspace.database, "whole")[0]
+    (output,) = list_outputs(job)
+    for _ in range(2):  # a process that is started again may register it again
+        register_output(workspace.database, job, output)
+    (version,) = assets.list_versions(workspace.database, "data", "data")
+    assert (version.version, version.job) == ("1", job.name)
+    assert version.properties["dataUri"].endswith(f"/paths/azureml/{job.name}/o/")
+
+
+def test_the_history_has_details_children_and_outputs(workspace: Workspace) -> None:
+    pipeline(workspace, "whole")
+    records.set_status(workspace.database, "whole", "Failed", error=("UserError", "no luck"))
+    artifacts.append_log(workspace.home, "whole", artifacts.PIPELINE_LOG, "a line\n")
+    client = TestClient(Starlette(routes=routes(workspace)))
+    history = f"/history/v1.0{workspace.scope.id}"
+    details = client.get(f"{history}/runs/whole/details").json()
+    assert details["status"] == "Failed"
+    assert details["error"]["error"]["message"] == "no luck"
+    (log,) = details["logFiles"].items()
+    assert log[0] == "logs/azureml/executionlogs.txt"
+    assert "/azureml/ExperimentRun/dcid.whole/logs/azureml/executionlogs.txt?" in log[1]
+    below = client.get(f"{history}/runs/whole/children").json()["value"]
+    assert [run["displayName"] for run in below] == ["one", "two"]
+    data = client.post(f"{history}/rundata", json={"runId": below[0]["runId"]}).json()["runMetadata"]
+    asset = data["outputs"]["o"]["assetId"]
+    resolved = client.post(
+        f"/data/v1.0{workspace.scope.id}/dataversion/batchGetResolvedUris", json={"values": [asset, "x"]}
+    ).json()["values"]
+    assert resolved[asset]["uri"].endswith(f"/paths/azureml/{below[0]['runId']}/o/")
+    assert list(resolved) == [asset]
+    client.patch(f"{history}/runs/whole", json={"hidden": True, "tags": {"a": "b"}})
+    stored = records.get_job(workspace.database, "whole")
+    assert stored is not None
+    assert (stored.archived, stored.properties["tags"]) == (True, {"a": "b"})
+
+
+def test_a_process_holds_its_job(workspace: Workspace, tmp_path: Path) -> None:
+    assert find_process(tmp_path) is None
+    with hold_job(tmp_path):
+        assert find_process(tmp_path) == os.getpid()
+        with pytest.raises(AlreadyRunsError), hold_job(tmp_path, patience=0.05):
+            pass
+    assert find_process(tmp_path) is None
+
+
+def test_one_process_enters_a_job(workspace: Workspace) -> None:
+    submit(workspace, "first")
+    assert not records.enter_process(workspace.database, "first", 1)  # it waits
+    assert records.claim(workspace.database, "first", before=("Queued",), after="Preparing")
+    assert not records.claim(workspace.database, "first", before=("Queued",), after="Preparing")
+    assert records.enter_process(workspace.database, "first", 1)
+    assert not records.enter_process(workspace.database, "first", 2)
+
+
+def test_a_new_server_finds_out_what_became_of_jobs(workspace: Workspace) -> None:
+    states = {"waits": "Queued", "began": "Preparing", "died": "Running", "stops": "CancelRequested"}
+    for name, status in states.items():
+        submit(workspace, name)
+        records.claim(workspace.database, name, before=("Queued",), after=status)
+        if name in ("died", "stops"):
+            workspace.database.connection.execute("UPDATE jobs SET pid = 1 WHERE name = ?", (name,))
+    queue = Queue(workspace, Machine(2))
+    queue.adopt()
+    found = {name: records.get_job(workspace.database, name) for name in states}
+    assert {name: job and job.status for name, job in found.items()} == {
+        "waits": "Queued",
+        "began": "Queued",  # its process had not begun
+        "died": "Failed",
+        "stops": "Canceled",
+    }
+    assert found["died"] is not None
+    assert found["died"].error_message == DIED
+    assert not queue.active
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ({"Completed"}, "Completed"),
+        ({"Completed", "Failed"}, "Failed"),
+        ({"Completed", "Canceled"}, "Canceled"),
+        ({"NotStarted"}, "NotStarted"),
+        ({"NotStarted", "Completed"}, "Running"),
+    ],
+)
+def test_a_pipeline_inside_a_pipeline_follows_its_steps(states: set[str], expected: str) -> None:
+    assert summarise(states) == expected
+
+
+def test_logs_have_the_service_s_names() -> None:
+    assert list(artifacts.name_logs(["rank-0.log"])) == [("rank-0.log", "user_logs/std_log.txt")]
+    names = dict(artifacts.name_logs(["ps-0.log", "worker-0.log", "worker-11.log"]))
+    assert names == {
+        "ps-0.log": "user_logs/std_log_process_00_ps.txt",
+        "worker-0.log": "user_logs/std_log_process_00.txt",
+        "worker-11.log": "user_logs/std_log_process_11.txt",
+    }

@@ -1,0 +1,98 @@
+"""The clusters of a workspace in `worldsize.yml`, and the table of VM sizes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from worldsize import yaml
+from worldsize.checking.settings import read_settings
+from worldsize.cli.main import main
+from worldsize.remote.catalogue import RemoteCluster, write_clusters
+from worldsize.remote.errors import RemoteError
+
+GPU = RemoteCluster("gpu-cluster", "Standard_NC96ads_A100_v4", 4, "low_priority")
+CPU = RemoteCluster("cpu-cluster", "Standard_D16s_v5", 0, "dedicated")
+COMMENTED = """\
+# what the team has
+compute:
+  gpu-cluster: {instance_type: Standard_NC6s_v3, max_instances: 9}   # being replaced
+  own: {instance_type: Standard_ND96isr_H100_v5}
+severity: {WS810: "off"}  # for now
+"""
+
+
+def clusters_of(text: str) -> dict[str, tuple[object, object, object]]:
+    """What the checker reads of a file, which must have no fault."""
+    settings = read_settings(yaml.load("worldsize.yml", text))
+    assert not settings.problems
+
+    def value(field: object) -> object:
+        return None if field is None else field.value  # type: ignore[attr-defined]
+
+    return {
+        each.name: (value(each.size), value(each.max_instances), value(each.tier))
+        for each in settings.computes
+    }
+
+
+@pytest.mark.parametrize("before", ["", "exclude: [bad]", "exclude: [bad]\n", "# only a comment\n"])
+def test_the_clusters_are_added_to_a_file(before: str) -> None:
+    text = write_clusters("worldsize.yml", before, [CPU, GPU])
+    assert text.startswith(before)
+    assert clusters_of(text) == {
+        "cpu-cluster": ("Standard_D16s_v5", None, "dedicated"),
+        "gpu-cluster": ("Standard_NC96ads_A100_v4", 4, "low_priority"),
+    }
+
+
+def test_comments_and_other_clusters_stay() -> None:
+    text = write_clusters("worldsize.yml", COMMENTED, [GPU])
+    for kept in (
+        "# what the team has",
+        "# being replaced",
+        "own: {instance_type",
+        '{WS810: "off"}  # for now',
+    ):
+        assert kept in text
+    assert clusters_of(text)["gpu-cluster"] == ("Standard_NC96ads_A100_v4", 4, "low_priority")
+    assert clusters_of(text)["own"][0] == "Standard_ND96isr_H100_v5"
+
+
+def test_a_second_refresh_changes_nothing() -> None:
+    text = write_clusters("worldsize.yml", COMMENTED, [GPU, CPU])
+    assert write_clusters("worldsize.yml", text, [GPU, CPU]) == text
+
+
+@pytest.mark.parametrize("name", ["on", "1e3", "007"])
+def test_a_name_that_yaml_reads_as_something_else_stays_a_name(name: str) -> None:
+    cluster = RemoteCluster(name, "Standard_D16s_v5", 2, "dedicated")
+    assert name in clusters_of(write_clusters("worldsize.yml", "", [cluster, GPU]))
+
+
+@pytest.mark.parametrize("text", ["compute: [", "compute: 3\n", "- a\n", "compute: {a: &x {b: *x}}\n"])
+def test_a_file_that_cannot_be_edited_is_refused(text: str) -> None:
+    with pytest.raises(RemoteError, match=r"worldsize\.yml"):
+        write_clusters("worldsize.yml", text, [GPU])
+
+
+def test_sizes_are_listed_by_words() -> None:
+    lines = CliRunner().invoke(main, ["catalogue", "a100", "nc"]).output.splitlines()
+    assert lines[0].split()[:2] == ["VM", "size"]
+    assert [line.split()[0] for line in lines[1:]] == [
+        "Standard_NC24ads_A100_v4", "Standard_NC48ads_A100_v4", "Standard_NC96ads_A100_v4"
+    ]  # fmt: skip
+
+
+def test_retired_sizes_are_listed_on_request_only() -> None:
+    listed = json.loads(CliRunner().invoke(main, ["catalogue", "--json"]).output)
+    everything = json.loads(CliRunner().invoke(main, ["catalogue", "--json", "--all"]).output)
+    assert {size["status"] for size in listed} == {"current", "retiring"}
+    assert len(everything) > len(listed)
+
+
+def test_words_that_match_nothing_are_an_error() -> None:
+    result = CliRunner().invoke(main, ["catalogue", "abacus"])
+    assert (result.exit_code, "no VM size" in result.output) == (1, True)

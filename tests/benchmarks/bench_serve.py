@@ -56,6 +56,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield server
 
 
+@pytest.fixture
+def client(served: Served) -> Iterator[PlainClient]:
+    with PlainClient(served.environment) as client:
+        yield client
+
+
 def test_the_first_answer_comes_within_two_seconds(tmp_path: Path) -> None:
     first, later = (
         [start_to_answer(tmp_path) for _ in range(2)],
@@ -91,8 +97,9 @@ def start_to_answer(folder: Path) -> float:
     return seconds
 
 
-def test_jobs_are_listed_two_hundred_times_a_second(served: Served, tmp_path: Path) -> None:
-    client = PlainClient(served.environment)
+def test_jobs_are_listed_two_hundred_times_a_second(
+    served: Served, client: PlainClient, tmp_path: Path
+) -> None:
     for number in range(JOBS):
         assert client.put("jobs", f"listed-{number}", command_job("true")).status == 201
     for number in range(JOBS):
@@ -102,8 +109,10 @@ def test_jobs_are_listed_two_hundred_times_a_second(served: Served, tmp_path: Pa
     assert len(answer.json["value"]) == JOBS
     plain = rate(lambda: client.get("jobs"))
     (tmp_path / "answer.json").write_bytes(answer.content)
-    with bare_server(tmp_path / "answer.json") as port:
-        bare = http.client.HTTPConnection("127.0.0.1", port)
+    with (
+        bare_server(tmp_path / "answer.json") as port,
+        contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as bare,
+    ):
         peer = rate(lambda: bare_get(bare))
     count, seconds = served.python(CLIENT, "50").split()[-2:]
     print(
@@ -154,8 +163,7 @@ def wait_for_ends(client: PlainClient) -> None:
         time.sleep(0.1)
 
 
-def test_a_job_of_one_command_adds_little(served: Served) -> None:
-    client = PlainClient(served.environment)
+def test_a_job_of_one_command_adds_little(client: PlainClient) -> None:
     wait_for_ends(client)
     times = []
     for number in range(7):
@@ -180,12 +188,12 @@ def test_a_list_waits_for_nobody(served: Served) -> None:
     begin, slowest, lock = time.perf_counter(), [0.0], threading.Lock()
 
     def ask() -> None:
-        client = PlainClient(served.environment)
-        for _ in range(20):
-            start = time.perf_counter()
-            assert client.get("jobs").status == 200
-            with lock:
-                slowest[0] = max(slowest[0], time.perf_counter() - start)
+        with PlainClient(served.environment) as client:
+            for _ in range(20):
+                start = time.perf_counter()
+                assert client.get("jobs").status == 200
+                with lock:
+                    slowest[0] = max(slowest[0], time.perf_counter() - start)
 
     threads = [threading.Thread(target=ask) for _ in range(20)]
     for thread in threads:

@@ -9,8 +9,11 @@ import ssl
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MANAGEMENT, BLOBS = "management.azure.com", "worldsize.blob.core.windows.net"
 WORKSPACE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w"
@@ -76,6 +79,12 @@ class PlainClient:
 
     def close(self) -> None:
         self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def find_token(environment: Mapping[str, str]) -> str:

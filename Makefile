@@ -35,15 +35,17 @@ format: $(VENV)/.all ## rewrite the sources as `make check` wants them
 bench: $(VENV)/.all $(VENV)/.horovod ## speed, as ratios against named peers
 	$(BIN)/pytest tests/benchmarks -m bench -q -s --timeout 1800
 
-soak: $(VENV)/.all $(VENV)/.horovod ## kill runs and trainings at random for half an hour; prints what was lost
+soak: $(VENV)/.all $(VENV)/.horovod ## kill runs, trainings and the local workspace at random for an hour; prints what was lost
 	$(BIN)/python tests/soak/kills.py --runs 100
 	$(BIN)/python tests/soak/register_kills.py --kills 20
 	$(BIN)/python tests/soak/kill_table.py ddp horovod tensorflow --minutes 20
+	$(BIN)/python tests/soak/serve_kills.py --kills 100
 
-fuzz: $(VENV)/.all ## throw hostile files at everything that reads, for twenty minutes
+fuzz: $(VENV)/.all ## throw hostile files at everything that reads, for half an hour
 	$(BIN)/python tests/fuzz/check.py --seconds 600
 	$(BIN)/python tests/fuzz/layers.py --seconds 600
 	$(BIN)/python tests/fuzz/hostile.py
+	$(BIN)/python tests/fuzz/serve.py --requests 10000
 
 golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before you commit it
 	$(BIN)/pytest -m "not bench" -q --update-golden tests/golden tests/rules tests/repo

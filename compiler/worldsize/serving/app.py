@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -49,7 +48,7 @@ def make_app(workspace: Workspace, port: int) -> ASGIApp:
         workspace: What every part works on.
         port: The port of the listener, which direct requests have to name.
     """
-    modules = [importlib.import_module(part) for part in PARTS if _exists(part)]
+    modules = [importlib.import_module(part) for part in PARTS]
     routes: list[BaseRoute] = [Route("/unknown/{host}/{rest:path}", _refuse_host, methods=METHODS)]
     routes += [route for module in modules for route in module.routes(workspace)]
     app = Starlette(
@@ -65,19 +64,10 @@ def make_app(workspace: Workspace, port: int) -> ASGIApp:
     return Guard(app, workspace, port)
 
 
-def _exists(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 @contextlib.asynccontextmanager
 async def _run_services(workspace: Workspace) -> AsyncIterator[None]:
     async with contextlib.AsyncExitStack() as stack:
         for module, function in SERVICES:
-            if not _exists(module):
-                continue
             service: Service = getattr(importlib.import_module(module), function)
             await stack.enter_async_context(service(workspace))
         yield

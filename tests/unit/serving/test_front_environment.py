@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from serving import make_workspace
 
+from worldsize.serving.front import environment
 from worldsize.serving.front.config_file import find_config, lend_config
 from worldsize.serving.front.environment import (
     apply_variables,
@@ -16,6 +17,7 @@ from worldsize.serving.front.environment import (
     format_exports,
     make_endpoints,
 )
+from worldsize.serving.front.tokens import verify_token
 from worldsize.serving.front.tunnel import UpstreamError, find_upstream
 from worldsize.serving.workspace import Scope, Workspace
 
@@ -28,26 +30,43 @@ def workspace(tmp_path: Path) -> Workspace:
 def test_the_proxy_catches_all_but_loopback(workspace: Workspace) -> None:
     own = {"HTTPS_PROXY": "http://company:3128", "NO_PROXY": ".azure.com", "AZURE_TOKEN_CREDENTIALS": "dev"}
     variables = client_variables(workspace, 8000, Path("/b.pem"), own, proxy=True)
-    environment = apply_variables({**own, "PATH": "/bin"}, variables)
-    assert environment["HTTPS_PROXY"].endswith("@127.0.0.1:8000")
-    assert environment["HTTPS_PROXY"] == environment["https_proxy"]
-    assert "azure" not in environment["NO_PROXY"]
-    assert environment["PATH"] == "/bin"
-    assert environment["IDENTITY_ENDPOINT"] == "http://127.0.0.1:8000/msi/token"
-    assert {environment[name] for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")} == {"/b.pem"}
-    assert "AZURE_TOKEN_CREDENTIALS" not in environment
-    assert "ARM_CLOUD_METADATA_URL" not in environment
+    applied = apply_variables({**own, "PATH": "/bin"}, variables)
+    assert applied["HTTPS_PROXY"].endswith("@127.0.0.1:8000")
+    assert applied["HTTPS_PROXY"] == applied["https_proxy"]
+    assert "azure" not in applied["NO_PROXY"]
+    assert applied["PATH"] == "/bin"
+    assert applied["IDENTITY_ENDPOINT"] == "http://127.0.0.1:8000/msi/token"
+    assert {applied[name] for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")} == {"/b.pem"}
+    assert "AZURE_TOKEN_CREDENTIALS" not in applied
+    assert "ARM_CLOUD_METADATA_URL" not in applied
 
 
 def test_without_the_proxy_the_users_own_stays(workspace: Workspace) -> None:
     own = {"HTTPS_PROXY": "http://company:3128", "no_proxy": "internal,localhost"}
     variables = client_variables(workspace, 8000, Path("/b.pem"), own, proxy=False)
-    environment = apply_variables(own, variables)
-    assert environment["HTTPS_PROXY"] == "http://company:3128"
-    assert environment["no_proxy"] == environment["NO_PROXY"] == "internal,127.0.0.1,localhost,::1"
-    assert environment["ARM_CLOUD_METADATA_URL"].startswith("https://localhost:8000/metadata/endpoints")
+    applied = apply_variables(own, variables)
+    assert applied["HTTPS_PROXY"] == "http://company:3128"
+    assert applied["no_proxy"] == applied["NO_PROXY"] == "internal,127.0.0.1,localhost,::1"
+    assert applied["ARM_CLOUD_METADATA_URL"].startswith("https://localhost:8000/metadata/endpoints")
     endpoints = make_endpoints("http://127.0.0.1:8000", 8000, proxy=False)
     assert f"https://{endpoints.account}.blob.core.windows.net" == endpoints.blob
+
+
+@pytest.mark.parametrize("plugin", [True, False])
+def test_mlflow_is_reached_with_and_without_its_plugin(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, plugin: bool
+) -> None:
+    monkeypatch.setattr(environment, "_has_mlflow_plugin", lambda: plugin)
+    variables = client_variables(workspace, 8000, Path("/b.pem"), {}, proxy=True)
+    address, token = variables["MLFLOW_TRACKING_URI"], variables.get("MLFLOW_TRACKING_TOKEN")
+    assert address is not None
+    if plugin:
+        assert address.startswith("azureml://eastus.api.azureml.ms/mlflow/v2.0/subscriptions/")
+        assert token is None
+    else:
+        assert address == "http://127.0.0.1:8000/mlflow/v2.0"
+        assert token is not None
+        assert verify_token(workspace, token)
 
 
 def test_a_shell_reads_the_exports_as_they_are() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from worldsize.serving.front.certificates import BUNDLE_VARIABLES
 from worldsize.serving.front.guard import PROXY_USER
-from worldsize.serving.front.tokens import secret_text
+from worldsize.serving.front.tokens import issue_token, secret_text
 from worldsize.serving.workspace import ACCOUNT, API_HOST, BLOB_HOST, TENANT, Endpoints, Workspace
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -66,11 +66,20 @@ def client_variables(
         "AZUREML_ARM_WORKSPACE_NAME": scope.workspace,
         **dict.fromkeys(BUNDLE_VARIABLES, str(bundle)),
     }
-    if _has_mlflow_plugin():  # as on a compute instance
-        host = API_HOST if proxy else f"localhost:{port}"
-        variables["MLFLOW_TRACKING_URI"] = f"azureml://{host}/mlflow/v2.0{scope.id}"
+    variables |= _tracking_variables(workspace, port, proxy=proxy)
     variables |= _proxy_variables(workspace, port) if proxy else _metadata_variables(port, environment)
     return variables
+
+
+def _tracking_variables(workspace: Workspace, port: int, *, proxy: bool) -> dict[str, str | None]:
+    """MLflow's address: with azureml-mlflow as on a compute instance, else the server's own with a token."""
+    if _has_mlflow_plugin():
+        host = API_HOST if proxy else f"localhost:{port}"
+        return {"MLFLOW_TRACKING_URI": f"azureml://{host}/mlflow/v2.0{workspace.scope.id}"}
+    return {
+        "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}/mlflow/v2.0",
+        "MLFLOW_TRACKING_TOKEN": issue_token(workspace, f"https://{API_HOST}"),
+    }
 
 
 def _proxy_variables(workspace: Workspace, port: int) -> dict[str, str | None]:

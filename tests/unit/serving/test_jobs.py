@@ -13,6 +13,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from worldsize.running.model.results import Failure
 from worldsize.running.prepare.machine import Machine
 from worldsize.serving.control import assets
 from worldsize.serving.control.call import Call
@@ -22,6 +23,7 @@ from worldsize.serving.history.routes import routes
 from worldsize.serving.home import Home
 from worldsize.serving.jobs import artifacts, records
 from worldsize.serving.jobs.control import handle
+from worldsize.serving.jobs.execution import describe_failure
 from worldsize.serving.jobs.outputs import list_outputs, register_output
 from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job
 from worldsize.serving.jobs.queue import DIED, Queue
@@ -85,8 +87,34 @@ def test_a_name_is_taken_once(workspace: Workspace) -> None:
     submit(workspace, "first")
     status, answer = submit(workspace, "first")
     assert (status, answer["error"]["code"]) == (409, "Conflict")
-    for name in ("../up", ".hidden", "a/b", "x" * 300):
-        assert submit(workspace, name)[0] == 400
+
+
+@pytest.mark.parametrize("name", ["../up", ".hidden", "a/b", "a.b", "_a", "a b", "ä", "x" * 256, "a\n"])
+def test_a_name_that_the_service_refuses_stores_nothing(workspace: Workspace, name: str) -> None:
+    status, answer = submit(workspace, name)
+    assert (status, answer["error"]["code"]) == (400, "ValidationError")
+    assert "is not a name of a job" in message(answer)
+    assert records.list_jobs(workspace.database, view="All") == []
+    assert list(workspace.home.jobs.iterdir()) == []
+
+
+def test_a_name_has_up_to_255_characters(workspace: Workspace) -> None:
+    assert submit(workspace, "x" * 255)[0] == 201
+    assert submit(workspace, "0-A_z")[0] == 201
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("Traceback (most recent call last):", "ValueError: no", "bye"), ": ValueError: no"),
+        (("[rank1]: torch.distributed.DistBackendError: x", ""), ": torch.distributed.DistBackendError: x"),
+        (("first", "reason", ""), ": reason"),
+        ((), ""),
+    ],
+)
+def test_a_failure_is_one_sentence(lines: tuple[str, ...], expected: str) -> None:
+    failure = Failure("rank-1", 1, 3, None, lines, "rank 1 ended with exit status 3", ("2 others followed",))
+    assert describe_failure(failure) == f"rank 1 ended with exit status 3{expected}; 2 others followed"
 
 
 def test_errors_of_the_checker_refuse_a_job(workspace: Workspace) -> None:

@@ -25,7 +25,7 @@ from worldsize.serving.jobs import artifacts, records
 from worldsize.serving.jobs.control import handle
 from worldsize.serving.jobs.execution import describe_failure
 from worldsize.serving.jobs.outputs import list_outputs, register_output
-from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job
+from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, write_slots
 from worldsize.serving.jobs.queue import DIED, Queue
 from worldsize.serving.jobs.reporter import summarise
 from worldsize.serving.workspace import Endpoints, Workspace
@@ -204,6 +204,45 @@ def test_the_steps_of_a_pipeline_are_jobs_below_it(workspace: Workspace) -> None
     assert request(workspace, "POST", below[0].name, action="cancel")[0] == 400
     request(workspace, "POST", "whole", action="cancel")
     assert {job.status for job in records.children(workspace.database, "whole")} == {"Canceled"}
+
+
+def test_a_step_shows_its_inputs_with_their_addresses(workspace: Workspace) -> None:
+    component = {
+        "type": "command",
+        "command": "cat ${{inputs.d}}/x; echo ${{inputs.n}} > ${{outputs.o}}/x",
+        "environment": "azureml:e:1",
+        "inputs": {"d": {"type": "uri_folder", "optional": True}, "n": {"type": "integer"}},
+        "outputs": {"o": {"type": "uri_folder"}},
+    }
+    component["command"] = "echo $[[${{inputs.d}}]] ${{inputs.n}} > ${{outputs.o}}/x"
+    assets.put_version(workspace.database, "components", "c", "1", {"componentSpec": component})
+    number = {"n": {"job_input_type": "literal", "value": "3"}}
+    data = {"d": {"job_input_type": "literal", "value": "${{parent.jobs.one.outputs.o}}"}}
+    node = {"type": "command", "componentId": "azureml:c:1"}
+    jobs = {"one": {**node, "inputs": number}, "two": {**node, "inputs": number | data}}
+    status, answer = request(
+        workspace, "PUT", "whole", body={"properties": {"jobType": "Pipeline", "jobs": jobs}}
+    )
+    assert status == 201, answer
+    one, two = records.children(workspace.database, "whole")
+    shown = request(workspace, "GET", two.name)[1]["properties"]["inputs"]
+    assert shown["n"] == {"jobInputType": "literal", "value": "3"}
+    assert shown["d"]["jobInputType"] == "uri_folder"
+    assert shown["d"]["uri"] == request(workspace, "GET", one.name)[1]["properties"]["outputs"]["o"]["uri"]
+
+
+def test_an_adopted_job_keeps_the_slots_that_it_was_lent(workspace: Workspace, tmp_path: Path) -> None:
+    submit(workspace, "wide")
+    submit(workspace, "next")
+    folder = workspace.home.jobs / "wide"
+    write_slots(folder, (0, 1))
+    records.claim(workspace.database, "wide", before=("Queued",), after="Running")
+    with hold_job(folder):
+        queue = Queue(workspace, Machine(2))
+        queue.adopt()
+        assert queue.active["wide"].slots == (0, 1)
+        asyncio.run(queue.tick())
+    assert list(queue.active) == ["wide"]  # the other one waits
 
 
 def test_a_named_output_becomes_one_asset(workspace: Workspace) -> None:

@@ -12,9 +12,9 @@ from worldsize.azureml import fields, literals
 from worldsize.azureml.job import read_job
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.serving.database import now
-from worldsize.serving.jobs.outputs import output_uri
+from worldsize.serving.jobs import artifacts
 from worldsize.serving.jobs.records import JobRecord, child_name
-from worldsize.serving.workspace import Scope
+from worldsize.serving.workspace import BLOB_STORE
 
 _DATA = re.compile(r"\s*\$\{\{\s*parent\.jobs\.([\w-]+)\.outputs\.([\w-]+)\s*\}\}\s*")
 TYPES = {"sweep": "Sweep", "pipeline": "Pipeline"}  # of jobs by the kind of the step; others are commands
@@ -122,8 +122,10 @@ def _bind_inputs(root: str, step: PlannedStep) -> dict[str, Any]:
         match = _DATA.fullmatch(str(shown.get("uri")))
         if match is not None:
             source = match[1] if step.outer is None else f"{step.outer}.{match[1]}"
-            place = output_uri(Scope(), child_name(root, source), match[2], shown["jobInputType"])
-            bound[name] = {**shown, "uri": place}
+            end = "" if shown["jobInputType"] == "uri_file" else "/"
+            place = artifacts.output_prefix(child_name(root, source), match[2])
+            # Without a workspace, which each client knows by names of its own.
+            bound[name] = {**shown, "uri": f"azureml://datastores/{BLOB_STORE}/paths/{place}{end}"}
     return bound
 
 

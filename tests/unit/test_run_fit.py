@@ -31,6 +31,7 @@ SPEC = """
         scale: {reference: {batch_size: 32, learning_rate: 0.05}, optimizer: sgd, rows: 4096, epochs: 3}
 """
 
+PIPELINES = Path(__file__).parents[2] / "pipelines"
 ACCUMULATES = "echo ${{plan.world_size}} ${{plan.gradient_accumulation_steps}}"
 
 
@@ -337,3 +338,61 @@ distribution: {distribution}
         flatten(found, AssetMap())[0].tasks, path, plan_file.load(path.parent), Machine(2), processes
     )
     assert [said in problem.message for problem in fitted.problems] == [True]
+
+
+@pytest.mark.parametrize("kind", ["pytorch", "mpi"])
+def test_a_compiled_pipeline_without_its_plan_file_is_fitted_the_same(tmp_path: Path, kind: str) -> None:
+    with_file = planned(tmp_path, kind, Machine(2), command=TELLS_BATCH)
+    (tmp_path / "build" / "plan.json").unlink()
+    without = fit_file(tmp_path / "build" / "pipeline.yml", Machine(2))
+    for fitted in (with_file, without):
+        task = fitted.tasks["train"]
+        assert (task.instance_count, task.process_count_per_instance) == (1, 2)
+        accumulation = task.inputs["gradient_accumulation_steps"]
+        assert isinstance(accumulation, Text)
+        assert int(accumulation.rendered) == 4
+    assert without.notices == with_file.notices
+    assert "planned for 8 processes (2 × 4), running 2 here with accumulation ×4" in without.notices[0]
+
+
+def test_numbers_that_are_no_plan_leave_a_pipeline_as_it_is(tmp_path: Path) -> None:
+    planned(tmp_path, "pytorch", Machine(2), command=TELLS_BATCH)
+    (tmp_path / "build" / "plan.json").unlink()
+    path = tmp_path / "build" / "pipeline.yml"
+    text = path.read_text()
+    assert "world_size: 8" in text
+    path.write_text(text.replace("world_size: 8", "world_size: 6"))
+    fitted = fit_file(path, Machine(2))
+    assert fitted.tasks["train"].world_size == 8
+    assert "8 processes share 2 cores" in fitted.notices[0]
+
+
+TELLS_BATCH = (
+    "echo ${{plan.world_size}} ${{plan.gradient_accumulation_steps}} ${{plan.batch_size_per_device}}"
+    " ${{plan.learning_rate}}"
+)
+
+
+def fit_file(pipeline: Path, machine: Machine) -> FittedTasks:
+    found, _ = job.read_job(pipeline)
+    assert found is not None
+    read, problems = flatten(found, AssetMap())
+    assert problems == []
+    return fit_tasks(read.tasks, pipeline, plan_file.load(pipeline.parent), machine, None)
+
+
+@pytest.mark.parametrize("name", ["digits_ddp", "digits_horovod", "digits_tensorflow"])
+def test_shipped_pipelines_need_no_plan_file(tmp_path: Path, name: str) -> None:
+    pipeline = api.compile(PIPELINES / f"{name}.yml", tmp_path / "build").pipeline
+    with_file = fit_file(pipeline, Machine(2))
+    (tmp_path / "build" / "plan.json").unlink()
+    without = fit_file(pipeline, Machine(2))
+    for step, task in with_file.tasks.items():
+        other = without.tasks[step]
+        shape = (task.world_size, task.instance_count, task.worker_count, task.gpus_per_process)
+        assert shape == (other.world_size, other.instance_count, other.worker_count, other.gpus_per_process)
+        assert {n: s and repr(s) for n, s in task.inputs.items()} == {
+            n: s and repr(s) for n, s in other.inputs.items()
+        }
+    assert without.tasks["train"].world_size == 2
+    assert without.notices == with_file.notices

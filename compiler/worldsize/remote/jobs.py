@@ -232,9 +232,17 @@ def read_steps(rest: Rest, document: Mapping[str, Any], run: Mapping[str, Any]) 
         f"${{{{parent.inputs.{name}}}}}": each.get("value", each.get("uri")) for name, each in inputs.items()
     }
     steps = {name: RemoteStep(name, node, given=given) for name, node in nodes.items()}
-    for name, child in _walk_children(rest, str(document["name"])):
+    titles = {str(node["display_name"]): name for name, node in nodes.items() if _has_title(node)}
+    for title, child in _walk_children(rest, str(document["name"])):
+        outer, dot, inner = title.partition(".")
+        # A run bears the display name of its step, where that has one.
+        name = title if title in steps else f"{titles.get(outer, outer)}{dot}{inner}"
         steps.setdefault(name, RemoteStep(name)).run = child
     return steps
+
+
+def _has_title(node: object) -> bool:
+    return isinstance(node, Mapping) and bool(node.get("display_name"))
 
 
 def _walk_children(

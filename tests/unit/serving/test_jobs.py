@@ -13,6 +13,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from worldsize.running.model.results import Failure
 from worldsize.running.prepare.machine import Machine
 from worldsize.serving.control import assets
 from worldsize.serving.control.call import Call
@@ -22,8 +23,9 @@ from worldsize.serving.history.routes import routes
 from worldsize.serving.home import Home
 from worldsize.serving.jobs import artifacts, records
 from worldsize.serving.jobs.control import handle
+from worldsize.serving.jobs.execution import describe_failure
 from worldsize.serving.jobs.outputs import list_outputs, register_output
-from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job
+from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, write_slots
 from worldsize.serving.jobs.queue import DIED, Queue
 from worldsize.serving.jobs.reporter import summarise
 from worldsize.serving.workspace import Endpoints, Workspace
@@ -85,8 +87,34 @@ def test_a_name_is_taken_once(workspace: Workspace) -> None:
     submit(workspace, "first")
     status, answer = submit(workspace, "first")
     assert (status, answer["error"]["code"]) == (409, "Conflict")
-    for name in ("../up", ".hidden", "a/b", "x" * 300):
-        assert submit(workspace, name)[0] == 400
+
+
+@pytest.mark.parametrize("name", ["../up", ".hidden", "a/b", "a.b", "_a", "a b", "ä", "x" * 256, "a\n"])
+def test_a_name_that_the_service_refuses_stores_nothing(workspace: Workspace, name: str) -> None:
+    status, answer = submit(workspace, name)
+    assert (status, answer["error"]["code"]) == (400, "ValidationError")
+    assert "is not a name of a job" in message(answer)
+    assert records.list_jobs(workspace.database, view="All") == []
+    assert list(workspace.home.jobs.iterdir()) == []
+
+
+def test_a_name_has_up_to_255_characters(workspace: Workspace) -> None:
+    assert submit(workspace, "x" * 255)[0] == 201
+    assert submit(workspace, "0-A_z")[0] == 201
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("Traceback (most recent call last):", "ValueError: no", "bye"), ": ValueError: no"),
+        (("[rank1]: torch.distributed.DistBackendError: x", ""), ": torch.distributed.DistBackendError: x"),
+        (("first", "reason", ""), ": reason"),
+        ((), ""),
+    ],
+)
+def test_a_failure_is_one_sentence(lines: tuple[str, ...], expected: str) -> None:
+    failure = Failure("rank-1", 1, 3, None, lines, "rank 1 ended with exit status 3", ("2 others followed",))
+    assert describe_failure(failure) == f"rank 1 ended with exit status 3{expected}; 2 others followed"
 
 
 def test_errors_of_the_checker_refuse_a_job(workspace: Workspace) -> None:
@@ -176,6 +204,46 @@ def test_the_steps_of_a_pipeline_are_jobs_below_it(workspace: Workspace) -> None
     assert request(workspace, "POST", below[0].name, action="cancel")[0] == 400
     request(workspace, "POST", "whole", action="cancel")
     assert {job.status for job in records.children(workspace.database, "whole")} == {"Canceled"}
+
+
+def test_a_step_shows_its_inputs_with_their_addresses(workspace: Workspace) -> None:
+    component = {
+        "type": "command",
+        "command": "cat ${{inputs.d}}/x; echo ${{inputs.n}} > ${{outputs.o}}/x",
+        "environment": "azureml:e:1",
+        "inputs": {"d": {"type": "uri_folder", "optional": True}, "n": {"type": "integer"}},
+        "outputs": {"o": {"type": "uri_folder"}},
+    }
+    component["command"] = "echo $[[${{inputs.d}}]] ${{inputs.n}} > ${{outputs.o}}/x"
+    assets.put_version(workspace.database, "components", "c", "1", {"componentSpec": component})
+    number = {"n": {"job_input_type": "literal", "value": "3"}}
+    data = {"d": {"job_input_type": "literal", "value": "${{parent.jobs.one.outputs.o}}"}}
+    node = {"type": "command", "componentId": "azureml:c:1"}
+    jobs = {"one": {**node, "inputs": number}, "two": {**node, "inputs": number | data}}
+    status, answer = request(
+        workspace, "PUT", "whole", body={"properties": {"jobType": "Pipeline", "jobs": jobs}}
+    )
+    assert status == 201, answer
+    one, two = records.children(workspace.database, "whole")
+    shown = request(workspace, "GET", two.name)[1]["properties"]["inputs"]
+    assert shown["n"] == {"jobInputType": "literal", "value": "3"}
+    assert shown["d"]["jobInputType"] == "uri_folder"
+    written = request(workspace, "GET", one.name)[1]["properties"]["outputs"]["o"]["uri"]
+    assert shown["d"]["uri"].rpartition("datastores/")[2] == written.rpartition("datastores/")[2]
+
+
+def test_an_adopted_job_keeps_the_slots_that_it_was_lent(workspace: Workspace, tmp_path: Path) -> None:
+    submit(workspace, "wide")
+    submit(workspace, "next")
+    folder = workspace.home.jobs / "wide"
+    write_slots(folder, (0, 1))
+    records.claim(workspace.database, "wide", before=("Queued",), after="Running")
+    with hold_job(folder):
+        queue = Queue(workspace, Machine(2))
+        queue.adopt()
+        assert queue.active["wide"].slots == (0, 1)
+        asyncio.run(queue.tick())
+    assert list(queue.active) == ["wide"]  # the other one waits
 
 
 def test_a_named_output_becomes_one_asset(workspace: Workspace) -> None:

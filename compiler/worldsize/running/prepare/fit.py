@@ -23,6 +23,7 @@ from worldsize.running.prepare.describe_fit import (
 )
 from worldsize.running.prepare.launched import FixedCounts, find_fixed_counts
 from worldsize.running.prepare.machine import Machine
+from worldsize.running.prepare.told_plan import read_told_plan
 
 Templates = Mapping[str, Mapping[str, str]]
 MAX_PROCESSES = 1024  # of one step
@@ -68,7 +69,7 @@ def fit_tasks(
     ):
         return FittedTasks(dict(tasks), [], unequal)
     fitted = (
-        _fit_native(tasks, machine, processes, at, keep_instances=keep_instances)
+        _fit_uncompiled(tasks, machine, processes, at, keep_instances=keep_instances)
         if compiled is None
         else _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
     )
@@ -208,6 +209,23 @@ def _keeps_global_batch(before: StepPlan, here: StepPlan, followed: frozenset[st
         return True
     planned, fitted = before.training.gradient_accumulation_steps, here.training.gradient_accumulation_steps
     return planned == fitted or bool(followed & {"gradient_accumulation_steps", "global_batch_size"})
+
+
+def _fit_uncompiled(
+    tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
+) -> FittedTasks:
+    """Fit tasks without a plan beside them: those that are told one follow it, the others stay."""
+    plan, templates = read_told_plan(tasks)
+    told = {name: task for name, task in tasks.items() if name in plan.steps}
+    others = {name: task for name, task in tasks.items() if name not in plan.steps}
+    planned = _fit_planned(told, machine, processes, plan, templates, keep_instances=keep_instances)
+    native = _fit_native(others, machine, processes, at, keep_instances=keep_instances)
+    fitted = planned.tasks | native.tasks
+    return FittedTasks(
+        {name: fitted[name] for name in tasks},
+        [*planned.notices, *native.notices],
+        [*planned.problems, *native.problems],
+    )
 
 
 def _fit_native(

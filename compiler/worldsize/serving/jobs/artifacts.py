@@ -20,6 +20,8 @@ from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS
 PIPELINE_LOG = "logs/azureml/executionlogs.txt"  # what clients stream of a pipeline,
 SWEEP_LOG = "azureml-logs/hyperdrive.txt"  # of a sweep,
 COMMAND_LOG = "user_logs/std_log.txt"  # and of a command in one process
+# What is said before a command starts. Clients stream logs of such names, and no process writes this one.
+NOTICES_LOG = "user_logs/std_log_notices.txt"
 _PROCESS = re.compile(r"([a-z]+)-(\d+)\.log")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from worldsize import running
@@ -24,6 +25,7 @@ from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.reporter import Reporter
 
 MAX_MESSAGE = 4000  # characters of an error in the database
+MAX_CAUSE = 500  # of the line of a log in it
 _DIED = "the run stopped for a reason of Worldsize's own; its log has the details"
 
 
@@ -107,9 +109,23 @@ def end_job(database: Database, job: JobRecord, status: str, error: tuple[str, s
         records.set_status(database, job.name, status, error=error)
 
 
+_EXCEPTION = re.compile(
+    r"(?:\[rank\d+\]:\s*)?((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b.*)"
+)
+
+
 def describe_failure(failure: Failure) -> str:
-    """A failure as clients show it: the sentence, the consequences, and the last lines of the log."""
-    lines = [failure.message, *failure.notes]
-    if failure.last_lines:
-        lines += [f"Last lines of {artifacts.COMMAND_LOG.replace('.txt', '*.txt')}:", *failure.last_lines]
-    return "\n".join(lines)[:MAX_MESSAGE]
+    """A failure as clients show it: one sentence with its cause, not the log that they have shown already."""
+    parts = [failure.message]
+    cause = _find_exception(failure.last_lines)
+    if cause and cause not in failure.message:
+        parts[0] += f": {cause}"
+    return "; ".join([*parts, *failure.notes])[:MAX_MESSAGE]
+
+
+def _find_exception(lines: Sequence[str]) -> str | None:
+    """The last exception that a log ends with; without one its last line, which may say why."""
+    matches = [match[1] for line in lines if (match := _EXCEPTION.match(line)) is not None]
+    if matches:
+        return matches[-1].rstrip()[:MAX_CAUSE]
+    return next((line.strip()[:MAX_CAUSE] for line in reversed(lines) if line.strip()), None)

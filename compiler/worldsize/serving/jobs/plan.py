@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,11 @@ from worldsize.azureml import fields, literals
 from worldsize.azureml.job import read_job
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.serving.database import now
+from worldsize.serving.jobs import artifacts
 from worldsize.serving.jobs.records import JobRecord, child_name
+from worldsize.serving.workspace import BLOB_STORE
 
+_DATA = re.compile(r"\s*\$\{\{\s*parent\.jobs\.([\w-]+)\.outputs\.([\w-]+)\s*\}\}\s*")
 TYPES = {"sweep": "Sweep", "pipeline": "Pipeline"}  # of jobs by the kind of the step; others are commands
 
 
@@ -44,7 +48,7 @@ class JobPlan:
                 parent=root.name if step.outer is None else child_name(root.name, step.outer),
                 type_=step.type,
                 title=step.title,
-                properties={"inputs": step.inputs, "outputs": step.outputs},
+                properties={"inputs": _bind_inputs(root.name, step), "outputs": step.outputs},
             )
 
 
@@ -95,14 +99,34 @@ def _list_steps(job: Job, outer: str | None) -> Iterator[PlannedStep]:
 
 
 def _list_inputs(step: Step) -> dict[str, Any]:
-    """The literals among the inputs of a step, as the service shows them."""
+    """The inputs of a step as the service shows them: literals, and data with its address."""
     inputs = fields.read_field(step.raw, "inputs") if step.raw is not None else None  # type: ignore[arg-type]
     values = inputs.value if inputs is not None and isinstance(inputs.value, dict) else {}
-    return {
-        str(name): {"jobInputType": "literal", "value": str(value)}
-        for name, value in values.items()
-        if not isinstance(value, dict | list)
-    }
+    ports = step.component.inputs if step.component is not None else {}
+    shown: dict[str, Any] = {}
+    for name, value in values.items():
+        port = ports.get(str(name))
+        type_ = port.type if port is not None else None
+        place = value.get("path") if isinstance(value, dict) else value
+        if _DATA.fullmatch(str(place)) is not None or (isinstance(value, dict) and place is not None):
+            shown[str(name)] = {"jobInputType": str(type_ or "uri_folder"), "uri": str(place)}
+        elif not isinstance(value, dict | list):
+            shown[str(name)] = {"jobInputType": "literal", "value": str(value)}
+    return shown
+
+
+def _bind_inputs(root: str, step: PlannedStep) -> dict[str, Any]:
+    """The inputs of a step, with the addresses of the outputs that they read."""
+    bound = dict(step.inputs)
+    for name, shown in step.inputs.items():
+        match = _DATA.fullmatch(str(shown.get("uri")))
+        if match is not None:
+            source = match[1] if step.outer is None else f"{step.outer}.{match[1]}"
+            end = "" if shown["jobInputType"] == "uri_file" else "/"
+            place = artifacts.output_prefix(child_name(root, source), match[2])
+            # Without a workspace, which each client knows by names of its own.
+            bound[name] = {**shown, "uri": f"azureml://datastores/{BLOB_STORE}/paths/{place}{end}"}
+    return bound
 
 
 def _list_outputs(step: Step) -> dict[str, Any]:

@@ -13,14 +13,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from worldsize.serving.home import Home
 
 # The files in the folder of a job.
 JOB_FILE, SETTINGS_FILE = "pipeline.yml", "worldsize.yml"
-LOCK, OUTPUT = "process.lock", "process.log"
+LOCK, OUTPUT, SLOTS = "process.lock", "process.log", "process.slots"
 
 
 PATIENCE_SECONDS = 1.0  # those who look whether a job runs hold the lock for a moment
@@ -87,6 +87,19 @@ def start_process(
             env=dict(environment),
             start_new_session=True,
         )
+
+
+def write_slots(folder: Path, slots: Iterable[int]) -> None:
+    """Note the slots that a job is lent, for a later server."""
+    (folder / SLOTS).write_text(" ".join(map(str, slots)), encoding="ascii")
+
+
+def read_slots(folder: Path) -> tuple[int, ...]:
+    """The slots that a job was lent; none where that is not known."""
+    try:
+        return tuple(int(word) for word in (folder / SLOTS).read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return ()
 
 
 def signal_process(folder: Path, number: signal.Signals) -> bool:

@@ -20,7 +20,14 @@ from worldsize.running.prepare.machine import Machine, detect_machine
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.execution import end_job
 from worldsize.serving.jobs.plan import count_slots
-from worldsize.serving.jobs.process import JOB_FILE, find_process, signal_process, start_process
+from worldsize.serving.jobs.process import (
+    JOB_FILE,
+    find_process,
+    read_slots,
+    signal_process,
+    start_process,
+    write_slots,
+)
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.trackers import serve_trackers
 from worldsize.serving.workspace import Workspace
@@ -55,7 +62,7 @@ class Queue:
         for job in records.list_in_state(database, STARTED):
             folder = self.workspace.home.jobs / job.name
             if find_process(folder) is not None:
-                self.active[job.name] = Active((), None)
+                self.active[job.name] = Active(read_slots(folder), None)
             elif job.pid is None and records.claim(database, job.name, before=("Preparing",), after="Queued"):
                 continue  # the server was killed before the process had begun
             else:
@@ -113,6 +120,7 @@ class Queue:
         if not records.claim(self.workspace.database, job.name, before=("Queued",), after="Preparing"):
             return True  # it was canceled
         try:
+            write_slots(folder, slots)
             process = start_process(self.workspace.home, job.name, self._environment(slots), self._options())
         except OSError as error:
             end_job(self.workspace.database, job, "Failed", ("ServiceError", str(error)))

@@ -50,12 +50,12 @@ class Reporter:
         return self._root.name if step == self._root.step else child_name(self._root.name, step)
 
     def notice(self, text: str) -> None:
-        """Write a notice to the log of a pipeline or sweep."""
-        self._log(text)
+        """Write a notice, such as with how many processes a step runs here, to the log of the job."""
+        self._log(text, artifacts.NOTICES_LOG)
 
     def warn(self, text: str) -> None:
         """Write a warning to the same log."""
-        self._log(f"Warning: {text}")
+        self._log(f"Warning: {text}", artifacts.NOTICES_LOG)
 
     def changed(self, status: Status) -> None:
         """Write the state of a step."""
@@ -141,9 +141,10 @@ class Reporter:
         records.set_status(self._database, outer.name, summarise(states))
         self._update_outer(outer)
 
-    def _log(self, text: str) -> None:
+    def _log(self, text: str, other: str | None = None) -> None:
+        """Write a line to the log of a pipeline or sweep; of a command to ``other``, if that is given."""
         kinds = {"Pipeline": artifacts.PIPELINE_LOG, "Sweep": artifacts.SWEEP_LOG}
-        log = kinds.get(self._root.type)
+        log = kinds.get(self._root.type, other)
         if log is not None:
             time = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%SZ}"
             artifacts.append_log(self._home, self._root.name, log, f"[{time}] {text}\n")

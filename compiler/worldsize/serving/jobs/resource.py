@@ -113,6 +113,4 @@ def run_properties(job: JobRecord) -> dict[str, str]:
     added = {"azureml.runsource": kind, "ContentSnapshotId": job.name, "_azureml.ClusterName": ""}
     if job.parent is not None:
         added |= {"azureml.pipelinerunid": job.root, "azureml.moduleName": job.display_name}
-    if job.schedule is not None:
-        added["azureml.triggeredByScheduleId"] = job.schedule
     return {**added, **own}

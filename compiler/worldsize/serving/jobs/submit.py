@@ -28,7 +28,8 @@ from worldsize.yaml import load
 # What is not the user's text: the client writes types that it derives from Python functions.
 TOLERATED = MENTIONED | {"WS663"}
 MAX_SHOWN = 10  # errors in the message of an answer
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+# MLflow and the service's own identifiers of runs have no other characters; dots separate steps.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 
 
 async def submit(
@@ -56,8 +57,11 @@ async def submit(
             that the checker finds.
     """
     del scope  # one workspace answers to all names
-    if _NAME.fullmatch(name) is None:
-        raise bad_request(f"`{name[:80]}` is not a name of a job: use letters, digits, `-`, `_` and `.`.")
+    if NAME.fullmatch(name) is None:
+        raise bad_request(
+            f"`{name[:80]}` is not a name of a job: use up to 255 letters, digits, `-` and `_`,"
+            " the first of which is a letter or a digit."
+        )
     _refuse_taken(workspace, name)
     kind = job_type(properties)
     folder = Path(tempfile.mkdtemp(prefix=".", dir=workspace.home.jobs))

@@ -33,7 +33,7 @@ def test_what_a_script_got_over_is_not_the_reason(lines: list[str]) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "python: Error while finding module specification for 'a.b.c' (ModuleNotFoundError: No module named 'a.b')",
+        "python: Error while finding module for 'a.b' (ModuleNotFoundError: No module named 'a.b')",
         "error: `score.py` cannot be used: ModuleNotFoundError: No module named 'a.b'",
     ],
 )

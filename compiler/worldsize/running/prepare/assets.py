@@ -140,6 +140,7 @@ class AssetMap:
 
     def missing(self, text: str, what: str = "data") -> str:
         """The help of a diagnostic about a reference that :meth:`local` does not know."""
+        text = canonical(text)  # the name of an asset, not its long id
         path = f"./{EXAMPLES.get(what) or _last_name(text) or what}"
         address = text if _http(text) else _twin(text)
         one = address is not None and not text.endswith("/") and "*" not in text  # curl fetches no folder
@@ -207,7 +208,7 @@ def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> Ass
 def _matches(text: str) -> Iterator[tuple[str, str]]:
     """The keys that match a reference, the most specific first, and the rest of the reference."""
     twin = _twin(text)
-    for spelling in dict.fromkeys((_key(text), _canonical(text), *([_key(twin)] if twin else []))):
+    for spelling in dict.fromkeys((_key(text), _key(canonical(text)), *([_key(twin)] if twin else []))):
         yield spelling, ""
         named = _NAMED.match(spelling)
         if named is not None and (named["version"] or named["label"]):
@@ -232,11 +233,11 @@ def _key(reference: str) -> str:
     return f"{text}/paths" if _STORE.match(text) else text
 
 
-def _canonical(reference: str) -> str:
-    """The short form of a full id or address in a workspace, without the workspace."""
+def canonical(reference: str) -> str:
+    """The short form of a full id or address in a workspace; anything else as it is."""
     match = _IN_WORKSPACE.match(_key(reference))
     if match is None:
-        return _key(reference)
+        return reference
     if match["store"]:
         return f"azureml://datastores/{match['store']}/paths{match['rest']}".rstrip("/")
     sign = "@" if (match["by"] or "").lower() == "labels" else ":"

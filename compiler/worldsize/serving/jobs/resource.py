@@ -46,7 +46,12 @@ def _defaults(job: JobRecord) -> dict[str, Any]:
     if job.type == "Command":
         defaults |= {"command": "", "environmentId": "", "environmentVariables": {}, "codeId": None}
     if job.type == "Sweep":  # of a node: clients read these of a job
-        trial = {"command": "", "environmentId": "", "environmentVariables": {}, "codeId": None}
+        trial: dict[str, Any] = {
+            "command": "",
+            "environmentId": "",
+            "environmentVariables": {},
+            "codeId": None,
+        }
         sampling = {"samplingAlgorithmType": "Random"}
         defaults |= {"trial": trial, "searchSpace": {}, "samplingAlgorithm": sampling, "objective": None}
         defaults |= {"earlyTermination": None, "limits": None}

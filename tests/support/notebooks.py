@@ -19,7 +19,6 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-
 # Official notebooks take the first path for their own folder, as kernels had it until IPython 8.
 FIRST_PATH = '--IPKernelApp.exec_lines=import sys; sys.path.insert(0, "")'
 

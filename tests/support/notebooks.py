@@ -19,6 +19,9 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+# Official notebooks take the first path for their own folder, as kernels had it until IPython 8.
+FIRST_PATH = '--IPKernelApp.exec_lines=import sys; sys.path.insert(0, "")'
+
 
 @dataclass(frozen=True)
 class CellReport:
@@ -48,6 +51,7 @@ def run_notebook(
         interrupt_on_timeout=True,
         kernel_name="python3",  # theirs are names of Azure's images
         allow_errors=True,
+        extra_arguments=[FIRST_PATH],
         resources={"metadata": {"path": str(path.parent)}},
     )
     with client.setup_kernel(env=dict(os.environ if env is None else env)):

@@ -34,6 +34,22 @@ def mapped(*references: str, options: tuple[str, ...] = ()) -> AssetMap:
 @pytest.mark.parametrize(
     ("text", "keys", "expected"),
     [
+        (
+            "wasbs://c@a.blob.core.windows.net/x y.csv",
+            ["https://a.blob.core.windows.net/c/x%20y.csv"],
+            "file/0",
+        ),
+        (
+            "https://a.blob.core.windows.net/c/d/x.csv?sv=1",
+            ["wasbs://c@a.blob.core.windows.net/d"],
+            "file/0/x.csv",
+        ),
+        (
+            "https://a.blob.core.windows.net/c/x%20y.csv",
+            ["wasbs://c@a.blob.core.windows.net/"],
+            "file/0/x y.csv",
+        ),
+        ("https://a.example.com/c/x.csv", ["wasbs://c@a.example.com/x.csv"], None),
         ("azureml:cifar:1", ["azureml:cifar:1"], "file/0"),
         ("azureml:cifar@latest", ["azureml:cifar@latest"], "file/0"),
         ("azureml:cifar@latest", ["azureml:cifar:1"], None),

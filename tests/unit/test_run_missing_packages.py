@@ -28,3 +28,16 @@ def test_the_package_is_named_with_what_installs_it(module: str, advice: str) ->
 @pytest.mark.parametrize("lines", [[], [LINE.format("numpy"), "going on without"], ["ImportError: numpy"]])
 def test_what_a_script_got_over_is_not_the_reason(lines: list[str]) -> None:
     assert explain_missing_package(lines) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python: Error while finding module for 'a.b' (ModuleNotFoundError: No module named 'a.b')",
+        "error: `score.py` cannot be used: ModuleNotFoundError: No module named 'a.b'",
+    ],
+)
+def test_a_program_that_passes_the_error_on_is_understood(line: str) -> None:
+    found = explain_missing_package(["Traceback", line])
+    assert found is not None
+    assert found[0] == "its Python has no module `a.b`"

@@ -24,14 +24,14 @@ def test_each_cell_is_reported_and_the_file_stays(tmp_path: Path) -> None:
         "import os\nvalue = os.environ['GIVEN']",
         "1 / 0",
         "import time\ntime.sleep(60)",
-        "print(value, os.getcwd())",
+        "import sys\nprint(value, os.getcwd(), repr(sys.path[0]))",
     )
     before = path.read_bytes()
     reports = list(run_notebook(path, env={"GIVEN": "x", "PATH": "/usr/bin:/bin"}, cell_seconds=2))
     assert [bool(each.error) for each in reports] == [False, True, True, False]
     assert reports[1].error == "ZeroDivisionError: division by zero"
     assert reports[2].error.startswith("KeyboardInterrupt")
-    assert reports[3].output == f"x {tmp_path}\n"
+    assert reports[3].output == f"x {tmp_path} ''\n"
     assert path.read_bytes() == before
 
 

@@ -39,6 +39,9 @@ class Stored:
     def path(self, reference: str) -> Path | None:
         return Path("/data") if "/paths/" in reference else None
 
+    def web_address(self, reference: str) -> str | None:
+        return "https://example.com/x.csv" if reference == "azureml:web:1" else None
+
     def vm_size(self, compute: str) -> Mapping[str, Any] | None:
         return (
             {"instance_type": "Standard_NC24s_v3", "max_instances": 4} if compute == "gpu-cluster" else None
@@ -67,8 +70,8 @@ def test_bodies_become_yaml(name: str, tmp_path: Path, *, update_golden: bool) -
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"jobType": "AutoML"}, "does not run jobs of type `AutoML`"),
-        ({"jobType": None}, "does not run jobs of type ``"),
+        ({"jobType": "AutoML"}, "The job is an AutoML job, whose models are chosen"),
+        ({"jobType": None}, "The job is of type ``; `worldsize serve` runs Command, Pipeline, Sweep jobs"),
         ({"command": {"a": 1}}, "`properties.command` is not a text"),
         ({"inputs": ["a"]}, "`properties.inputs` is not an object"),
         ({"inputs": {"a": {"jobInputType": "cube"}}}, "`properties.inputs.a` is of type `cube`"),

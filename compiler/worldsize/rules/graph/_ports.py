@@ -15,6 +15,7 @@ from worldsize.yaml.nodes import Mapping, Scalar
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _OTHER = re.compile(r"\W", re.ASCII)
 _RESERVED = frozenset({"path", "ld_library_path", "user", "logname", "home", "pwd", "shell"})
+_MLDESIGNER = re.compile(r"\bmldesigner\s+execute\b")
 _METHODS = frozenset(
     {"clear", "copy", "fromkeys", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values"}
 )
@@ -67,7 +68,7 @@ def _check_input_names(component: Component) -> Iterator[Problem]:
 def _check_outputs(component: Component) -> Iterator[Problem]:
     for name, port in component.outputs.items() if component.type != "flow" else ():
         span = port.span or NOWHERE
-        if port.type in literals.PRIMITIVES and not _is_control(component, name):
+        if port.type in literals.PRIMITIVES and not _may_be_value(component, name):
             message = f"output `{name}` is {literals.article(port.type)}, but outputs are files or folders"
             help_ = "write `type: uri_file`, and let the script write the value into that file"
             yield Problem("primitive-output", span, message, help_)
@@ -84,8 +85,11 @@ def _check_outputs(component: Component) -> Iterator[Problem]:
             )
 
 
-def _is_control(component: Component, name: str) -> bool:
-    """Whether an output steers the pipeline, a private preview in which it may be a value."""
+def _may_be_value(component: Component, name: str) -> bool:
+    """Whether an output steers the pipeline, or mldesigner writes what its function returns into a file."""
+    command = component.command.value if component.command is not None else None
+    if isinstance(command, str) and _MLDESIGNER.search(command):
+        return True
     outputs = component.raw.get("outputs") if isinstance(component.raw, Mapping) else None
     output = outputs.get(name) if isinstance(outputs, Mapping) else None
     return isinstance(output, Mapping) and "is_control" in output

@@ -63,7 +63,8 @@ _CUDA = re.compile(
 _CHOICE = (
     'where `torch.cuda.is_available()` is false, as in `"nccl" if torch.cuda.is_available() else "gloo"`'
 )
-_NOT_FOUND = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'$")
+# As the interpreter ends, `python -m`, or a program that names what it could not load.
+_NOT_FOUND = re.compile(r"(?:^|[:(] ?)ModuleNotFoundError: No module named '([\w.]+)'\)?$")
 _VMSTAT, _EVENTS = Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events")
 _MEMORY = Path("/proc/meminfo")
 
@@ -221,7 +222,7 @@ def explain_missing_gpus(lines: Sequence[str], gpus: Sequence[str]) -> tuple[str
 
 def explain_missing_package(lines: Sequence[str]) -> tuple[str, str] | None:
     """The cause and help if a process failed for lack of a package, judged by its last line; else None."""
-    matched = _NOT_FOUND.match(lines[-1].strip()) if lines else None
+    matched = _NOT_FOUND.search(lines[-1].strip()) if lines else None
     if matched is None:
         return None
     module = matched[1].partition(".")[0]

@@ -215,6 +215,8 @@ class Settler:
             failure=failure,
             parent=step.parent.name if step.parent is not None else None,
             summary=self.context.mask.text(summary) if summary else summary,
+            best=step.expansion.chosen if step.expansion is not None else None,
+            score=step.expansion.score if step.expansion is not None else None,
         )
         self.context.log.write(
             "step_ended",

@@ -166,6 +166,16 @@ class Sweep:
         score = _format_value(self._score(self.best))
         return f"the best of {self._counts()} is {short}: {self.plan.primary_metric} {score} with {values}"
 
+    @property
+    def chosen(self) -> str | None:
+        """The name of the best trial, once there is one."""
+        return None if self.best is None else self.best.name
+
+    @property
+    def score(self) -> float | None:
+        """The value of the primary metric in the best trial, once there is one."""
+        return None if self.best is None else self._score(self.best)
+
     def _add_trials(self) -> list[Task]:
         """Make as many new trials as may run at the same time."""
         tasks: list[Task] = []

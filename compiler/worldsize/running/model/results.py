@@ -46,6 +46,8 @@ class StepResult:
     failure: Failure | None = None
     parent: str | None = None  # the step that expanded into this one, and judges its end
     summary: str | None = None  # the result of a step that expanded, such as the best trial of a sweep
+    best: str | None = None  # the step that gave it its outputs
+    score: float | None = None  # the value of the primary metric in that step
 
     @property
     def logs(self) -> tuple[Path, ...]:

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from worldsize.azureml.references import classify, exists, is_file, is_folder, normalise
 from worldsize.base.problem import Problem
@@ -37,6 +37,11 @@ _IN_WORKSPACE = re.compile(
 )
 _STORE = re.compile(r"azureml://datastores/[^/]+\Z")
 _VERSION = re.compile(r"/?(?:versions|labels)/[^/]+\Z")
+_BLOB = re.compile(
+    r"https?://(?P<host>[^/@]+\.blob\.[^/@]+)/(?P<container>[^/?#]+)(?P<rest>/[^?#]*)?(?:[?#].*)?\Z"
+    r"|wasbs?://(?P<container2>[^/@]+)@(?P<host2>[^/]+)(?P<rest2>/.*)?\Z",
+    re.IGNORECASE | re.DOTALL,
+)
 
 NOT_ASSETS = frozenset({"$schema", "compute", "default_compute"})  # keys whose value is not an asset
 
@@ -135,8 +140,11 @@ class AssetMap:
 
     def missing(self, text: str, what: str = "data") -> str:
         """The help of a diagnostic about a reference that :meth:`local` does not know."""
+        text = canonical(text)  # the name of an asset, not its long id
         path = f"./{EXAMPLES.get(what) or _last_name(text) or what}"
-        fetch = f"fetch it with `{_curl(text, path)}`, then " if _http(text) else ""
+        address = text if _http(text) else _twin(text)
+        one = address is not None and not text.endswith("/") and "*" not in text  # curl fetches no folder
+        fetch = f"fetch it with `{_curl(address, path)}`, then " if address and one else ""
         option = shlex.quote(f"{text}={path}")
         line = f"{_yaml_key(text)}: {path}"
         return f"{fetch}write `{line}` under `assets:` of `worldsize.yml`, or add `--map {option}`"
@@ -199,7 +207,8 @@ def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> Ass
 
 def _matches(text: str) -> Iterator[tuple[str, str]]:
     """The keys that match a reference, the most specific first, and the rest of the reference."""
-    for spelling in dict.fromkeys((_key(text), _canonical(text))):
+    twin = _twin(text)
+    for spelling in dict.fromkeys((_key(text), _key(canonical(text)), *([_key(twin)] if twin else []))):
         yield spelling, ""
         named = _NAMED.match(spelling)
         if named is not None and (named["version"] or named["label"]):
@@ -224,15 +233,26 @@ def _key(reference: str) -> str:
     return f"{text}/paths" if _STORE.match(text) else text
 
 
-def _canonical(reference: str) -> str:
-    """The short form of a full id or address in a workspace, without the workspace."""
+def canonical(reference: str) -> str:
+    """The short form of a full id or address in a workspace; anything else as it is."""
     match = _IN_WORKSPACE.match(_key(reference))
     if match is None:
-        return _key(reference)
+        return reference
     if match["store"]:
         return f"azureml://datastores/{match['store']}/paths{match['rest']}".rstrip("/")
     sign = "@" if (match["by"] or "").lower() == "labels" else ":"
     return f"azureml:{match['name']}" + (f"{sign}{match['version']}" if match["version"] else "")
+
+
+def _twin(text: str) -> str | None:
+    """The other address of a blob: that of HTTP for Hadoop's, and the reverse; None for anything else."""
+    match = _BLOB.match(text)
+    if match is None:
+        return None
+    if match["host"]:
+        rest = unquote(match["rest"] or "")
+        return f"wasbs://{match['container']}@{match['host']}{rest}"
+    return f"https://{match['host2']}/{match['container2']}{quote(match['rest2'] or '', safe='/*')}"
 
 
 def _last_name(text: str) -> str:

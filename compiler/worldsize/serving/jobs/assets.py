@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from worldsize.azureml.references import classify
 from worldsize.facts import vm_sizes
 from worldsize.serving.control import assets, paths
 from worldsize.serving.control.resources import get_resource
@@ -34,6 +35,12 @@ class WorkspaceLookup:
     def path(self, reference: str) -> Path | None:
         """The path of data, code or a model, or None."""
         return paths.local_path(self.workspace, reference)
+
+    def web_address(self, reference: str) -> str | None:
+        """The address outside of the workspace that a data asset stands for, or None."""
+        found = paths.find_data(self.workspace, reference)
+        address = found.properties.get("dataUri") if found is not None else None
+        return address if isinstance(address, str) and classify(address) == "web" else None
 
     def vm_size(self, compute: str) -> Mapping[str, Any] | None:
         """The size of a compute as ``worldsize.yml`` has it, or None."""

@@ -15,7 +15,7 @@ from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.errors import SpecError
 from worldsize.running import RunError, RunOptions, RunResult
 from worldsize.running.model.options import EnvironmentMode
-from worldsize.running.model.results import Failure
+from worldsize.running.model.results import Failure, StepResult
 from worldsize.serving.database import Database
 from worldsize.serving.home import Home
 from worldsize.serving.jobs import artifacts, records
@@ -86,6 +86,8 @@ def conclude_job(home: Home, database: Database, job: JobRecord, result: RunResu
             child = records.child_name(job.name, step.name)
             error = ("UserError", describe_failure(step.failure))
             records.set_error(database, child, *error)
+        if step.best is not None:
+            _record_best(database, job, step)
     publish_outputs(home, database, job, result)
     if result.state == "succeeded":
         end_job(database, job, "Completed", None)
@@ -98,6 +100,18 @@ def conclude_job(home: Home, database: Database, job: JobRecord, result: RunResu
         if job.step is None and failed is not None:
             message = f"Step `{failed}`: {message}"
         end_job(database, job, "Failed", ("UserError", message))
+
+
+def _record_best(database: Database, job: JobRecord, step: StepResult) -> None:
+    """Write into a sweep's properties which trial was the best, as the service does."""
+    name = job.name if step.name == job.step else records.child_name(job.name, step.name)
+    sweep = records.get_job(database, name)
+    if sweep is None or step.best is None:
+        return
+    trial = records.child_name(job.name, step.best)
+    best = {"best_child_run_id": trial, "best_data_container_id": f"dcid.{trial}", "score": str(step.score)}
+    given = {**(sweep.properties.get("properties") or {}), **best}
+    records.update_job(database, name, properties={**sweep.properties, "properties": given})
 
 
 def end_job(database: Database, job: JobRecord, status: str, error: tuple[str, str] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,9 +75,17 @@ def _publish(home: Home, database: Database, job: JobRecord, output: JobOutput) 
 def _place(home: Home, database: Database, job: JobRecord, output: JobOutput, link: Path) -> None:
     """Make an output visible where the user wants it."""
     uri = (output.uri or "").replace("${{name}}", job.name).replace("${{output_name}}", output.name)
-    target = datastore_path(home, database, uri)
-    if target is not None and not target.exists():
-        artifacts.make_link(link.resolve(), target)
+    target, source = datastore_path(home, database, uri), link.resolve()
+    if target is None:
+        return
+    if target.is_symlink():  # to the output of an earlier job
+        target.unlink()
+    if target.is_dir() and source.is_dir():  # data lies there already, which the new files join
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    elif target.is_file() and source.is_file():
+        shutil.copyfile(source, target)
+    else:
+        artifacts.make_link(source, target)
 
 
 def register_output(database: Database, job: JobRecord, output: JobOutput) -> None:

@@ -30,6 +30,7 @@ class PlannedStep:
     outer: str | None  # the step that it is inside of
     inputs: dict[str, Any]  # both as the service shows them
     outputs: dict[str, Any]
+    objective: dict[str, Any] | None = None  # of a sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,11 @@ class JobPlan:
                 parent=root.name if step.outer is None else child_name(root.name, step.outer),
                 type_=step.type,
                 title=step.title,
-                properties={"inputs": _bind_inputs(root.name, step), "outputs": step.outputs},
+                properties={
+                    "inputs": _bind_inputs(root.name, step),
+                    "outputs": step.outputs,
+                    **({"objective": step.objective} if step.objective else {}),
+                },
             )
 
 
@@ -93,6 +98,7 @@ def _list_steps(job: Job, outer: str | None) -> Iterator[PlannedStep]:
             outer=outer,
             inputs=_list_inputs(step),
             outputs=_list_outputs(step),
+            objective=_find_objective(step),
         )
         if inner is not None:
             yield from _list_steps(inner, name)
@@ -127,6 +133,15 @@ def _bind_inputs(root: str, step: PlannedStep) -> dict[str, Any]:
             # Without a workspace, which each client knows by names of its own.
             bound[name] = {**shown, "uri": f"azureml://datastores/{BLOB_STORE}/paths/{place}{end}"}
     return bound
+
+
+def _find_objective(step: Step) -> dict[str, Any] | None:
+    """What a sweep looks for, as the service shows it."""
+    given = fields.read_field(step.raw, "objective") if step.raw is not None else None  # type: ignore[arg-type]
+    if step.type != "sweep" or given is None or not isinstance(given.value, dict):
+        return None
+    goal, metric = (str(given.value.get(key) or "") for key in ("goal", "primary_metric"))
+    return {"goal": goal.capitalize(), "primaryMetric": metric}
 
 
 def _list_outputs(step: Step) -> dict[str, Any]:

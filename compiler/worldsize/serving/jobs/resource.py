@@ -45,6 +45,16 @@ def _defaults(job: JobRecord) -> dict[str, Any]:
     defaults: dict[str, Any] = dict.fromkeys(_NULLS)
     if job.type == "Command":
         defaults |= {"command": "", "environmentId": "", "environmentVariables": {}, "codeId": None}
+    if job.type == "Sweep":  # of a node: clients read these of a job
+        trial: dict[str, Any] = {
+            "command": "",
+            "environmentId": "",
+            "environmentVariables": {},
+            "codeId": None,
+        }
+        sampling = {"samplingAlgorithmType": "Random"}
+        defaults |= {"trial": trial, "searchSpace": {}, "samplingAlgorithm": sampling, "objective": None}
+        defaults |= {"earlyTermination": None, "limits": None}
     if job.type == "Pipeline":
         defaults |= {"jobs": {}, "settings": {}, "sourceJobId": None}
     return defaults

@@ -27,6 +27,7 @@ from worldsize.serving.storage.download import send_blob
 from worldsize.serving.storage.errors import StorageError, invalid_query, unsupported
 from worldsize.serving.storage.files import blob_name, locate
 from worldsize.serving.storage.headers import read_metadata, read_properties
+from worldsize.serving.storage.stand_ins import find_stand_in
 from worldsize.serving.storage.uploads import received_body, temporary_file
 from worldsize.serving.workspace import Workspace
 
@@ -68,7 +69,9 @@ async def answer_blob(call: BlobRequest) -> Response:
 
 async def get(call: BlobRequest) -> Response:
     """Get Blob and Get Blob Properties."""
-    return await send_blob(call.request, check_read(call.request.headers, call.find()))
+    host = call.request.path_params["host"]
+    blob = call.find() or find_stand_in(call.workspace, host, call.container, call.path)
+    return await send_blob(call.request, check_read(call.request.headers, blob))
 
 
 async def put(call: BlobRequest) -> Response:

@@ -29,6 +29,7 @@ from worldsize.running.model.source import (
     list_parts,
     read_default,
 )
+from worldsize.running.prepare.assets import canonical
 from worldsize.secrecy.names import is_secret
 from worldsize.yaml import Mapping as YamlMapping
 
@@ -206,7 +207,7 @@ class Tracer:
                 return File(mapped)
             what = "a datastore or asset" if classify(text) == "asset" else "a web address"
             what = "a Git repository" if classify(text) == "git" else what
-            message = f"is `{shorten(text)}`, {what} that this machine does not have"
+            message = f"is `{shorten(canonical(text))}`, {what} that this machine does not have"
             return Reason(message, self.assets.missing(text, "data"))
         if not exists(path):
             return Reason(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml import yaml_dump
+from worldsize.running.prepare.graph.refusals import UNSUPPORTED_KINDS
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.home import PRIVATE_FOLDER
 from worldsize.serving.jobs.process import JOB_FILE, SETTINGS_FILE
@@ -31,8 +32,8 @@ def job_type(properties: Mapping[str, Any]) -> str:
     for name in _READERS:
         if name.lower() == word.lower():
             return name
-    known = ", ".join(_READERS)
-    message = f"`worldsize serve` does not run jobs of type `{word[:40]}`; it runs {known} jobs."
+    what, _ = UNSUPPORTED_KINDS.get(word.lower(), (f"of type `{word[:40]}`", ""))
+    message = f"The job is {what}; `worldsize serve` runs {', '.join(_READERS)} jobs."
     raise ServiceError(400, "UserError", message)
 
 

@@ -23,6 +23,9 @@ class Lookup(Protocol):
     def path(self, reference: str) -> Path | None:
         """The path of data, code or a model on this machine, or None."""
 
+    def web_address(self, reference: str) -> str | None:
+        """The address outside of the workspace that a data asset stands for, or None."""
+
     def vm_size(self, compute: str) -> Mapping[str, Any] | None:
         """``instance_type`` and ``max_instances`` of a compute, as ``worldsize.yml`` has them, or None."""
 
@@ -36,9 +39,13 @@ class References:
     computes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def data(self, reference: str) -> str:
-        """A reference to data, whose path is noted."""
-        if "${{" not in reference and (path := self.lookup.path(reference)) is not None:
-            self.assets[reference] = path
+        """A reference to data, whose path is noted; data elsewhere is named by its address."""
+        if "${{" in reference:
+            return reference
+        path = self.lookup.path(reference)
+        if path is None:
+            return self.lookup.web_address(reference) or reference
+        self.assets[reference] = path
         return reference
 
     def code(self, reference: str | None) -> str | None:

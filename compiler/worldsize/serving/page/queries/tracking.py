@@ -18,6 +18,7 @@ from worldsize.serving.tracking.reader import (
 
 MAX_POINTS = 1000  # of one curve that is drawn
 _HUGE = 1e300  # MLflow stores infinities as the largest numbers
+_INTERNAL = ("mlflow.", "worldsize.")  # tags of the tools themselves, which the page says in its own words
 _ALIASES = "SELECT version, alias FROM registered_model_aliases WHERE name = ? ORDER BY alias"
 _STAGES = "SELECT version, current_stage AS stage FROM model_versions WHERE name = ?"
 
@@ -35,7 +36,7 @@ class Tracked:
 
 def read_run(home: Home, run: str) -> Tracked:
     """The parameters, last metrics and tags of a run; empty if MLflow does not know it."""
-    tags = {name: value for name, value in read_tags(home, run).items() if not name.startswith("mlflow.")}
+    tags = {name: value for name, value in read_tags(home, run).items() if not name.startswith(_INTERNAL)}
     return Tracked(read_params(home, run), read_latest_metrics(home, run), tags)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from nicegui import ui
 
+from worldsize.base.wording import plural
 from worldsize.serving.home import Home
 from worldsize.serving.jobs.records import JobRecord, descendants
 from worldsize.serving.page.queries.tracking import Curve, Tracked, read_curves, read_runs
@@ -47,7 +48,7 @@ class Charts:
         self._home = home
         self._shown: dict[str, dict[str, Curve]] = {}
         self._choice = ui.select([], label="Metrics", multiple=True, on_change=lambda _event: self._redraw())
-        self._choice.props("outlined dense options-dense use-chips").classes("ws-grow")
+        self._choice.props("outlined dense options-dense").classes("ws-grow")
         self._area = ui.element("div").classes("ws-charts")
         self._empty = frame.empty("No metric has been logged at more than one step.")
 
@@ -66,6 +67,8 @@ class Charts:
             self._redraw()
 
     def _redraw(self) -> None:
+        chosen, known = len(self._choice.value or []), len(self._choice.options)
+        self._choice.props["display-value"] = f"{chosen} of {plural(known, 'metric')}"
         self._area.clear()
         with self._area:
             for name in self._choice.value or []:

@@ -86,7 +86,7 @@ jobs:
   train:
     type: command
     component: ./component.yml
-    inputs: {rows: "${{parent.jobs.pick.outputs.file}}", rate: "${{parent.inputs.rate}}"}
+    inputs: {rows: "${{parent.jobs.pick.outputs.file}}", rate: "${{parent.inputs.rate}}", epochs: 4}
     outputs: {model: "${{parent.outputs.model}}"}
 """
 

@@ -1,7 +1,7 @@
 """Takes the pictures of the page for the README: `python tests/support/page_pictures.py [FOLDER]`.
 
 A server of its own runs the shipped pipeline of handwritten digits, submitted twice; it takes some minutes.
-FOLDER is `compiler/docs/images` by default.
+FOLDER is that of the README's pictures by default.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import browser as chromium
 from serving import Served, serving
 
 ROOT = Path(__file__).parents[2]
-IMAGES = ROOT / "compiler" / "docs" / "images"
+IMAGES = ROOT / ".github" / "assets"  # where the README has its pictures
 SMALL = ("Standard_NC96ads_A100_v4", "Standard_NC24ads_A100_v4")  # one GPU in place of four
 SUBMIT = """
 import json, sys

@@ -16,6 +16,7 @@ from worldsize.serving.page.queries.assets import KINDS
 from worldsize.serving.page.queries.graph import Node, read_graph
 from worldsize.serving.page.queries.jobs import steps_of_run
 from worldsize.serving.page.queries.logs import run_folder
+from worldsize.serving.page.queries.reuse import tracked_ids
 from worldsize.serving.page.queries.step_inputs import find_component, step_body
 from worldsize.serving.page.queries.tracking import read_run
 from worldsize.serving.page.queries.wording import (
@@ -99,7 +100,9 @@ class Overview:
             self._graph.update(nodes)
 
     async def _show_tracked(self) -> None:
-        tracked = await asyncio.to_thread(read_run, self._workspace.home, self._job.name)
+        home = self._workspace.home
+        ids = await asyncio.to_thread(tracked_ids, self._workspace, [self._job])
+        tracked = await asyncio.to_thread(read_run, home, ids[self._job.name])
         self._tracked.set_visibility(bool(tracked.params or tracked.tags))
         with self._tracked:
             frame.fact_panel("Parameters in MLflow", tracked.params)

@@ -176,6 +176,9 @@ def test_outputs_are_browsed(visitor: chromium.Visit, workspace: tuple[Served, J
     with page.expect_download() as download:
         page.get_by_role("link", name="Download page.html").click()
     assert HOSTILE in download.value.path().read_text()
+    page.get_by_role("button", name="notes/").click()  # logged to MLflow
+    page.get_by_role("button", name="read.txt").click()
+    page.get_by_text("seen", exact=True).wait_for()
 
 
 def test_a_job_is_resubmitted_with_other_inputs(

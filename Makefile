@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 INPUTS := pyproject.toml .ci/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check format horovod bench soak fuzz golden picture clean
+.PHONY: help demo test fast check format horovod bench soak fuzz golden picture browser clean
 
 help: ## print this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -14,9 +14,9 @@ help: ## print this list
 demo: $(VENV)/.demo ## train, evaluate and register a model here: two processes, real data
 	$(BIN)/worldsize run pipelines/digits_ddp.yml
 
-test: $(VENV)/.all $(VENV)/.horovod ## every test; the heavy ones start real process groups
+test: $(VENV)/.all $(VENV)/.horovod browser ## every test; the heavy ones start real process groups
 	$(BIN)/pytest -m "not run and not bench" -n 2 -q
-	$(BIN)/pytest -m "run and not bench" -n 2 --dist loadfile --no-loadscope-reorder --reruns 2 -q
+	$(BIN)/pytest -m "run and not bench" -n 2 --dist loadfile --no-loadscope-reorder --reruns 2 -q -rs
 
 fast: $(VENV)/.all ## the fast tests only: seconds
 	$(BIN)/pytest -m "not run and not bench" -n 2 -q
@@ -52,6 +52,10 @@ golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before
 
 picture: $(VENV)/.all ## draw the packages and their imports into the README
 	$(BIN)/python tests/repo/architecture.py --write
+
+# Debian's Chromium, for the tests of the page. It never fails; without a browser those tests are skipped.
+browser: ## install Chromium for the tests, where root and apt-get are
+	@.ci/browser
 
 clean: ## remove what was installed and run
 	rm -rf $(VENV) .worldsize build dist

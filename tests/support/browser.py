@@ -92,6 +92,7 @@ def visit(
     page.on("console", lambda said: visited.faults.append(said.text) if said.type == "error" else None)
     own = (address, address.replace("http", "ws", 1), "data:", "blob:")
     page.on("request", lambda sent: None if sent.url.startswith(own) else visited.foreign.append(sent.url))
+    page.on("websocket", lambda one: None if one.url.startswith(own) else visited.foreign.append(one.url))
     try:
         page.goto(f"{address}/?token={token}", wait_until="domcontentloaded")
         page.wait_for_selector("h1")

@@ -29,6 +29,7 @@ if rank == 0:
         loss = 2.5 / (1 + given.rate * step)
         mlflow.log_metrics({"loss": loss, "accuracy": 1 - 0.9 / (1 + step)}, step=step)
         print(f"step {step}: loss {loss:.4f}", flush=True)
+    mlflow.log_text("seen", "notes/read.txt")
     folder = pathlib.Path(given.model); folder.mkdir(parents=True, exist_ok=True)
     (folder / "metrics.json").write_text('{"accuracy": 0.97}')
     (folder / "curve.csv").write_text("step,loss\\n0,2.5\\n1,HOSTILE\\n")
@@ -86,7 +87,7 @@ jobs:
   train:
     type: command
     component: ./component.yml
-    inputs: {rows: "${{parent.jobs.pick.outputs.file}}", rate: "${{parent.inputs.rate}}"}
+    inputs: {rows: "${{parent.jobs.pick.outputs.file}}", rate: "${{parent.inputs.rate}}", epochs: 4}
     outputs: {model: "${{parent.outputs.model}}"}
 """
 

@@ -176,6 +176,9 @@ def test_outputs_are_browsed(visitor: chromium.Visit, workspace: tuple[Served, J
     with page.expect_download() as download:
         page.get_by_role("link", name="Download page.html").click()
     assert HOSTILE in download.value.path().read_text()
+    page.get_by_role("button", name="notes/").click()  # logged to MLflow
+    page.get_by_role("button", name="read.txt").click()
+    page.get_by_text("seen", exact=True).wait_for()
 
 
 def test_a_job_is_resubmitted_with_other_inputs(
@@ -185,12 +188,17 @@ def test_a_job_is_resubmitted_with_other_inputs(
     page = visitor.open(f"/jobs/{names['pipeline']}/resubmit")
     page.get_by_label("Display name").fill("Second try")
     page.get_by_label("rate").fill("0.7")
+    page.get_by_label("epochs").fill("none")
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_text("train, epochs: This is not a whole number.").wait_for()
+    page.get_by_label("epochs").fill("5")
     page.get_by_role("button", name="Submit").click()
     page.get_by_role("heading", name="Second try").wait_for()
     name = page.url.rpartition("/")[2]
     body = query(served, "SELECT properties FROM jobs WHERE name = ?", name)
     assert body is not None
     assert json.loads(body)["inputs"]["rate"]["value"] == "0.7"
+    assert json.loads(body)["jobs"]["train"]["inputs"]["epochs"]["value"] == "5"
 
 
 def test_assets_are_shown(visitor: chromium.Visit) -> None:
@@ -269,6 +277,14 @@ def test_the_page_is_used_by_keyboard(visitor: chromium.Visit) -> None:
     assert page.evaluate(f"{unnamed}.map(e => e.outerHTML)") == []
 
 
+# On a narrow screen each cell has its column's name beside it, and nothing over it.
+COVERED = """[...document.querySelectorAll('.ws-table tbody td')].filter(cell => {
+  const label = getComputedStyle(cell, '::before');
+  return label.position !== 'static' || cell.firstElementChild?.getBoundingClientRect().left
+    < cell.getBoundingClientRect().left + parseFloat(label.width);
+}).map(cell => cell.innerText)"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_narrow_screens_and_both_modes(workspace: tuple[Served, Jobs], started: object, scheme: str) -> None:
     served, names = workspace
@@ -295,6 +311,7 @@ def test_narrow_screens_and_both_modes(workspace: tuple[Served, Jobs], started: 
         for path in paths:
             visit.open(path)
             assert visit.overflow() <= 0, path
+            assert visit.page.evaluate(COVERED) == [], path
         ground = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(18, 22, 28)") == (scheme == "dark")
         assert visit.faults == []

@@ -13,8 +13,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.results import Failure
 from worldsize.running.prepare.machine import Machine
+from worldsize.running.record.tracker import chosen_artifacts
+from worldsize.serving.artifacts.folders import find_artifact
 from worldsize.serving.control import assets
 from worldsize.serving.control.call import Call
 from worldsize.serving.database import Database
@@ -255,6 +258,22 @@ def test_a_named_output_becomes_one_asset(workspace: Workspace) -> None:
     (version,) = assets.list_versions(workspace.database, "data", "data")
     assert (version.version, version.job) == ("1", job.name)
     assert version.properties["dataUri"].endswith(f"/paths/azureml/{job.name}/o/")
+
+
+def test_what_a_job_logs_to_mlflow_is_among_its_artifacts(workspace: Workspace) -> None:
+    step = RunFolder(workspace.home.runs / "whole").step("one")
+    step.logs.mkdir(parents=True)
+    (step.logs / "rank-0.log").write_text("a line\n")
+    artifacts.link_step(workspace.home, "one", step, [])
+    logged = chosen_artifacts(workspace.home.artifacts, "one")  # where MLflow's client writes
+    (logged / "model").mkdir()
+    (logged / "model" / "MLmodel").write_text("flavors: {}\n")
+    folder = artifacts.artifacts_folder(workspace.home, "one")
+    assert (folder / "model" / "MLmodel").read_text() == "flavors: {}\n"
+    assert (folder / artifacts.COMMAND_LOG).read_text() == "a line\n"
+    found = find_artifact(workspace.home, logged / "model")
+    assert found is not None
+    assert (workspace.home.blobs / "azureml" / found / "MLmodel").is_file()
 
 
 def test_the_history_has_details_children_and_outputs(workspace: Workspace) -> None:

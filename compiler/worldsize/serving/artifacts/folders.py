@@ -6,6 +6,7 @@ and what a listing of blobs shows are the same files.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import urllib.parse
@@ -134,8 +135,10 @@ def _show_folder(home: Home, name: str, folder: Path) -> None:
 def _link(place: Path, target: Path) -> None:
     """Make a link that stays right when the home is moved."""
     place.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    place.unlink(missing_ok=True)  # a link to what has gone
-    place.symlink_to(os.path.relpath(target.resolve(), place.parent.resolve()), target_is_directory=True)
+    if place.is_symlink() and not place.exists():  # it leads to what has gone
+        place.unlink(missing_ok=True)
+    with contextlib.suppress(FileExistsError):  # the server and a job's process may both make it
+        place.symlink_to(os.path.relpath(target.resolve(), place.parent.resolve()), target_is_directory=True)
 
 
 def _run_link(home: Home, run: str) -> Path:

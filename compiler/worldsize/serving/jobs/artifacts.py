@@ -1,8 +1,8 @@
 """The files of a job where clients look for them: links in the containers of the workspace's datastores.
 
-``azureml`` has ``ExperimentRun/dcid.<job>/`` with logs and what the job wrote to ``./outputs`` and
-``./logs``; ``azureml-blobstore`` has ``azureml/<job>/<output>`` for each output. A link leads into the
-run's folder.
+``azureml`` has ``ExperimentRun/dcid.<job>/``, which is MLflow's folder of the run, with logs and what the job
+wrote to ``./outputs`` and ``./logs``; ``azureml-blobstore`` has ``azureml/<job>/<output>`` for each output. A
+link leads into the run's folder.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.running.model.folder import StepFolder
+from worldsize.serving.artifacts.folders import prepare_run_folder
 from worldsize.serving.home import PRIVATE_FOLDER, Home
 from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS
 
@@ -47,7 +48,7 @@ def output_link(home: Home, name: str, output: str) -> Path:
 
 def link_step(home: Home, name: str, step: StepFolder, outputs: list[str]) -> None:
     """Link what a step that starts will write: logs, artifacts and outputs."""
-    folder = artifacts_folder(home, name)
+    folder = prepare_run_folder(home, name)
     for inner in ("outputs", "logs"):
         make_link(step.code / inner, folder / inner)
     for output in outputs:
@@ -58,8 +59,9 @@ def link_step(home: Home, name: str, step: StepFolder, outputs: list[str]) -> No
 def link_logs(home: Home, name: str, step: StepFolder) -> None:
     """Link the logs that the processes of a step have begun."""
     paths = sorted(step.logs.glob("*.log"))
+    folder = prepare_run_folder(home, name) if paths else artifacts_folder(home, name)
     for path, shown in name_logs([path.name for path in paths]):
-        make_link(step.logs / path, artifacts_folder(home, name) / shown)
+        make_link(step.logs / path, folder / shown)
 
 
 def name_logs(names: list[str]) -> Iterator[tuple[str, str]]:
@@ -78,7 +80,7 @@ def name_logs(names: list[str]) -> Iterator[tuple[str, str]]:
 
 def append_log(home: Home, name: str, log: str, text: str) -> None:
     """Append text to a log of the service itself, such as that of a pipeline."""
-    path = artifacts_folder(home, name) / log
+    path = prepare_run_folder(home, name) / log
     path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     if path.is_symlink():
         return
@@ -90,7 +92,7 @@ def make_link(target: Path, link: Path) -> None:
     """Make a relative link, so that the home can be moved; an entry that exists stays."""
     link.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
-        link.symlink_to(os.path.relpath(target, link.parent))
+        link.symlink_to(os.path.relpath(os.path.realpath(target), os.path.realpath(link.parent)))
 
 
 def list_logs(home: Home, name: str) -> list[str]:

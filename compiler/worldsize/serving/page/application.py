@@ -6,6 +6,7 @@ import os
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+from worldsize.serving.home import PRIVATE_FOLDER
 from worldsize.serving.workspace import Workspace
 
 STYLE = Path(__file__).with_name("static") / "page.css"
@@ -16,9 +17,9 @@ def make_application(workspace: Workspace) -> tuple[object, AbstractAsyncContext
 
     NiceGUI has one application in a process, so there is one workspace.
     """
-    os.environ.setdefault(
-        "NICEGUI_STORAGE_PATH", str(workspace.home.state / "page")
-    )  # not the working folder
+    storage = workspace.home.state / "page"  # not the working folder
+    storage.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    os.environ["NICEGUI_STORAGE_PATH"] = str(storage)
     from fastapi import FastAPI
     from nicegui import ui
 

@@ -60,8 +60,8 @@ class LazyPage:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if self._making is None:
-            self._making = asyncio.create_task(self._make())
+        if self._making is None or _has_failed(self._making):
+            self._making = asyncio.create_task(self._make())  # again, since a full disk may have room now
         application = await asyncio.shield(self._making)
 
         async def send_with_headers(message: Message) -> None:
@@ -88,3 +88,7 @@ class LazyPage:
         if self._serving.done():
             self._serving.result()  # raises why it did not start
         return application  # type: ignore[no-any-return]
+
+
+def _has_failed(task: asyncio.Task[ASGIApp]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)

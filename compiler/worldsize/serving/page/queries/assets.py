@@ -47,11 +47,10 @@ class Listed:
 
 def list_assets(workspace: Workspace, kind: str, text: str = "") -> list[Listed]:
     """The names of a kind whose name contains ``text``, the newest first."""
-    if kind == "models":
-        sync_models(workspace)
+    _take_models(workspace, kind)
     listed: dict[str, Listed] = {}
     for container in stored.list_containers(workspace.database, kind, limit=LIMIT):
-        if versions := list_versions(workspace, kind, container.name):
+        if versions := _read_versions(workspace, kind, container.name):
             listed[container.name] = Listed(versions[0], len(versions))
     wanted = text.strip().lower()
     found = [each for name, each in listed.items() if wanted in name.lower()]
@@ -60,6 +59,17 @@ def list_assets(workspace: Workspace, kind: str, text: str = "") -> list[Listed]
 
 def list_versions(workspace: Workspace, kind: str, name: str) -> list[Version]:
     """The versions of a name, the newest first."""
+    _take_models(workspace, kind)
+    return _read_versions(workspace, kind, name)
+
+
+def _take_models(workspace: Workspace, kind: str) -> None:
+    """Models may have been registered in MLflow since; whoever asks first brings them over."""
+    if kind == "models":
+        sync_models(workspace)
+
+
+def _read_versions(workspace: Workspace, kind: str, name: str) -> list[Version]:
     found = stored.list_versions(workspace.database, kind, name)
     marks = read_marks(workspace.home, name) if kind == "models" else {}
     return [_read_version(each, tuple(marks.get(each.version, ()))) for each in found]

@@ -83,6 +83,14 @@ def steps_of_run(database: Database, root: str) -> dict[str, JobRecord]:
     return {job.step: job for job in descendants(database, root) if job.step is not None}
 
 
+def jobs_below(database: Database, job: JobRecord) -> list[JobRecord]:
+    """All jobs below a job at any depth."""
+    found = descendants(database, job.root)
+    if job.parent is None:
+        return found
+    return [each for each in found if (each.step or "").startswith(f"{job.step}.")]
+
+
 def get_ancestors(database: Database, job: JobRecord) -> list[JobRecord]:
     """The job that was submitted, and so on down to the parent of ``job``."""
     ancestors: list[JobRecord] = []

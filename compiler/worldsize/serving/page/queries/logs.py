@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from worldsize.running.launch.logs import Decoder
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.record.json_files import is_file_name
+from worldsize.running.record.history import RECORD, RunRecord
+from worldsize.running.record.json_files import is_file_name, read_json
 from worldsize.serving.home import Home
 from worldsize.serving.jobs.records import JobRecord
 
@@ -48,9 +50,11 @@ def step_names(home: Home, job: JobRecord) -> list[str]:
     if job.parent is not None:
         return [job.step] if job.step and is_file_name(job.step) else []
     try:
-        return sorted(path.name for path in (folder.root / "steps").iterdir() if path.is_dir())
+        found = {path.name for path in (folder.root / "steps").iterdir() if path.is_dir()}
     except OSError:
         return []
+    planned = [*((read_json(folder.root / RECORD) or {}).get("steps") or {})]  # in the order of the pipeline
+    return [name for name in planned if name in found] + sorted(found.difference(planned), key=_natural)
 
 
 def list_logs(home: Home, job: JobRecord) -> list[Log]:
@@ -61,8 +65,18 @@ def list_logs(home: Home, job: JobRecord) -> list[Log]:
     return [
         Log(step, path.stem, path)
         for step in step_names(home, job)
-        for path in sorted(folder.step(step).logs.glob("*.log"), key=_natural)
+        for path in sorted(folder.step(step).logs.glob("*.log"), key=lambda path: _natural(path.stem))
     ]
+
+
+def choose_log(logs: Sequence[Log], run: RunRecord) -> Log:
+    """The log that a reader wants first: of what failed, else of what runs, else the first."""
+    for state in ("failed", "died", "running"):
+        for log in logs:
+            step = run.steps.get(log.step)
+            if step is not None and step.state == state and step.failed_process in (None, log.process):
+                return log
+    return logs[0]
 
 
 class LogTail:
@@ -102,5 +116,5 @@ class LogTail:
         return ["", "— the log begins again —", ""] if again else []
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
-    return [(len(part), part) for part in _NUMBERS.split(path.stem)]
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(len(part) if part.isdigit() else 0, part) for part in _NUMBERS.split(name)]

@@ -18,6 +18,7 @@ from worldsize.serving.tracking.reader import (
 
 MAX_POINTS = 1000  # of one curve that is drawn
 _HUGE = 1e300  # MLflow stores infinities as the largest numbers
+_INTERNAL = ("mlflow.", "worldsize.")  # tags of the tools themselves, which the page says in its own words
 _ALIASES = "SELECT version, alias FROM registered_model_aliases WHERE name = ? ORDER BY alias"
 _STAGES = "SELECT version, current_stage AS stage FROM model_versions WHERE name = ?"
 
@@ -35,32 +36,33 @@ class Tracked:
 
 def read_run(home: Home, run: str) -> Tracked:
     """The parameters, last metrics and tags of a run; empty if MLflow does not know it."""
-    tags = {name: value for name, value in read_tags(home, run).items() if not name.startswith("mlflow.")}
+    tags = {name: value for name, value in read_tags(home, run).items() if not name.startswith(_INTERNAL)}
     return Tracked(read_params(home, run), read_latest_metrics(home, run), tags)
 
 
-def read_runs(home: Home, runs: Sequence[str]) -> dict[str, Tracked]:
-    """What MLflow knows of several runs."""
-    return {run: read_run(home, run) for run in runs}
+def read_runs(home: Home, ids: Mapping[str, str]) -> dict[str, Tracked]:
+    """What MLflow knows of several jobs, by their names; ``ids`` has the run of each."""
+    return {job: read_run(home, run) for job, run in ids.items()}
 
 
-def read_curves(home: Home, runs: Mapping[str, str]) -> dict[str, dict[str, Curve]]:
-    """The curves of all metrics of some runs.
+def read_curves(home: Home, shown: Mapping[str, str], ids: Mapping[str, str]) -> dict[str, dict[str, Curve]]:
+    """The curves of all metrics of some jobs.
 
     Args:
         home: The workspace's.
-        runs: The name to show of each run, by its id.
+        shown: The text to show of each job, by its name.
+        ids: The run of each in MLflow.
 
     Returns:
-        By metric, and by the names of the runs, the steps and values: those that are finite, where there is
+        By metric, and by the texts of the jobs, the steps and values: those that are finite, where there is
         more than one, thinned to ``MAX_POINTS``.
     """
     curves: dict[str, dict[str, Curve]] = {}
-    for run, shown in runs.items():
-        for metric, values in read_metrics(home, run).items():
+    for job, text in shown.items():
+        for metric, values in read_metrics(home, ids[job]).items():
             points = [(float(each.step), each.value) for each in values if is_finite(each.value)]
             if len(points) > 1:
-                curves.setdefault(metric, {})[shown] = thin(points)
+                curves.setdefault(metric, {})[text] = thin(points)
     return curves
 
 

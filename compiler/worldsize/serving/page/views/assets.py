@@ -96,14 +96,12 @@ async def draw_asset(workspace: Workspace, kind: str, name: str, version: str) -
             ui.label(chosen.description).classes("ws-text")
         with ui.element("div").classes("ws-panel"):
             frame.facts(_asset_facts(workspace, chosen), "ws-flow")
-        if chosen.tags:
-            with frame.panel("Tags"):
-                frame.facts(chosen.tags.items())
+        frame.fact_panel("Tags", chosen.tags)
         await _DETAILS[kind](workspace, chosen)
         frame.heading("Versions")
-        show_table(
-            f"Versions of {name}", _VERSIONS, [_version_row(workspace, each) for each in versions], empty=""
-        )
+        rows = [_version_row(workspace, each) for each in versions]
+        filled = [each for each in _VERSIONS if any(row[each.name]["text"] for row in rows)]
+        show_table(f"Versions of {name}", filled, rows, empty="")
 
 
 def _asset_facts(workspace: Workspace, version: Version) -> list[tuple[str, object]]:

@@ -13,6 +13,7 @@ from worldsize.serving.page.views import frame
 # Okabe and Ito's colours, which people with colour blindness tell apart, https://jfly.uni-koeln.de/color/,
 # in shades that can be seen on both grounds; and dashes, so that colour is not all.
 COLOURS = ("#2f80c3", "#d55e00", "#009e73", "#c2679c", "#b8860b", "#56a3d9", "#7a6fd0", "#8a8f98")
+ROW_PIXELS, MAX_ROWS = 20, 6  # of a legend, which scrolls if it is longer
 DASHES = ("solid", "dashed", "dotted")
 # Read by the browser, so that charts follow its mode.
 _TEXT = "getComputedStyle(document.body).getPropertyValue('--ws-soft')"
@@ -29,9 +30,15 @@ def show_chart(metric: str, curves: Mapping[str, Curve]) -> None:
     with ui.element("section").classes("ws-panel"):
         frame.heading(metric, 3)
         chart = ui.echart(_options(curves), renderer="svg").classes("ws-chart")
+        chart.style(f"height: calc(15rem + {_legend_height(curves)}px)")
         chart.props["role"] = "img"
         last = ", ".join(f"{name} ends at {points[-1][1]:.4g}" for name, points in curves.items() if points)
         chart.props["aria-label"] = f"{metric} by step: {last}"
+
+
+def _legend_height(curves: Mapping[str, Curve]) -> int:
+    """Pixels: a row for each curve, since names can be long; none for a single one."""
+    return ROW_PIXELS * min(len(curves), MAX_ROWS) + 8 if len(curves) > 1 else 0
 
 
 def _options(curves: Mapping[str, Curve]) -> dict[str, Any]:
@@ -48,15 +55,21 @@ def _options(curves: Mapping[str, Curve]) -> dict[str, Any]:
             "left": 8,
             "right": 16,
             "top": 16,
-            "bottom": 56 if len(curves) > 1 else 28,
+            "bottom": 28 + _legend_height(curves),
             "containLabel": True,
         },
         "tooltip": {"trigger": "axis", "renderMode": "richText", "confine": True},
         "legend": {
             "show": len(curves) > 1,
             "bottom": 0,
-            "type": "scroll",
-            "textStyle": {":color": _TEXT},
+            "left": 0,
+            "orient": "vertical",
+            "type": "scroll" if len(curves) > MAX_ROWS else "plain",
+            **({"height": _legend_height(curves)} if len(curves) > MAX_ROWS else {}),
+            "padding": [4, 0, 0, 0],
+            "itemGap": 3,
+            "itemHeight": 10,
+            "textStyle": {":color": _TEXT, "width": 260, "overflow": "truncate", "lineHeight": 16},
         },
         "xAxis": {"type": "value", "name": "step", "nameLocation": "middle", "nameGap": 24, **axis},
         "yAxis": {"type": "value", "scale": True, **axis},

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from nicegui import ui
 
-from worldsize.serving.jobs.records import JobRecord, descendants, get_job
-from worldsize.serving.page.queries.tracking import Tracked, read_runs
+from worldsize.serving.jobs.records import JobRecord, get_job
+from worldsize.serving.page.queries.jobs import jobs_below
+from worldsize.serving.page.queries.reuse import tracked_ids
+from worldsize.serving.page.queries.tracking import read_runs
 from worldsize.serving.page.queries.wording import NONE, number_words
 from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.metrics import Charts, metric_names, order_metrics
+from worldsize.serving.page.views.metrics import Charts, order_metrics
 from worldsize.serving.page.views.tables import Column, show_table, text_cell
 from worldsize.serving.workspace import Workspace
 
 MAX_JOBS = 12
+Value = TypeVar("Value")
 
 
 async def draw_comparison(workspace: Workspace, names: Sequence[str]) -> None:
@@ -29,24 +33,36 @@ async def draw_comparison(workspace: Workspace, names: Sequence[str]) -> None:
             return
         if len(found) > MAX_JOBS:
             ui.label(f"The first {MAX_JOBS} of {len(found)} jobs are compared.").classes("ws-soft")
-        titles = unique_titles(jobs)
-        runs = {
-            run.name: title if run.parent is None or run.name == job.name else f"{title} · {run.step}"
-            for job, title in zip(jobs, titles, strict=True)
-            for run in [job, *descendants(workspace.database, job.root)]
-        }
-        tracked = await asyncio.to_thread(read_runs, workspace.home, list(runs))
-        tracked = {run: each for run, each in tracked.items() if each.metrics or each.params}
-        runs = {run: shown for run, shown in runs.items() if run in tracked}
-        await Charts(workspace.home).update(runs)
-        metrics = order_metrics(metric_names(tracked))
-        _show_values(
-            "Last values", runs, metrics, lambda run, name: number_words(tracked[run].metrics.get(name))
-        )
-        names_ = differing_params(tracked)
-        _show_values(
-            "Parameters that differ", runs, names_, lambda run, name: tracked[run].params.get(name, NONE)
-        )
+        await _show_comparison(workspace, jobs)
+
+
+async def _show_comparison(workspace: Workspace, jobs: Sequence[JobRecord]) -> None:
+    titles = unique_titles(jobs)
+    runs = [
+        (title, job)
+        for title, top in zip(titles, jobs, strict=True)
+        for job in (top, *jobs_below(workspace.database, top))
+    ]
+    ids = await asyncio.to_thread(tracked_ids, workspace, [job for _, job in runs])
+    tracked = await asyncio.to_thread(read_runs, workspace.home, ids)
+    shown = {
+        job.name: title if job in jobs else f"{title} · {job.step}"
+        for title, job in runs
+        if tracked[job.name].metrics
+    }
+    await Charts(workspace.home).update(shown, ids)
+    metrics = by_row((title, _prefix(job, jobs), tracked[job.name].metrics) for title, job in runs)
+    numbers = {
+        row: {title: number_words(value) for title, value in values.items()}
+        for row, values in metrics.items()
+    }
+    _show_values("Last values", titles, numbers, order_metrics(list(numbers)))
+    params = by_row((title, _prefix(job, jobs), tracked[job.name].params) for title, job in runs)
+    _show_values("Parameters that differ", titles, params, differing(params, titles))
+
+
+def _prefix(job: JobRecord, jobs: Sequence[JobRecord]) -> str:
+    return "" if job in jobs else f"{job.step}."
 
 
 def unique_titles(jobs: Sequence[JobRecord]) -> list[str]:
@@ -58,32 +74,40 @@ def unique_titles(jobs: Sequence[JobRecord]) -> list[str]:
     ]
 
 
-def differing_params(tracked: Mapping[str, Tracked]) -> list[str]:
-    """The parameters that do not have one value in all runs that have any."""
-    runs = [each.params for each in tracked.values() if each.params]
-    names = sorted({name for params in runs for name in params})
-    return [name for name in names if len({params.get(name) for params in runs}) > 1]
+def by_row(values: Iterable[tuple[str, str, Mapping[str, Value]]]) -> dict[str, dict[str, Value]]:
+    """Values by their names, with the step before the name, and by the titles of the jobs.
+
+    A pipeline says ``train.epochs`` for what its step ``train`` calls ``epochs``: it is one row, and what the
+    step says counts.
+    """
+    rows: dict[str, dict[str, Value]] = {}
+    for title, prefix, named in values:
+        for name, value in named.items():
+            rows.setdefault(prefix + name, {})[title] = value
+    return rows
+
+
+def differing(rows: Mapping[str, Mapping[str, Value]], titles: Sequence[str]) -> list[str]:
+    """The rows that do not have one value in all jobs that have any."""
+    filled = [title for title in titles if any(title in values for values in rows.values())]
+    return sorted(name for name, values in rows.items() if len({values.get(title) for title in filled}) > 1)
 
 
 def _show_values(
-    title: str, runs: Mapping[str, str], names: Sequence[str], value: Callable[[str, str], str]
+    title: str, jobs: Sequence[str], rows: Mapping[str, Mapping[str, str]], names: Sequence[str]
 ) -> None:
-    """A table with a row for each name and a column for each run that has any."""
-    runs = {run: shown for run, shown in runs.items() if any(value(run, name) != NONE for name in names)}
-    if not runs:
+    """A table with a row for each name and a column for each job."""
+    if not names:
         return
-    columns = [
-        Column("name", "Name"),
-        *(Column(f"c{index}", shown) for index, shown in enumerate(runs.values())),
-    ]
-    rows = [
+    columns = [Column("name", "Name"), *(Column(f"c{index}", job) for index, job in enumerate(jobs))]
+    cells = [
         {
             "id": name,
             "name": text_cell(name),
-            **{f"c{index}": text_cell(value(run, name)) for index, run in enumerate(runs)},
+            **{f"c{index}": text_cell(rows[name].get(job, NONE)) for index, job in enumerate(jobs)},
         }
         for name in names
     ]
     frame.heading(title)
     with ui.element("div").classes("ws-scroll"):
-        show_table(title, columns, rows, empty="")
+        show_table(title, columns, cells, empty="")

@@ -22,6 +22,7 @@ SECTIONS = (
     ("Schedules", "/schedules"),
 )
 LIVE_SECONDS = 2.0  # between two looks at the database
+MANY = 12  # facts that one column may have
 
 
 @contextlib.contextmanager
@@ -96,7 +97,7 @@ def facts(pairs: Iterable[tuple[str, object]], style: str = "ws-facts") -> None:
 
     Args:
         pairs: A value is a text, or a function that draws it.
-        style: ``ws-facts`` for a column, ``ws-flow`` for a line that wraps.
+        style: ``ws-facts`` for a column, ``ws-many`` for several, ``ws-flow`` for a line that wraps.
     """
     with ui.element("dl").classes(style):
         for name, value in pairs:
@@ -113,9 +114,11 @@ def _fact(value: object) -> None:
             ui.label(str(value)).classes("ws-text")
 
 
-def mapping_facts(values: Mapping[str, object]) -> None:
-    """The entries of a mapping."""
-    facts((name, str(value)) for name, value in values.items())
+def fact_panel(title: str, values: Mapping[str, object]) -> None:
+    """A panel with the entries of a mapping, in columns if they are many; nothing if there are none."""
+    if values:
+        with panel(title):
+            facts(values.items(), "ws-many" if len(values) > MANY else "ws-facts")
 
 
 def state(status: str) -> ui.label:

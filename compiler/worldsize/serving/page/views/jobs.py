@@ -70,7 +70,7 @@ class JobList:
             self._choice("Type", "type", {each: type_words(each) for each in choices["type"]})
         with ui.element("div").classes("ws-row"):
             self._count = ui.label().classes("ws-soft ws-grow").props("role=status")
-            self._compare = frame.button("Compare metrics", self._open_comparison)
+            self._compare = frame.button("", self._open_comparison)
         self._table = show_table("Jobs", COLUMNS, [], empty=self._nothing(), choose=True)
         self._table.on_select(lambda _event: self._show_choice())
         with ui.element("nav").classes("ws-pages").props('aria-label="Pages of jobs"') as self._pages:
@@ -126,7 +126,7 @@ class JobList:
     def _show_choice(self) -> None:
         count = len(self._table.selected)
         self._compare.set_enabled(count > 1)
-        self._compare.set_text(f"Compare metrics ({count})" if count > 1 else "Compare metrics")
+        self._compare.set_text(f"Compare metrics ({count})" if count > 1 else "Choose jobs to compare")
 
     def _open_comparison(self) -> None:
         names = [str(row["id"]) for row in self._table.selected]

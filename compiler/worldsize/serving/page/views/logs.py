@@ -7,9 +7,10 @@ import asyncio
 from nicegui import ui
 
 from worldsize.base.wording import format_size
+from worldsize.running.record.history import load_run
 from worldsize.serving.jobs.records import JobRecord, get_job
 from worldsize.serving.page.queries.files import file_url
-from worldsize.serving.page.queries.logs import Log, LogTail, list_logs
+from worldsize.serving.page.queries.logs import Log, LogTail, choose_log, list_logs
 from worldsize.serving.page.views import frame
 from worldsize.serving.workspace import Workspace
 
@@ -56,7 +57,8 @@ class LogView:
                 {log.key: log.process if single else f"{log.step} · {log.process}" for log in found}
             )
             if not self._key and found:
-                self._choice.set_value(found[0].key)
+                run = await asyncio.to_thread(load_run, self._workspace.home.runs / self._job.root)
+                self._choice.set_value(choose_log(found, run).key)
         for element in (self._choice, self._box, self._download):
             element.set_visibility(bool(found))
         self._empty.set_visibility(not found)

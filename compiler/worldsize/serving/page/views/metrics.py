@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from nicegui import ui
 
+from worldsize.base.wording import plural
 from worldsize.serving.home import Home
-from worldsize.serving.jobs.records import JobRecord, descendants
+from worldsize.serving.jobs.records import JobRecord
+from worldsize.serving.page.queries.jobs import jobs_below
+from worldsize.serving.page.queries.reuse import tracked_ids
 from worldsize.serving.page.queries.tracking import Curve, Tracked, read_curves, read_runs
 from worldsize.serving.page.queries.wording import number_words
 from worldsize.serving.page.views import frame
@@ -18,12 +21,6 @@ from worldsize.serving.workspace import Workspace
 
 MAX_CHARTS = 12  # of metrics that are plotted before one chooses others
 LOOK_SECONDS = 3.0
-Runs = Mapping[str, str]  # the name to show of each run, by its id
-
-
-def metric_names(tracked: Mapping[str, Tracked]) -> list[str]:
-    """The metrics of several runs."""
-    return sorted({name for each in tracked.values() for name in each.metrics})
 
 
 def order_metrics(names: Sequence[str]) -> list[str]:
@@ -47,13 +44,13 @@ class Charts:
         self._home = home
         self._shown: dict[str, dict[str, Curve]] = {}
         self._choice = ui.select([], label="Metrics", multiple=True, on_change=lambda _event: self._redraw())
-        self._choice.props("outlined dense options-dense use-chips").classes("ws-grow")
+        self._choice.props("outlined dense options-dense").classes("ws-grow")
         self._area = ui.element("div").classes("ws-charts")
         self._empty = frame.empty("No metric has been logged at more than one step.")
 
-    async def update(self, runs: Runs) -> None:
-        """Read the curves of some runs again."""
-        curves = await asyncio.to_thread(read_curves, self._home, runs)
+    async def update(self, shown: Mapping[str, str], ids: Mapping[str, str]) -> None:
+        """Read the curves again of some jobs, by what to show of each and its run in MLflow."""
+        curves = await asyncio.to_thread(read_curves, self._home, shown, ids)
         plotted = order_metrics(list(curves))
         known = list(self._choice.options)
         if plotted != known:
@@ -66,6 +63,8 @@ class Charts:
             self._redraw()
 
     def _redraw(self) -> None:
+        chosen, known = len(self._choice.value or []), len(self._choice.options)
+        self._choice.props["display-value"] = f"{chosen} of {plural(known, 'metric')}"
         self._area.clear()
         with self._area:
             for name in self._choice.value or []:
@@ -91,32 +90,28 @@ class MetricsView:
 
     async def refresh(self) -> None:
         """Read the metrics again."""
-        runs = {self._job.name: self._job.step or "job"}
-        runs |= {each.name: each.step or each.display_name for each in self._below()}
-        tracked = await asyncio.to_thread(read_runs, self._workspace.home, list(runs))
-        last = {run: each.metrics for run, each in tracked.items()}
+        jobs = [self._job, *jobs_below(self._workspace.database, self._job)]
+        shown = {each.name: each.step or each.display_name for each in jobs} | {
+            self._job.name: self._job.step or "job"
+        }
+        ids = await asyncio.to_thread(tracked_ids, self._workspace, jobs)
+        tracked = await asyncio.to_thread(read_runs, self._workspace.home, ids)
+        last = {job: each.metrics for job, each in tracked.items()}
         if last == self._last:
             return
         self._last = last
-        await self._charts.update(runs)
-        set_rows(self._table, _rows(tracked, runs))
-
-    def _below(self) -> list[JobRecord]:
-        found = descendants(self._workspace.database, self._job.root)
-        if self._job.parent is None:
-            return found
-        prefix = f"{self._job.step}."
-        return [each for each in found if (each.step or "").startswith(prefix)]
+        await self._charts.update(shown, ids)
+        set_rows(self._table, _rows(tracked, shown))
 
 
-def _rows(tracked: Mapping[str, Tracked], runs: Runs) -> list[Row]:
+def _rows(tracked: Mapping[str, Tracked], shown: Mapping[str, str]) -> list[Row]:
     return [
         {
-            "id": f"{run} {name}",
+            "id": f"{job} {name}",
             "metric": text_cell(name),
-            "step": text_cell(runs[run]),
+            "step": text_cell(shown[job]),
             "value": text_cell(number_words(each.metrics[name])),
         }
-        for run, each in tracked.items()
+        for job, each in tracked.items()
         for name in order_metrics(list(each.metrics))
     ]

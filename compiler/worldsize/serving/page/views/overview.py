@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from nicegui import ui
 
 from worldsize.running.record.history import RunRecord, load_run
+from worldsize.serving.control.uris import parse_asset
 from worldsize.serving.jobs.records import JobRecord, children, get_job
+from worldsize.serving.page.queries.assets import KINDS
 from worldsize.serving.page.queries.graph import Node, read_graph
 from worldsize.serving.page.queries.jobs import steps_of_run
 from worldsize.serving.page.queries.logs import run_folder
+from worldsize.serving.page.queries.reuse import tracked_ids
+from worldsize.serving.page.queries.step_inputs import find_component, step_body
 from worldsize.serving.page.queries.tracking import read_run
 from worldsize.serving.page.queries.wording import (
     duration_words,
@@ -41,6 +46,7 @@ _STEPS = (
     Column("type", "Type", "ws-keep"),
     Column("duration", "Duration", "ws-keep ws-right"),
 )
+ANONYMOUS = "azureml_anonymous"  # the name of all components that come with jobs
 _DETAILS = (
     ("componentId", "Component"),
     ("environmentId", "Environment"),
@@ -63,10 +69,8 @@ class Overview:
             frame.heading("Steps" if job.type == "Pipeline" else "Trials")
             waiting = "There are no steps yet." if job.type == "Pipeline" else "No trial has started yet."
             self._steps = show_table("Steps", _STEPS, [], empty=waiting)
-        _show_body(job)
-        with ui.element("div").classes("ws-columns"):
-            self._parameters = ui.element("div")
-            self._tags = ui.element("div")
+        _show_body(job, step_body(workspace.database, job), partial(_reference, workspace))
+        self._tracked = ui.element("div").classes("ws-column")
         ui.timer(frame.LIVE_SECONDS, self.refresh, immediate=False)
 
     async def show(self) -> None:
@@ -96,46 +100,45 @@ class Overview:
             self._graph.update(nodes)
 
     async def _show_tracked(self) -> None:
-        tracked = await asyncio.to_thread(read_run, self._workspace.home, self._job.name)
-        for area, title, values in (
-            (self._parameters, "Parameters in MLflow", tracked.params),
-            (self._tags, "Tags in MLflow", tracked.tags),
-        ):
-            area.set_visibility(bool(values))
-            if values:
-                with area, frame.panel(title):
-                    frame.facts(values.items())
+        home = self._workspace.home
+        ids = await asyncio.to_thread(tracked_ids, self._workspace, [self._job])
+        tracked = await asyncio.to_thread(read_run, home, ids[self._job.name])
+        self._tracked.set_visibility(bool(tracked.params or tracked.tags))
+        with self._tracked:
+            frame.fact_panel("Parameters in MLflow", tracked.params)
+            frame.fact_panel("Tags in MLflow", tracked.tags)
 
 
 def _step_row(job: JobRecord) -> Row:
     reused = mapping_of(job.properties, "properties").get("azureml.isreused") == "true"
     return {
         "id": job.name,
-        "step": link_cell(job.display_name, frame.address("jobs", job.name)),
+        "step": link_cell(
+            job.display_name,
+            frame.address("jobs", job.name),
+            "" if job.step == job.display_name else job.step or "",
+        ),
         "status": {**state_cell(job.status), "sub": "reused" if reused else ""},
         "type": text_cell(type_words(job.type)),
         "duration": text_cell(duration_words(job)),
     }
 
 
-def _show_body(job: JobRecord) -> None:
-    properties = job.properties
+def _show_body(job: JobRecord, node: Mapping[str, Any], refer: Callable[[str], object]) -> None:
+    """What a job was given; ``node`` has what a step's own body does not repeat."""
+    properties = {**node, **job.properties}
+    with ui.element("div").classes("ws-columns"):
+        for key, title in (("inputs", "Inputs"), ("outputs", "Outputs")):
+            ports = mapping_of(properties, key)
+            frame.fact_panel(title, {name: port_words(each) for name, each in ports.items()})
+        details = {title: refer(text) for key, title in _DETAILS if (text := text_of(properties, key))}
+        settings = {name: value_words(value) for name, value in _settings(properties).items()}
+        frame.fact_panel("Details", {**details, **settings})
+        tags = mapping_of(properties, "tags")
+        frame.fact_panel("Tags", {name: value_words(value) for name, value in tags.items()})
     if command := text_of(properties, "command"):
         with frame.panel("Command"):
             code(command, "Command")
-    with ui.element("div").classes("ws-columns"):
-        for key, title in (("inputs", "Inputs"), ("outputs", "Outputs")):
-            if values := {name: port_words(each) for name, each in mapping_of(properties, key).items()}:
-                with frame.panel(title):
-                    frame.facts(values.items())
-        details = [(title, _short(text)) for key, title in _DETAILS if (text := text_of(properties, key))]
-        details += [(key, value_words(value)) for key, value in _settings(properties).items()]
-        if details:
-            with frame.panel("Details"):
-                frame.facts(details)
-        if tags := mapping_of(properties, "tags"):
-            with frame.panel("Tags"):
-                frame.facts((name, value_words(value)) for name, value in tags.items())
 
 
 def port_words(port: object) -> str:
@@ -149,23 +152,37 @@ def port_words(port: object) -> str:
 
 
 def _settings(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """What a command job says about its processes, by the words of its body."""
+    """What a command job or a step says about its processes; a step writes its words in snake case."""
     distribution = mapping_of(properties, "distribution")
     resources = mapping_of(properties, "resources")
     limits = mapping_of(properties, "limits")
     values = {
-        "Distribution": distribution.get("distributionType"),
-        "Processes an instance": distribution.get("processCountPerInstance"),
-        "Instances": resources.get("instanceCount"),
-        "Instance type": resources.get("instanceType"),
+        "Distribution": _either(distribution, "distributionType", "distribution_type", "type"),
+        "Processes an instance": _either(
+            distribution, "processCountPerInstance", "process_count_per_instance"
+        ),
+        "Instances": _either(resources, "instanceCount", "instance_count"),
+        "Instance type": _either(resources, "instanceType", "instance_type"),
         "Time-out": limits.get("timeout"),
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _short(reference: str) -> str:
-    """``azureml:name:version`` in place of a long id."""
-    parts = reference.strip("/").split("/")
-    if len(parts) > 3 and parts[-2] in ("versions", "labels"):
-        return f"{parts[-3]}:{parts[-1]}"
-    return parts[-1] if len(parts) > 3 else reference
+def _either(document: Mapping[str, Any], *names: str) -> Any:
+    return next((document[name] for name in names if document.get(name) is not None), None)
+
+
+def _reference(workspace: Workspace, reference: str) -> object:
+    """``name:version`` in place of a long id, as a link if there is a page of it."""
+    name = parse_asset(reference.removeprefix("azureml:") if "/" in reference else reference)
+    if name is None:
+        return reference.strip("/").rpartition("/")[2]
+    version = name.version or ""
+    shown = f"{name.name}:{version}" if version else name.name
+    if name.name == ANONYMOUS:
+        component = find_component(workspace.database, reference)
+        spec = {} if component is None else mapping_of(component.properties, "componentSpec")
+        shown = text_of(spec, "display_name") or "sent with the job"
+    if name.kind not in KINDS:
+        return shown
+    return lambda: frame.link(shown, frame.address(name.kind, name.name, version=version))

@@ -69,6 +69,7 @@ def _show_plan(plan: StepPlan) -> None:
         }
         for each in plan.processes
     ]
-    show_table(f"Processes of {plan.step}", _PROCESSES, rows, empty="")
+    if len(rows) > 1:
+        show_table(f"Processes of {plan.step}", _PROCESSES, rows, empty="")
     with ui.expansion("Command of the first process").classes("ws-more"):
         code(plan.processes[0].command, f"Command of {plan.processes[0].name}")

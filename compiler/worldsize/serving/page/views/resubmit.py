@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Mapping
+from typing import Any
 
 from nicegui import ui
 
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.jobs.records import get_job
+from worldsize.serving.jobs.records import JobRecord, get_job
 from worldsize.serving.jobs.submit import submit
 from worldsize.serving.page.queries.forms import Field, change_inputs, job_fields
+from worldsize.serving.page.queries.step_inputs import change_steps, step_fields
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.form import Form
 from worldsize.serving.workspace import Workspace
@@ -21,6 +24,37 @@ MAX_NAME = 120  # characters that a name takes over
 def next_name(name: str) -> str:
     """A new name that tells from which job it comes."""
     return f"{name[:MAX_NAME]}-{uuid.uuid4().hex[:8]}"
+
+
+class InputForms:
+    """The inputs of a job, and for a pipeline those that its body sets at the steps."""
+
+    def __init__(self, workspace: Workspace, job: JobRecord) -> None:
+        fields, steps = job_fields(job.properties), step_fields(workspace.database, job.properties)
+        self._steps: dict[str, Form] = {}
+        if fields or not steps:
+            with frame.panel("Inputs"):
+                if not fields:
+                    ui.label("This job has no inputs.").classes("ws-soft")
+                self._form = Form(fields)
+        else:
+            self._form = Form([])
+        for name, given in steps.items():
+            with frame.panel(f"Inputs of the step {name}"):
+                self._steps[name] = Form(given)
+
+    @property
+    def faults(self) -> list[str]:
+        """Why values cannot be submitted."""
+        found = [f"{key}: {fault}" for key, fault in self._form.faults.items()]
+        for step, form in self._steps.items():
+            found += [f"{step}, {key}: {fault}" for key, fault in form.faults.items()]
+        return found
+
+    def change(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """The body of the job with the values of the forms."""
+        changed = change_inputs(properties, self._form.values)
+        return change_steps(changed, {step: form.values for step, form in self._steps.items()})
 
 
 def draw_resubmit(workspace: Workspace, name: str) -> None:
@@ -36,20 +70,16 @@ def draw_resubmit(workspace: Workspace, name: str) -> None:
             "ws-soft"
         )
         title = Form([Field("Display name", "", job.display_name)])
-        fields = job_fields(job.properties)
-        with frame.panel("Inputs"):
-            if not fields:
-                ui.label("This job has no inputs.").classes("ws-soft")
-            form = Form(fields)
+        inputs = InputForms(workspace, job)
         message = frame.error("")
         message.set_visibility(False)
 
         async def send() -> None:
-            if faults := form.faults:
-                message.set_text("\n".join(f"{key}: {fault}" for key, fault in faults.items()))
+            if faults := inputs.faults:
+                message.set_text("\n".join(faults))
                 message.set_visibility(True)
                 return
-            properties = change_inputs(job.properties, form.values)
+            properties = inputs.change(job.properties)
             properties["displayName"] = title.values["Display name"] or job.display_name
             submitting.disable()
             try:

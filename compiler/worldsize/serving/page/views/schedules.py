@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 
 from nicegui import ui
 
 from worldsize.serving.control.resources import put_resource
+from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.triggers import trigger_words
 from worldsize.serving.page.queries.wording import NONE, mapping_of, text_of, time_words
 from worldsize.serving.page.views import frame
@@ -41,6 +42,7 @@ _COLUMNS = (
 _FIRINGS = (
     Column("due", "Due", "ws-keep"),
     Column("result", "Job"),
+    Column("state", "State", "ws-keep"),
     Column("fired", "Fired", "ws-keep"),
 )
 NEXT = 5  # firings that are foretold
@@ -125,9 +127,10 @@ class ScheduleView:
         self._switch.set_text("Disable" if schedule.enabled else "Enable")
         due = schedule.next_times(NEXT)
         nothing = "This schedule does not fire." if schedule.enabled else "A disabled schedule does not fire."
-        self._next.set_text("\n".join(map(_moment, due)) or nothing)
+        zone = schedule.trigger().zone if due else None
+        self._next.set_text("\n".join(_local_moment(each, zone) for each in due) or nothing)
         firings = list_firings(self._workspace.database, self._name, 50)
-        set_rows(self._table, [_firing_row(each) for each in firings])
+        set_rows(self._table, [_firing_row(self._workspace, each) for each in firings])
 
     def _draw_state(self) -> None:
         self._state = ui.label().props("role=status")
@@ -141,7 +144,8 @@ class ScheduleView:
         self.refresh()
 
 
-def _firing_row(firing: Firing) -> Row:
+def _firing_row(workspace: Workspace, firing: Firing) -> Row:
+    job = None if firing.job is None else get_job(workspace.database, firing.job)
     if firing.job is not None:
         result = link_cell(firing.job, frame.address("jobs", firing.job))
     else:
@@ -150,12 +154,20 @@ def _firing_row(firing: Firing) -> Row:
         "id": firing.due,
         "due": text_cell(time_words(firing.due)),
         "result": result,
+        "state": text_cell("") if job is None else state_cell(job.status),
         "fired": text_cell(time_words(firing.fired)),
     }
 
 
 def _title(schedule: ScheduleRecord) -> str:
     return text_of(schedule.properties, "displayName") or schedule.name
+
+
+def _local_moment(moment: datetime, zone: tzinfo | None) -> str:
+    """A time in UTC, and on the clock of the schedule where that differs."""
+    there = moment.astimezone(zone or timezone.utc)
+    same = there.utcoffset() == timedelta()
+    return _moment(moment) if same else f"{_moment(moment)}, {there:%a %H:%M} in {there.tzinfo}"
 
 
 def _moment(moment: datetime) -> str:

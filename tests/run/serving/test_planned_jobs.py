@@ -134,7 +134,9 @@ SUBMIT = (
     HEAD
     + """
 from azure.ai.ml import load_job
-print(ml.jobs.create_or_update(load_job("build/pipeline.yml"), name="digits").name)
+pipeline = load_job("build/pipeline.yml")
+pipeline.name = "digits"
+print(ml.jobs.create_or_update(pipeline).name)
 """
 )
 WAIT = HEAD + """print(wait("digits").status)"""

@@ -139,7 +139,7 @@ pipeline.name = "digits"
 print(ml.jobs.create_or_update(pipeline).name)
 """
 )
-WAIT = HEAD + """print(wait("digits").status)"""
+WAIT = HEAD + """print(json.dumps(wait("digits").status))"""
 
 
 def test_a_compiled_pipeline_is_planned_down(served: Served) -> None:
@@ -151,7 +151,7 @@ def test_a_compiled_pipeline_is_planned_down(served: Served) -> None:
     path.write_text(text.replace("warmup_epochs: 2 ", "warmup_epochs: 1 "))
     assert served.python(SUBMIT).splitlines()[-1] == "digits"
     waited = served.run(sys.executable, "-c", WAIT, timeout=300)
-    assert waited.stdout.splitlines()[-1:] == ["Completed"], waited.stderr
+    assert json.loads(waited.stdout.splitlines()[-1]) == "Completed", waited.stderr
     home = served.home / "serve" / "blobs" / "azureml" / "ExperimentRun" / "dcid.digits"
     log = (home / artifacts.PIPELINE_LOG).read_text()
     slots = detect_machine().slots

@@ -11,7 +11,7 @@ ARCHITECTURE = runpy.run_path(str(Path(__file__).with_name("architecture.py")))
 
 # The most that the compiler may have of each. Lower a bound when its measure falls.
 BOUNDS = {
-    "files": 656,
+    "files": 657,
     "lines": 75_800,
     "small modules": 110,
     "edges between packages": 135,

@@ -134,10 +134,12 @@ SUBMIT = (
     HEAD
     + """
 from azure.ai.ml import load_job
-print(ml.jobs.create_or_update(load_job("build/pipeline.yml"), name="digits").name)
+pipeline = load_job("build/pipeline.yml")
+pipeline.name = "digits"
+print(ml.jobs.create_or_update(pipeline).name)
 """
 )
-WAIT = HEAD + """print(wait("digits").status)"""
+WAIT = HEAD + """print(json.dumps(wait("digits").status))"""
 
 
 def test_a_compiled_pipeline_is_planned_down(served: Served) -> None:
@@ -149,7 +151,7 @@ def test_a_compiled_pipeline_is_planned_down(served: Served) -> None:
     path.write_text(text.replace("warmup_epochs: 2 ", "warmup_epochs: 1 "))
     assert served.python(SUBMIT).splitlines()[-1] == "digits"
     waited = served.run(sys.executable, "-c", WAIT, timeout=300)
-    assert waited.stdout.splitlines()[-1:] == ["Completed"], waited.stderr
+    assert json.loads(waited.stdout.splitlines()[-1]) == "Completed", waited.stderr
     home = served.home / "serve" / "blobs" / "azureml" / "ExperimentRun" / "dcid.digits"
     log = (home / artifacts.PIPELINE_LOG).read_text()
     slots = detect_machine().slots

@@ -13,6 +13,7 @@ from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.serving.control.assets import put_version
 from worldsize.serving.jobs.records import JobRecord, child_name, insert
+from worldsize.serving.page.queries.comparison import by_row, differing
 from worldsize.serving.page.queries.jobs import jobs_below
 from worldsize.serving.page.queries.logs import Log, choose_log, step_names
 from worldsize.serving.page.queries.reuse import tracked_ids
@@ -142,3 +143,16 @@ def test_the_log_of_what_failed_comes_first(tmp_path: Path, states: dict[str, st
     }
     logs = [Log(name, f"rank-{rank}", tmp_path) for name in ("a", "b") for rank in (0, 1)]
     assert choose_log(logs, RunRecord(tmp_path, "running", steps=steps)).key == key
+
+
+def test_jobs_are_compared_step_by_step() -> None:
+    rows = by_row(
+        [
+            ("a", "", {"train.epochs": "3", "seed": "0"}),
+            ("a", "train.", {"epochs": "3.0", "rows": "9"}),
+            ("b", "", {"train.epochs": "5", "seed": "0"}),
+            ("empty", "", {}),
+        ]
+    )
+    assert rows["train.epochs"] == {"a": "3.0", "b": "5"}
+    assert differing(rows, ["a", "b", "empty"]) == ["train.epochs", "train.rows"]

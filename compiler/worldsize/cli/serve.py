@@ -117,11 +117,10 @@ def _run(
     from worldsize.serving.front.environment import apply_variables
     from worldsize.serving.front.server import make_server
 
-    variables = opened.variables()
     inside = None
     with contextlib.ExitStack() as stack:
         if words:
-            environment = apply_variables(opened.settings.environment, variables)
+            environment = apply_variables(opened.settings.environment, opened.workspace.client_variables)
             inside = Command(words, environment, umask)
             lent = stack.enter_context(lend_config(Path.cwd(), opened.workspace.scope))
             if lent is not None:

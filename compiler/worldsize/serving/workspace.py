@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,6 +62,9 @@ class Workspace:
     project: Path  # the folder in which the server was started
     scope: Scope = field(default_factory=Scope)
     environment: str = "current"  # what interprets the steps of jobs: current, isolated or docker
+    client_variables: Mapping[str, str | None] = field(
+        default_factory=dict
+    )  # of the steps too; None: not set
 
     @property
     def token(self) -> str:

@@ -26,6 +26,16 @@ def run(text, **more):
         time.sleep(0.1)
     return found.status.value
 """
+STEP = f"""
+import os, sys, urllib.request
+from azure.ai.ml import MLClient
+from azure.ai.ml.entities import Data
+from azure.identity import DefaultAzureCredential
+content = urllib.request.urlopen("https://{HOST}/data/sets/iris.csv").read().decode()
+names = [os.environ["AZUREML_ARM_" + name] for name in ("SUBSCRIPTION", "RESOURCEGROUP", "WORKSPACE_NAME")]
+ml = MLClient(DefaultAzureCredential(), *names)
+ml.data.create_or_update(Data(name="from-a-step", version="1", path="step.py", description=content))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +45,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (folder / "stand-ins" / "iris.csv").write_text("a,b")
     (folder / "secret.txt").write_text("secret")
     (folder / "stand-ins" / "link.txt").symlink_to("../secret.txt")
+    (folder / "step").mkdir()
+    (folder / "step" / "step.py").write_text(STEP)
     mapped = f"wasbs://data@{HOST}/sets: ./stand-ins"
     (folder / "worldsize.yml").write_text(f"assets:\n  {mapped}\n")
     with serving(folder) as each:
@@ -79,3 +91,12 @@ for word in ("one", "two"):
 """
     )
     assert served.python(code).splitlines()[-2:] == ["Completed Completed"] * 2
+
+
+def test_the_steps_of_jobs_are_inside_the_workspace(served: Served) -> None:
+    """They reach Azure's hosts as little as the program that submits them."""
+    code = f"""{HEAD}
+print(run("python step.py", code="./step"))
+print(ml.data.get("from-a-step", version="1").description)
+"""
+    assert served.python(code).splitlines()[-2:] == ["Completed", "a,b"]

@@ -25,6 +25,9 @@ LAUNCHER_VARIABLES = frozenset(
      "GROUP_RANK", "TF_CONFIG", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME",
      "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS", "WORLDSIZE_HEARTBEATS"}
 )  # fmt: skip
+WORKSPACE_VARIABLES = frozenset(
+    {"AZUREML_ARM_SUBSCRIPTION", "AZUREML_ARM_RESOURCEGROUP", "AZUREML_ARM_WORKSPACE_NAME"}
+)  # set around the runner: the workspace that a step's own clients find
 LAUNCHER_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "TORCHELASTIC_", "AZUREML_", "AZURE_ML_", "AZ_BATCH")
 PRESET_PREFIXES = (
     "AZUREML_", "AZURE_ML_", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_", "MLFLOW_TRACKING_URI",
@@ -161,7 +164,8 @@ def inherited_environment(bin_folder: Path) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name not in LAUNCHER_VARIABLES and not name.startswith(LAUNCHER_PREFIXES)
+        if name in WORKSPACE_VARIABLES
+        or (name not in LAUNCHER_VARIABLES and not name.startswith(LAUNCHER_PREFIXES))
     }
     return {**kept, "PATH": os.pathsep.join([str(bin_folder), *filter(None, [kept.get("PATH")])])}
 

@@ -63,12 +63,6 @@ class Opened:
         """The address that opens the page, with its token."""
         return f"{self.workspace.endpoints.page}/?token={self.workspace.token}"
 
-    def variables(self) -> dict[str, str | None]:
-        """The variables of a client."""
-        bundle = self.authority.write_bundle(self.settings.environment)
-        environment, proxy = self.settings.environment, self.settings.proxy
-        return client_variables(self.workspace, self.port, bundle, environment, proxy=proxy)
-
 
 @contextlib.contextmanager
 def open_workspace(settings: Settings) -> Iterator[Opened]:
@@ -87,15 +81,20 @@ def open_workspace(settings: Settings) -> Iterator[Opened]:
         workspace = Workspace(
             home, Database(home.database), endpoints, settings.project, environment=settings.interpreter
         )
+        authority = Authority(home)
+        bundle = authority.write_bundle(settings.environment)
+        workspace.client_variables = client_variables(
+            workspace, port, bundle, settings.environment, proxy=settings.proxy
+        )
         record = {"pid": os.getpid(), "port": port, "proxy": settings.proxy}
         write_json(home.state / "server.json", record)
         try:
-            yield Opened(workspace, Authority(home), listening, settings)
+            yield Opened(workspace, authority, listening, settings)
         finally:
             workspace.database.close()
 
 
-def describe_client(settings: Settings) -> tuple[dict[str, str | None], bool]:
+def describe_client(settings: Settings) -> tuple[Mapping[str, str | None], bool]:
     """The variables of a client for a server that runs, or for the next one.
 
     Returns:
@@ -108,7 +107,7 @@ def describe_client(settings: Settings) -> tuple[dict[str, str | None], bool]:
     home = Home(settings.home.absolute())
     try:
         with open_workspace(settings) as opened:  # holds the home while it makes what is missing
-            return opened.variables(), False
+            return opened.workspace.client_variables, False
     except HomeInUseError:
         record = read_record(home)
         port, proxy = record.get("port"), bool(record.get("proxy"))

@@ -34,7 +34,8 @@ from azure.identity import DefaultAzureCredential
 content = urllib.request.urlopen("https://{HOST}/data/sets/iris.csv").read().decode()
 names = [os.environ["AZUREML_ARM_" + name] for name in ("SUBSCRIPTION", "RESOURCEGROUP", "WORKSPACE_NAME")]
 ml = MLClient(DefaultAzureCredential(), *names)
-ml.data.create_or_update(Data(name="from-a-step", version="1", type="uri_file", path="step.py", description=content))
+made = Data(name="from-a-step", version="1", type="uri_file", path="step.py", description=content)
+ml.data.create_or_update(made)
 """
 
 

@@ -24,9 +24,9 @@ def draw_compute(workspace: Workspace) -> None:
         frame.heading("Compute", 1)
         frame.tagged(
             "p",
-            "Jobs are planned for these clusters and run on this machine. Pipelines that Worldsize compiled run as many"
-            " processes as fit, with more accumulation, so that the global batch stays the same; other jobs run"
-            " those that they ask for.",
+            "Jobs are planned for these clusters and run on this machine. Pipelines that Worldsize compiled"
+            " run as many processes as fit, with more accumulation, so that the global batch stays the same;"
+            " other jobs run those that they ask for.",
             "ws-soft",
         )
         rows = [_row(each) for each in list_computes(workspace)]

@@ -150,11 +150,7 @@ def test_monitors_are_stored_and_said_not_to_be_fired(workspace: Workspace) -> N
 
 
 def test_an_existing_job_is_scheduled_with_changes(workspace: Workspace) -> None:
-    asyncio.run(
-        submit(
-            workspace, workspace.scope, "first", {**PIPELINE, "experimentName": "digits", "tags": {"a": "1"}}
-        )
-    )
+    asyncio.run(submit(workspace, "first", {**PIPELINE, "experimentName": "digits", "tags": {"a": "1"}}))
     changed = {
         "jobType": "Pipeline",
         "sourceJobId": f"{workspace.scope.id}/jobs/first",

@@ -67,7 +67,7 @@ async def _put(call: Call) -> Response:
         if not _is_update(properties):
             raise conflict(f"A job named `{call.name}` exists already.")
         return _answer(call, update(call, known, properties))
-    return _answer(call, await submit(call.workspace, call.scope, call.name, properties), 201)
+    return _answer(call, await submit(call.workspace, call.name, properties), 201)
 
 
 def _is_update(properties: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from worldsize.serving.jobs.plan import plan_children
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files, write_settings
 from worldsize.serving.jobs.translate.lookup import References
-from worldsize.serving.workspace import Scope, Workspace
+from worldsize.serving.workspace import Workspace
 from worldsize.yaml import load
 
 # What is not the user's text: the client writes types that it derives from Python functions.
@@ -34,7 +34,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 
 async def submit(
     workspace: Workspace,
-    scope: Scope,
     name: str,
     properties: Mapping[str, Any],
     *,
@@ -44,7 +43,6 @@ async def submit(
 
     Args:
         workspace: The workspace.
-        scope: The names by which the client knows it.
         name: The name of the job.
         properties: Those of the body; they are kept as they are.
         schedule: The schedule that starts the job.
@@ -56,7 +54,6 @@ async def submit(
         ServiceError: The name is taken or not a name, or the job has errors: those of its body, or those
             that the checker finds.
     """
-    del scope  # one workspace answers to all names
     if NAME.fullmatch(name) is None:
         raise bad_request(
             f"`{name[:80]}` is not a name of a job: use up to 255 letters, digits, `-` and `_`,"

@@ -143,9 +143,7 @@ async def fire(workspace: Workspace, schedule: ScheduleRecord, firing: Firing) -
     name = records.job_name(firing)
     try:
         if get_job(workspace.database, name) is None:
-            await submit(
-                workspace, workspace.scope, name, fill_definition(schedule, firing), schedule=schedule.name
-            )
+            await submit(workspace, name, fill_definition(schedule, firing), schedule=schedule.name)
     except ServiceError as error:
         if get_job(workspace.database, name) is None:  # else another request for the same firing was first
             records.finish(workspace.database, firing, error=str(error))

@@ -83,7 +83,7 @@ def draw_resubmit(workspace: Workspace, name: str) -> None:
             properties["displayName"] = title.values["Display name"] or job.display_name
             submitting.disable()
             try:
-                made = await asyncio.shield(submit(workspace, workspace.scope, next_name(name), properties))
+                made = await asyncio.shield(submit(workspace, next_name(name), properties))
             except ServiceError as error:
                 message.set_text(str(error))
                 message.set_visibility(True)

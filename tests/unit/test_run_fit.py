@@ -381,7 +381,7 @@ def fit_file(pipeline: Path, machine: Machine) -> FittedTasks:
     return fit_tasks(read.tasks, pipeline, plan_file.load(pipeline.parent), machine, None)
 
 
-@pytest.mark.parametrize("name", ["digits_ddp", "digits_horovod", "digits_tensorflow"])
+@pytest.mark.parametrize("name", ["digits_ddp", "digits_horovod", "digits_tensorflow", "digits_sweep"])
 def test_shipped_pipelines_need_no_plan_file(tmp_path: Path, name: str) -> None:
     pipeline = api.compile(PIPELINES / f"{name}.yml", tmp_path / "build").pipeline
     with_file = fit_file(pipeline, Machine(2))

@@ -11,6 +11,8 @@ from worldsize.planning.degrees import Degrees
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
 
+_EACH_TRIAL = ", the global batch of each trial unchanged"
+
 
 def describe_fixed(name: str, step: StepPlan, machine: Machine, processes: int | None) -> Iterator[str]:
     """Describe a step whose command starts its own number of processes."""
@@ -50,7 +52,7 @@ def describe_change(before: StepPlan, here: StepPlan, task: Task, followed: froz
     elif here.topology.instance_count > 1:
         text += f" ({here.topology.instance_count} × {_count_ranks(here.topology)})"
     if here.training is None:
-        return text
+        return text + (_EACH_TRIAL if task.kind == "sweep" else "")
     return text + _describe_batch(before, here, followed)
 
 
@@ -66,7 +68,7 @@ def _describe_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) 
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
     changed = accumulation != before.training.gradient_accumulation_steps
     if before.sweep is not None and len(before.sweep.trials) > 1:
-        return ", the global batch of each trial unchanged"
+        return _EACH_TRIAL
     if "gradient_accumulation_steps" in followed or not changed:
         return f" with accumulation ×{accumulation}, global batch {batch} unchanged"
     if "global_batch_size" in followed:

@@ -307,7 +307,7 @@ def find_derived(task: Task) -> set[str]:
     derived = {
         name
         for name in ("gradient_accumulation_steps", "global_batch_size")
-        if (source := task.inputs.get(name)) is not None and isinstance(source, Text) and source.value == 0
+        if isinstance(source := task.inputs.get(name), Text) and literals.parse_number(source.value) == 0
     }
     return derived if task.kind == "sweep" else set()
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from worldsize.azureml import literals
 from worldsize.planning import Plan, StepPlan, Topology, Training
 from worldsize.planning.derive import planned_inputs
-from worldsize.planning.model import Launcher
+from worldsize.planning.model import Launcher, PlanValue
 from worldsize.running.model.launched import find_launcher_call
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task
@@ -31,7 +31,8 @@ def read_told_plan(tasks: Mapping[str, Task]) -> tuple[Plan, Templates]:
     """The plan of the steps that are told one, and which of their inputs follow it.
 
     A step counts if it is told its batch per device and its accumulation steps, and these, the processes
-    that it starts, and the global batch and world size, where it is told them, agree.
+    that it starts, and the global batch and world size, where it is told them, agree. The trials of a sweep
+    count if they are told the world size, and derive their accumulation from the processes that they find.
     """
     plans = {name: plan for name, task in tasks.items() if (plan := _read_step(task)) is not None}
     templates: Templates = {
@@ -46,11 +47,14 @@ def read_told_plan(tasks: Mapping[str, Task]) -> tuple[Plan, Templates]:
 
 
 def _read_step(task: Task) -> StepPlan | None:
-    batch, accumulation = _read_count(task, _BATCH), _read_count(task, _ACCUMULATION)
-    if task.kind != "command" or not batch or not accumulation:
-        return None
     topology = _read_topology(task)
     if topology is None:
+        return None
+    if task.kind == "sweep" and _read_number(task, _ACCUMULATION) == 0:
+        derives = _read_count(task, "world_size") == topology.world_size
+        return StepPlan(task.name, topology, None, inputs=_follow(topology, None)) if derives else None
+    batch, accumulation = _read_count(task, _BATCH), _read_count(task, _ACCUMULATION)
+    if task.kind != "command" or not batch or not accumulation:
         return None
     whole = batch * accumulation * topology.data_parallel_size
     if _differs(task, _GLOBAL, whole) or _differs(task, "world_size", topology.world_size):
@@ -74,9 +78,12 @@ def _read_step(task: Task) -> StepPlan | None:
         shard_count=1,
         shards_per_rank=1,
     )
+    return StepPlan(task.name, topology, training, inputs=_follow(topology, training))
+
+
+def _follow(topology: Topology, training: Training | None) -> dict[str, PlanValue]:
     known = planned_inputs(topology, training)
-    inputs = {name: known[name] for name in _FOLLOWING if name in known}
-    return StepPlan(task.name, topology, training, inputs=inputs)
+    return {name: known[name] for name in _FOLLOWING if name in known}
 
 
 def _read_topology(task: Task) -> Topology | None:
@@ -109,15 +116,19 @@ def _read_topology(task: Task) -> Topology | None:
     )
 
 
-def _read_count(task: Task, name: str) -> int | None:
+def _read_number(task: Task, name: str) -> float | None:
     source = task.inputs.get(name)
-    number = literals.parse_number(source.value) if isinstance(source, Text) else None
+    return literals.parse_number(source.value) if isinstance(source, Text) else None
+
+
+def _read_count(task: Task, name: str) -> int | None:
+    number = _read_number(task, name)
     return int(number) if number is not None and number == int(number) and number > 0 else None
 
 
 def _differs(task: Task, name: str, expected: int) -> bool:
     """Whether a step is told another value of a quantity; 0 stands for none."""
     source = task.inputs.get(name)
-    if source is None or (isinstance(source, Text) and literals.parse_number(source.value) == 0):
+    if source is None or _read_number(task, name) == 0:
         return False
     return _read_count(task, name) != expected

@@ -46,7 +46,8 @@ class WorkspaceLookup:
     def vm_size(self, compute: str) -> Mapping[str, Any] | None:
         """The size of a compute as ``worldsize.yml`` has it, or None."""
         found = get_resource(self.workspace.database, "computes", compute)
-        settings = found.body.get("properties") if found is not None else None
+        outer = found.body.get("properties") if found is not None else None
+        settings = outer.get("properties") if isinstance(outer, Mapping) else None  # of its type of compute
         if not isinstance(settings, Mapping):
             return None
         size = settings.get("vmSize")

@@ -21,11 +21,11 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest_unambiguous, did_you_mean, fix_word
 from worldsize.base.wording import shorten
-from worldsize.checking import exclusion
+from worldsize.checking import discover, exclusion
 from worldsize.checking.choice import describe_unknown_rule, find_prefix
 from worldsize.diagnostics.diagnostic import SEVERITIES
 from worldsize.facts import vm_sizes
-from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence
+from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence, load
 
 KEYS = ("allow", "assets", "compute", "exclude", "ignore", "select", "severity", "vm_sizes")
 COMPUTE_KEYS = ("instance_type", "max_instances", "tier")
@@ -78,6 +78,12 @@ def read_settings(document: Document) -> Settings:
     settings.computes = list(_read_computes(settings, root, Path(document.path)))
     settings.vm_sizes = vm_sizes.collect_learned(_read_vm_sizes(settings, root.get("vm_sizes")))
     return settings
+
+
+def read_project_settings(folder: Path) -> Settings:
+    """The settings that a check of a folder reads; empty ones where its project has none."""
+    path = discover.find_settings(str(folder.resolve()), discover.find_tree(folder))
+    return Settings() if path is None else read_settings(load(Path(path)))
 
 
 def read_allowed(document: Document) -> tuple[Path, ...]:

@@ -13,7 +13,7 @@ from worldsize.cli import common, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
-    from worldsize.facts.vm_sizes import Learned, VmSize
+    from worldsize.facts.vm_sizes import VmSize
     from worldsize.remote.rest import Rest
 
 EPILOG = """\b
@@ -61,9 +61,10 @@ def command(
         with azure.connect() as rest:
             _refresh(rest, file)
         return
+    from worldsize.checking import settings
     from worldsize.facts import vm_sizes
 
-    learned = _read_learned()
+    learned = settings.read_project_settings(Path.cwd()).vm_sizes
     sizes = [size for name in vm_sizes.names(learned) if (size := vm_sizes.lookup(name, learned)) is not None]
     shown = [size for size in sizes if _is_wanted(size, words, everything=everything)]
     if as_json:
@@ -102,15 +103,6 @@ def _row(size: VmSize) -> tuple[str, ...]:
 
 def _gibibytes(number: float | None) -> str:
     return "" if number is None else f"{number:g} GiB"
-
-
-def _read_learned() -> Learned:
-    """The VM sizes of the ``worldsize.yml`` that a check of this folder reads."""
-    from worldsize import yaml
-    from worldsize.checking import discover, settings
-
-    path = discover.find_settings(str(Path.cwd()), discover.find_tree("."))
-    return settings.read_settings(yaml.load(Path(path))).vm_sizes if path is not None else {}
 
 
 def _refresh(rest: Rest, file: Path) -> None:

@@ -28,6 +28,7 @@ from worldsize.serving.jobs import artifacts, records
 from worldsize.serving.jobs.control import handle
 from worldsize.serving.jobs.execution import describe_failure
 from worldsize.serving.jobs.outputs import list_outputs, register_output
+from worldsize.serving.jobs.plan import count_slots
 from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, write_slots
 from worldsize.serving.jobs.queue import DIED, Queue
 from worldsize.serving.jobs.reporter import summarise
@@ -233,6 +234,30 @@ def test_a_step_shows_its_inputs_with_their_addresses(workspace: Workspace) -> N
     assert shown["d"]["jobInputType"] == "uri_folder"
     written = request(workspace, "GET", one.name)[1]["properties"]["outputs"]["o"]["uri"]
     assert shown["d"]["uri"].rpartition("datastores/")[2] == written.rpartition("datastores/")[2]
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "slots"),
+    [
+        ("python t.py", "", 1),
+        ("torchrun --nproc-per-node=4 t.py", "", 4),
+        ("torchrun --nnodes=2 --nproc_per_node=${{inputs.n}} t.py", "resources: {instance_count: 2}", 6),
+        ("torchrun --nproc-per-node=4 t.py", "distribution: {type: pytorch}", 4),
+        ("torchrun --nproc-per-node=400 t.py", "", 16),
+        ("python t.py", "distribution: {type: mpi, process_count_per_instance: 3}", 3),
+        ("python t.py", "distribution: {type: tensorflow, worker_count: 2}", 2),
+        ("python t.py", "resources: {instance_count: 5}", 1),
+    ],
+)
+def test_a_job_takes_the_slots_of_all_processes_that_it_starts(
+    tmp_path: Path, command: str, more: str, slots: int
+) -> None:
+    path = tmp_path / "pipeline.yml"
+    path.write_text(
+        f"type: command\ncommand: {command}\nenvironment: azureml:e:1\ncompute: azureml:c\n"
+        f"inputs: {{n: 3}}\n{more}\n"
+    )
+    assert count_slots(path, 16) == slots
 
 
 def test_an_adopted_job_keeps_the_slots_that_it_was_lent(workspace: Workspace, tmp_path: Path) -> None:

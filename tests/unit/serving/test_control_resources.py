@@ -229,3 +229,13 @@ def test_what_lies_above_a_workspace(management: Management) -> None:
     assert management.ask("DELETE", workspace["storageAccount"]).status_code == 204
     assert management.ask("GET", "/subscriptions/abc/other").status_code == 404
     assert management.ask("PUT", "/subscriptions/abc/resourceGroups/g", {}).status_code == 405
+
+
+def test_what_only_azure_has_is_an_empty_list_or_refused_in_a_sentence(management: Management) -> None:
+    for prefix in ("", "/genericasset", "/genericasset/v2.0", "/mferp/managementfrontend"):
+        assert management.get(f"{prefix}{ROOT}/indexes") == {"value": []}
+        assert management.get(f"{prefix}{ROOT}/indexes/i/versions") == {"value": []}
+    for path in ("indexes/i", "indexes/i/versions/1"):
+        error = management.get(f"/genericasset{ROOT}/{path}", 404)["error"]
+        assert error["message"] == "worldsize serve does not offer search indexes."
+    assert management.ask("PUT", f"/genericasset{ROOT}/indexes/i/versions/1", {}).status_code == 400

@@ -290,6 +290,7 @@ def test_the_history_has_details_children_and_outputs(workspace: Workspace) -> N
     assert "/azureml/ExperimentRun/dcid.whole/logs/azureml/executionlogs.txt?" in log[1]
     below = client.get(f"{history}/runs/whole/children").json()["value"]
     assert [run["displayName"] for run in below] == ["one", "two"]
+    assert client.get(f"{history}/runs/whole/serviceinstances/0").json() == {"instances": {}}
     data = client.post(f"{history}/rundata", json={"runId": below[0]["runId"]}).json()["runMetadata"]
     asset = data["outputs"]["o"]["assetId"]
     resolved = client.post(

@@ -36,6 +36,7 @@ _IN_WORKSPACE = re.compile(
     re.IGNORECASE,
 )
 _STORE = re.compile(r"azureml://datastores/[^/]+\Z")
+_WRITTEN = "%/:?#[]@!$&'()*+,;=~"  # in an address, apart from letters, digits and `_.-`
 _VERSION = re.compile(r"/?(?:versions|labels)/[^/]+\Z")
 _BLOB = re.compile(
     r"https?://(?P<host>[^/@]+\.blob\.[^/@]+)/(?P<container>[^/?#]+)(?P<rest>/[^?#]*)?(?:[?#].*)?\Z"
@@ -230,6 +231,8 @@ def _key(reference: str) -> str:
     text = reference.strip().rstrip("/")
     if text.startswith("azureml:azureml:"):
         text = text.removeprefix("azureml:")
+    if _http(text):  # a blank may be written as it is
+        return quote(text, safe=_WRITTEN)
     return f"{text}/paths" if _STORE.match(text) else text
 
 

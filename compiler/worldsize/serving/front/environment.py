@@ -82,6 +82,14 @@ def _tracking_variables(workspace: Workspace, port: int, *, proxy: bool) -> dict
     }
 
 
+def mlflow_server_variables(workspace: Workspace) -> dict[str, str]:
+    """How a step whose MLflow is not that of Worldsize reaches the workspace's server."""
+    return {
+        "WORLDSIZE_MLFLOW_SERVER": f"{workspace.endpoints.page}/mlflow/v2.0",
+        "WORLDSIZE_MLFLOW_TOKEN": issue_token(workspace, f"https://{API_HOST}"),
+    }
+
+
 def _proxy_variables(workspace: Workspace, port: int) -> dict[str, str | None]:
     """All hosts but loopback through the proxy, which heeds the user's own exceptions for other hosts."""
     address = f"http://{PROXY_USER}:{secret_text(workspace, 'proxy')}@127.0.0.1:{port}"

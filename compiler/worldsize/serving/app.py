@@ -26,6 +26,7 @@ PARTS = (
     "worldsize.serving.telemetry",
     "worldsize.serving.control.routes",
     "worldsize.serving.history.routes",
+    "worldsize.serving.history.stores",
     "worldsize.serving.artifacts.routes",
     "worldsize.serving.tracking.routes",
     "worldsize.serving.storage.routes",

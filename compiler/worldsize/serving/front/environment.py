@@ -17,7 +17,7 @@ from worldsize.serving.front.guard import PROXY_USER
 from worldsize.serving.front.tokens import issue_token, secret_text
 from worldsize.serving.workspace import ACCOUNT, API_HOST, BLOB_HOST, TENANT, Endpoints, Workspace
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost")  # no `::1`: the network stack of azureml-fsspec reads a port in it
 # These would send a client elsewhere: another kind of managed identity, a chain without one, another cloud.
 REMOVED = (
     "IDENTITY_SERVER_THUMBPRINT",

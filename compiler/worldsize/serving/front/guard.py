@@ -31,7 +31,7 @@ PROXY_USER = "worldsize"
 # The management API, the services of a workspace, and storage: the page's cookie does not open them.
 _API = re.compile(
     r"/+(?:(?:subscriptions|providers|discovery|telemetry|unknown|blob|mferp|genericasset|registrymanagement)(?:/|$)"
-    r"|(?:history|mlflow|artifact|data|metric|modelregistry)/v\d\.\d/)",
+    r"|(?:history|mlflow|artifact|data|datastore|metric|modelregistry)/v\d\.\d/)",
     re.IGNORECASE,
 )
 

@@ -95,7 +95,8 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
     import_model = partial(imported_model.import_model, folder) if import_models else None
     read_table = partial(rows.read_table_samples, folder)
     with in_budget(spec.path, planned.sources):
-        return estimate_steps(planned.resolved.job, planned.plan, import_model, read_table)
+        resolved = planned.resolved
+        return estimate_steps(resolved.job, planned.plan, import_model, read_table, resolved.vm_sizes)
 
 
 def plan_document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[str, Any]:

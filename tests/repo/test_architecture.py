@@ -14,7 +14,7 @@ BOUNDS = {
     "files": 657,
     "lines": 75_800,
     "small modules": 110,
-    "edges between packages": 135,
+    "edges between packages": 136,
     "packages in knots": 0,
     "edges in running": 42,
     "parts of running in knots": 0,

@@ -74,6 +74,13 @@ def test_a_plan_fills_the_nodes_and_the_job_is_clean() -> None:
     assert report.render("concise").splitlines() == ["nothing found in 1 file"]
 
 
+def test_a_plan_knows_the_sizes_of_the_project(here: Path) -> None:
+    (here / "worldsize.yml").write_text("vm_sizes: {Standard_ND256xyz_v9: {gpus: 8}}\n")
+    types = {"gpu-cluster": "Standard_ND256xyz_v9"}
+    plan = worldsize.plan(make_job(), instance_types=types, scale={"train": SCALE})
+    assert plan.steps["train"].topology.world_size == 16
+
+
 def test_a_value_that_is_given_is_verified() -> None:
     job = make_job(global_batch_size=100)
     with pytest.raises(worldsize.SpecError, match="100"):

@@ -105,6 +105,7 @@ def test_faults_of_the_file_are_reported_with_any_file_it_counts_for(tree: Path)
 RIGHT = [
     "{}",
     CLUSTER,
+    "vm_sizes: {Standard_ND8: {gpus: 8, vcpus: 96, memory_gib: 900.5}, Standard_E9_v9: {gpus: 0}}",
     "assets: {azureml:a@latest: ./a, https://example.com/x: b}",
     "severity: {WS4: off}",
     "allow: []",
@@ -130,6 +131,16 @@ WRONG = [
     "compute: {gpu: {max_instances: 0}}",
     "compute: {gpu: {max_instances: 1.5}}",
     "compute: {gpu: {tier: spot}}",
+    "vm_sizes: [Standard_ND8]",
+    "vm_sizes: {Standard_ND8: 8}",
+    "vm_sizes: {Standard_ND8: {vcpus: 8}}",
+    "vm_sizes: {Standard_ND8: {gpus: -1}}",
+    "vm_sizes: {Standard_ND8: {gpus: false}}",
+    "vm_sizes: {Standard_ND8: {gpus: 99999999999}}",
+    "vm_sizes: {Standard_ND8: {gpus: 8, vcpus: 0}}",
+    "vm_sizes: {Standard_ND8: {gpus: 8, memory_gib: 0}}",
+    "vm_sizes: {Standard_ND8: {gpus: 8, memory_gib: .inf}}",
+    "vm_sizes: {Standard_ND8: {gpus: 8, gpu_model: H900}}",
     "compute: {gpu: {size: Standard_NC96ads_A100_v4}}",
 ]
 
@@ -144,9 +155,11 @@ def test_the_schema_and_the_reader_agree(text: str) -> None:
 
 def test_every_part_of_the_schema_is_described() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    parts = [*SCHEMA["properties"].values(), *SCHEMA["$defs"]["cluster"]["properties"].values()]
+    defined = SCHEMA["$defs"]
+    cluster, size = defined["cluster"]["properties"], defined["vm_size"]["properties"]
+    parts = [*SCHEMA["properties"].values(), *cluster.values(), *size.values()]
     assert set(SCHEMA["properties"]) == set(settings.KEYS)
-    assert set(SCHEMA["$defs"]["cluster"]["properties"]) == set(settings.COMPUTE_KEYS)
+    assert (set(cluster), set(size)) == (set(settings.COMPUTE_KEYS), set(settings.SIZE_KEYS))
     assert all(
         part["description"].endswith(".") and "examples" in part for part in parts if "enum" not in part
     )

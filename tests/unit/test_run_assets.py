@@ -15,6 +15,7 @@ from worldsize.base.span import Span
 from worldsize.checking import settings
 from worldsize.running import RunOptions
 from worldsize.running.model.errors import RunError
+from worldsize.running.model.source import File, Text
 from worldsize.running.prepare import preparation
 from worldsize.running.prepare.assets import AssetEntry, AssetMap, parse_map_option, read_asset_map
 from worldsize.yaml import load
@@ -49,6 +50,9 @@ def mapped(*references: str, options: tuple[str, ...] = ()) -> AssetMap:
             ["wasbs://c@a.blob.core.windows.net/"],
             "file/0/x y.csv",
         ),
+        ("https://a.example.com/c/x%20y.csv", ["https://a.example.com/c/x y.csv"], "file/0"),
+        ("https://a.example.com/c/x y.csv", ["https://a.example.com/c/x%20y.csv"], "file/0"),
+        ("https://a.example.com/c/x%20y.csv", ["https://a.example.com/c"], "file/0/x y.csv"),
         ("https://a.example.com/c/x.csv", ["wasbs://c@a.example.com/x.csv"], None),
         ("azureml:cifar:1", ["azureml:cifar:1"], "file/0"),
         ("azureml:cifar@latest", ["azureml:cifar@latest"], "file/0"),
@@ -339,3 +343,51 @@ def test_the_type_that_the_job_gives_its_data_counts(
         preparation.prepare(Path("job.yml"), tmp_path / "build", options)
     assert len(caught.value.problems) == 1
     assert "input `rows` of step `read` is a `uri_" in str(caught.value)
+
+
+DIRECT = """\
+type: pipeline
+settings: {default_compute: azureml:cluster}
+inputs:
+  rows: {%spath: "https://example.org/demo/rows.csv"}
+jobs:
+  read:
+    type: command
+    component:
+      type: command
+      command: cat ${{inputs.rows}}
+      environment: azureml:env:1
+      inputs: {rows: {type: uri_file%s}}
+    inputs:
+      rows: %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "port", "node", "passed"),
+    [
+        ("mode: direct, ", "", "${{parent.inputs.rows}}", True),
+        ("", ", mode: direct", "${{parent.inputs.rows}}", True),
+        ("", "", "{path: '${{parent.inputs.rows}}', mode: direct}", True),
+        ("", "", "{type: uri_file, mode: direct, path: 'https://example.org/demo/rows.csv'}", True),
+        ("mode: direct, ", "", "{path: '${{parent.inputs.rows}}', mode: download}", False),
+        ("", ", mode: direct", "{type: uri_file, mode: download, path: 'https://example.org/x'}", False),
+        ("", "", "${{parent.inputs.rows}}", False),
+    ],
+)
+def test_an_address_in_direct_mode_is_passed_as_it_is(
+    pipeline: str, port: str, node: str, *, passed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yml").write_text(DIRECT % (pipeline, port, node))
+    options = RunOptions(environment="current")
+    if not passed:
+        with pytest.raises(RunError, match="a web address that this machine does not have"):
+            preparation.prepare(Path("job.yml"), tmp_path / "build", options)
+        return
+    prepared = preparation.prepare(Path("job.yml"), tmp_path / "build", options)
+    assert prepared.tasks["read"].inputs == {"rows": Text("https://example.org/demo/rows.csv")}
+    (tmp_path / "rows.csv").touch()
+    mapped = RunOptions(environment="current", assets={"https://example.org/demo/": "."})
+    prepared = preparation.prepare(Path("job.yml"), tmp_path / "build2", mapped)
+    assert isinstance(prepared.tasks["read"].inputs["rows"], File)

@@ -11,6 +11,7 @@ from worldsize import api
 from worldsize.azureml import job
 from worldsize.azureml.model import Component
 from worldsize.emit import plan_file
+from worldsize.facts import vm_sizes
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task
 from worldsize.running.nodes.emulation import read_vm_sizes
@@ -83,3 +84,21 @@ def test_what_was_not_planned_for_gpus_stays(inputs: dict[str, Any], sizes: dict
 def test_a_shared_card_is_one_gpu() -> None:
     found, said = fit_devices({"train": task(planned_gpus_per_instance=0.5)}, {}, TWO)
     assert (found["train"].inputs["planned_gpus_per_instance"], said) == (Text(0.5), [])
+
+
+def test_a_launcher_of_more_processes_than_gpus_is_to_start_fewer(tmp_path: Path) -> None:
+    path = tmp_path / "job.yml"
+    path.write_text("type: command\ncommand: torchrun --nproc-per-node=4 t.py\nenvironment: azureml:e:1\n")
+    found, _ = job.read_job(path)
+    assert found is not None
+    tasks = flatten(found, AssetMap())[0].tasks
+    (problem,) = fit_tasks(tasks, path, None, Machine(8, ("0", "1")), None).problems
+    assert problem.help == "let its command start 2 at most"  # which no option changes
+
+
+def test_the_gpus_of_a_size_that_the_project_describes_are_known() -> None:
+    learned = vm_sizes.collect_learned([vm_sizes.make_learned("Standard_ND256xyz_v9", 8)])
+    sizes = {"train": "standard_nd256xyz_v9"}
+    assert fit_devices({"train": task()}, sizes, CPUS)[1] == []
+    (notice,) = fit_devices({"train": task()}, sizes, CPUS, learned)[1]
+    assert notice.startswith("train: planned for 8 GPUs an instance")

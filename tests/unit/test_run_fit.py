@@ -308,7 +308,9 @@ def test_more_workers_than_gpus_is_impossible_here(tmp_path: Path) -> None:
     fitted = native(tmp_path, "{type: tensorflow}", Machine(8, ("0", "1")))
     (problem,) = fitted.problems
     assert problem.message == "step `command` starts 3 processes, one a GPU, but this machine has 2 GPUs"
-    assert problem.help == "say `--processes 2`"
+    assert problem.help == (
+        "write a smaller `worker_count`, for 2 in all; `worldsize run --processes 2` leaves the file as it is"
+    )
 
 
 @pytest.mark.parametrize(

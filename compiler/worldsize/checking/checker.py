@@ -184,6 +184,7 @@ def _check_project(
     run = CheckRun(context)
     if chosen is not None:
         run.problems += chosen.problems
+        context.vm_sizes = chosen.vm_sizes
         for cluster in chosen.computes:
             context.describe(cluster)
     left_out = discover.find_left_out(project, _read_excluded(project, files), choice.exclude)

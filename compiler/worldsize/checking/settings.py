@@ -1,4 +1,4 @@
-"""``worldsize.yml``: what a project says about its clusters and assets, rules, and allowed folders outside.
+"""``worldsize.yml``: what a project says about its clusters and assets, VM sizes, rules, and allowed folders.
 
 The file is described by ``schemas/worldsize.schema.json``. What is wrong with it is reported like any other
 fault, at its position, and the rest of it still counts.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
@@ -21,13 +21,16 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest_unambiguous, did_you_mean, fix_word
 from worldsize.base.wording import shorten
-from worldsize.checking import exclusion
+from worldsize.checking import discover, exclusion
 from worldsize.checking.choice import describe_unknown_rule, find_prefix
 from worldsize.diagnostics.diagnostic import SEVERITIES
-from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence
+from worldsize.facts import vm_sizes
+from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence, load
 
-KEYS = ("allow", "assets", "compute", "exclude", "ignore", "select", "severity")
+KEYS = ("allow", "assets", "compute", "exclude", "ignore", "select", "severity", "vm_sizes")
 COMPUTE_KEYS = ("instance_type", "max_instances", "tier")
+SIZE_KEYS = ("gpus", "memory_gib", "vcpus")
+LARGEST = 2**31 - 1  # of what a VM size has, as a spec allows of anything
 LEVELS = (*SEVERITIES, "off")
 TIERS = ("dedicated", "low_priority")
 
@@ -49,6 +52,7 @@ class Settings(Struct):
     allow: tuple[Path, ...] = ()
     assets: tuple[Asset, ...] = ()
     computes: list[Compute] = field(default_factory=list)
+    vm_sizes: vm_sizes.Learned = vm_sizes.NOT_LEARNED
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -72,7 +76,14 @@ def read_settings(document: Document) -> Settings:
     settings.allow = tuple(_read_folders(settings, root.get("allow"), folder))
     settings.assets = tuple(_read_assets(settings, root.get("assets"), folder))
     settings.computes = list(_read_computes(settings, root, Path(document.path)))
+    settings.vm_sizes = vm_sizes.collect_learned(_read_vm_sizes(settings, root.get("vm_sizes")))
     return settings
+
+
+def read_project_settings(folder: Path) -> Settings:
+    """The settings that a check of a folder reads; empty ones where its project has none."""
+    path = discover.find_settings(str(folder.resolve()), discover.find_tree(folder))
+    return Settings() if path is None else read_settings(load(Path(path)))
 
 
 def read_allowed(document: Document) -> tuple[Path, ...]:
@@ -178,6 +189,48 @@ def _read_computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Co
         if tier is not None and not (isinstance(tier, Scalar) and tier.text in TIERS):
             settings.problems.append(_report_choice(tier, f"{where}.tier", TIERS))
     yield from job.read_declared(root, path)
+
+
+def _read_vm_sizes(settings: Settings, block: Node | None) -> Iterator[vm_sizes.VmSize]:
+    """The sizes that are described. Without its GPUs a size teaches nothing, so it has to give them."""
+    example = "{Standard_ND256xyz_v9: {gpus: 8, vcpus: 256, memory_gib: 2048}}"
+    for name, node in _read_entries(settings, block, "vm_sizes", example):
+        where = f"vm_sizes.{shorten(name.text, 60)}"
+        if not isinstance(node, Mapping) or node.get("gpus") is None:
+            wanted = "a mapping with `gpus`"
+            settings.problems.append(_report_wrong(node, where, wanted, "write `gpus:` below it, 0 for none"))
+            continue
+        settings.problems += islice(_report_unknown_keys(node, SIZE_KEYS, where), limits.FOUND)
+        _check_value(settings, node, where, "gpus", fits=_is_number_of_gpus, wanted="a whole number from 0")
+        _check_value(settings, node, where, "vcpus", fits=_is_number_of_cores, wanted="a whole number from 1")
+        _check_value(settings, node, where, "memory_gib", fits=_is_amount, wanted="a number above 0")
+        gpus, vcpus, memory = (_read_number(node, key) for key in ("gpus", "vcpus", "memory_gib"))
+        if _is_number_of_gpus(gpus):
+            cores, ram = vcpus if _is_number_of_cores(vcpus) else None, memory if _is_amount(memory) else None
+            yield vm_sizes.make_learned(name.text, gpus, cores, ram)
+
+
+def describe_size(size: vm_sizes.VmSize) -> dict[str, float]:
+    """The entry under ``vm_sizes`` that says what is known of a size."""
+    told = {"gpus": size.devices, "vcpus": size.vcpus, "memory_gib": size.ram_gib}
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def _read_number(node: Mapping, key: str) -> Any:
+    value = node.get(key)
+    return value.value if isinstance(value, Scalar) else None
+
+
+def _is_number_of_gpus(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
+
+
+def _is_number_of_cores(value: object) -> bool:
+    return _is_count(value) and _is_amount(value)
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LARGEST
 
 
 def _is_text(value: object) -> bool:

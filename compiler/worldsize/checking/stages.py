@@ -161,7 +161,7 @@ def _graph(run: CheckRun, spec: Spec) -> None:
     """Plan the spec and resolve its graph, which the rules see like a native pipeline."""
     from worldsize.resolving.resolve import resolve_spec  # a broken spec has no graph
 
-    resolved = resolve_spec(spec, run.context.files)
+    resolved = resolve_spec(spec, run.context.files, run.context.vm_sizes)
     run.resolved.append(resolved)
     run.problems += resolved.problems
     if resolved.plan is None:

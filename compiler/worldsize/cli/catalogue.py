@@ -1,10 +1,10 @@
-"""`worldsize catalogue`: lists VM sizes, and brings the clusters of a workspace into `worldsize.yml`."""
+"""`worldsize catalogue`: lists VM sizes; writes those and the clusters of a workspace to `worldsize.yml`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,12 +20,13 @@ EPILOG = """\b
 Examples:
   worldsize catalogue                   the VM sizes that can be had
   worldsize catalogue A100              those whose name or GPU contains a word
-  worldsize catalogue --refresh         a workspace's clusters into worldsize.yml; its quotas
+  worldsize catalogue --refresh         a workspace's clusters and VM sizes into worldsize.yml
 
 \b
 --refresh writes the VM size, the limit and the tier of each cluster under `compute:` of
-`worldsize.yml` in this folder, and changes nothing else in it. `worldsize check` then knows the
-clusters that jobs only name.
+`worldsize.yml` in this folder. Under `vm_sizes:` it writes the GPUs, vCPUs and memory of the VM sizes
+that Worldsize lacks: all with GPUs, and others if a cluster has them. It changes nothing else in the
+file, and prints the quotas. `worldsize check` then knows the clusters and sizes that jobs only name.
 """
 
 
@@ -33,7 +34,9 @@ clusters that jobs only name.
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @click.option("--all", "everything", is_flag=True, help="Also sizes that are retired.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option("--refresh", is_flag=True, help="Read the clusters and quotas of a workspace in Azure.")
+@click.option(
+    "--refresh", is_flag=True, help="Read the clusters, VM sizes and quotas of a workspace in Azure."
+)
 @click.option(
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -51,16 +54,18 @@ def command(
     refresh: bool,
     file: Path,
 ) -> None:
-    """List VM sizes: GPUs, memory, network; or read the clusters and quotas of a workspace."""
+    """List VM sizes: GPUs, memory, network; or read the clusters, sizes and quotas of a workspace."""
     if refresh:
         if words or everything or as_json:
             raise click.UsageError("`--refresh` takes no words, `--all` or `--json`")
         with azure.connect() as rest:
             _refresh(rest, file)
         return
+    from worldsize.checking import settings
     from worldsize.facts import vm_sizes
 
-    sizes = [size for name in vm_sizes.names() if (size := vm_sizes.lookup(name)) is not None]
+    learned = settings.read_project_settings(Path.cwd()).vm_sizes
+    sizes = [size for name in vm_sizes.names(learned) if (size := vm_sizes.lookup(name, learned)) is not None]
     shown = [size for size in sizes if _is_wanted(size, words, everything=everything)]
     if as_json:
         from msgspec import to_builtins
@@ -81,12 +86,13 @@ def _is_wanted(size: VmSize, words: tuple[str, ...], *, everything: bool) -> boo
 
 def _row(size: VmSize) -> tuple[str, ...]:
     status = f"retires on {size.retirement_date}" if size.status == "retiring" else size.status
+    status = f"in {size.source}" if size.is_learned else status
     return (
         size.name,
         f"{size.gpus:.3g}" if size.gpus else "",
         size.gpu_model,
         _gibibytes(size.gpu_memory_gib),
-        str(size.vcpus),
+        "" if size.vcpus is None else str(size.vcpus),
         _gibibytes(size.ram_gib),
         "yes" if size.rdma else "",
         {"no-growth": f"{status}, no growth", "no-new-capacity": f"{status}, no new capacity"}.get(
@@ -102,9 +108,12 @@ def _gibibytes(number: float | None) -> str:
 def _refresh(rest: Rest, file: Path) -> None:
     from worldsize.remote import catalogue
 
-    clusters = catalogue.read_clusters(rest)
+    listed = catalogue.read_sizes(rest)
+    clusters = catalogue.read_clusters(rest, listed)
+    sizes = catalogue.choose_sizes(listed, clusters)
     text = _read_text(file)
     written = catalogue.write_clusters(str(file), text, clusters)
+    written = catalogue.write_sizes(str(file), written, sizes)
     if written != text:
         try:
             file.write_text(written, encoding="utf-8")
@@ -116,11 +125,14 @@ def _refresh(rest: Rest, file: Path) -> None:
         common.say("\n".join(common.format_table(headings, rows, right=frozenset({2}))))
     change = "is unchanged" if written == text else "is written"
     common.say(f"{plural(len(clusters), 'cluster')} of {rest.names.shown}; `{file}` {change}")
-    _show_location(rest)
+    if sizes:
+        shown = ", ".join(f"`{size.name}` ({plural(size.gpus, 'GPU')})" for size in sizes)
+        common.say(f"\nVM sizes that Worldsize does not have, now in `{file}`: {shown}")
+    _show_quotas(rest)
 
 
-def _show_location(rest: Rest) -> None:
-    """The quotas of the workspace's location, and its sizes that the catalogue lacks."""
+def _show_quotas(rest: Rest) -> None:
+    """The quotas of the workspace's location."""
     from worldsize.remote import catalogue
 
     quotas = catalogue.read_quotas(rest)
@@ -130,10 +142,6 @@ def _show_location(rest: Rest) -> None:
         ]
         table = common.format_table(("quota", "in use", "limit"), rows, right=frozenset({1, 2}))
         common.say("\n" + "\n".join(table))
-    unknown: list[Any] = [size["name"] for size in catalogue.read_unknown_sizes(rest)]
-    if unknown:
-        listed = ", ".join(f"`{name}`" for name in unknown)
-        common.say(f"\nVM sizes whose GPUs Worldsize does not know, so that it does not check them: {listed}")
 
 
 def _read_text(file: Path) -> str:

@@ -12,6 +12,7 @@ import yaml
 from worldsize import api, resources
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.model import Literal, Step
+from worldsize.checking import settings
 from worldsize.dsl.write import PIPELINE, PLAN, find_source, write_pipeline
 from worldsize.emit import plan_file
 from worldsize.errors import PipelineError
@@ -50,6 +51,9 @@ def fill_plan(job: Any, *, instance_types: Mapping[str, str], scale: Mapping[str
         written = yaml.safe_load(write_pipeline(job, Path(scratch)).read_text(encoding="utf-8"))
         spec = Path(scratch) / _SPEC
         spec.write_text(yaml_dump.dump(_make_spec(job, written, instance_types, scale)), encoding="utf-8")
+        sizes = settings.read_project_settings(Path.cwd()).vm_sizes.values()
+        described = {"vm_sizes": {size.name: settings.describe_size(size) for size in sizes}}
+        (Path(scratch) / "worldsize.yml").write_text(yaml_dump.dump(described), encoding="utf-8")
         planned = api.plan_spec(spec)
     for name, step in planned.plan.steps.items():
         given = written["jobs"][name].get("inputs") or {}

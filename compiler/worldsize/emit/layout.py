@@ -62,7 +62,7 @@ def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
     """
     spec, shelf = resolved.spec, _Shelf(resolved.files.gate)
     read_table = partial(rows.read_table_samples, spec.path.parent)
-    needs = step_memory.estimate_steps(resolved.job, plan, read_table=read_table)
+    needs = step_memory.estimate_steps(resolved.job, plan, read_table=read_table, learned=resolved.vm_sizes)
     steps = {
         name: _place_step(resolved, _with_memory(step, needs.get(name)), shelf, out)
         for name, step in resolved.job.steps.items()

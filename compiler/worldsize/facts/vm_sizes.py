@@ -1,10 +1,15 @@
-"""Azure's VM sizes: GPUs, links, peak rates, prices and retirements, from ``vm_sizes.csv``."""
+"""Azure's VM sizes: GPUs, links, peak rates, prices and retirements, from ``vm_sizes.csv``.
+
+A project may describe sizes that the catalogue lacks; the functions take those as ``learned``.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from datetime import date
 from functools import cache
+from types import MappingProxyType
 from typing import Literal
 
 from msgspec import Struct
@@ -18,6 +23,7 @@ Capacity = Literal["", "no-growth", "no-new-capacity"]
 # The date of the catalogue. Statuses are as of this date unless a caller gives another, so that
 # a spec plans the same way on every day.
 AS_OF = date(2026, 11, 21)
+LEARNED = "worldsize.yml"  # the source of a size that a project describes
 
 
 class VmSize(Struct, frozen=True):
@@ -29,7 +35,7 @@ class VmSize(Struct, frozen=True):
     gpu_model: str
     gpus: float  # Azure's own fractions for shared cards: 0.1667 is one sixth
     gpu_memory_gib: float | None  # per GPU
-    vcpus: int
+    vcpus: int | None
     ram_gib: float | None
     temp_disk_gib: float | None
     intra_node_link: str
@@ -50,6 +56,11 @@ class VmSize(Struct, frozen=True):
     source: str
 
     @property
+    def is_learned(self) -> bool:
+        """Whether the project describes it, and not the catalogue."""
+        return self.source == LEARNED
+
+    @property
     def devices(self) -> int:
         """GPUs that a process sees: a sixth of a card is one device."""
         return math.ceil(self.gpus)
@@ -60,25 +71,67 @@ class VmSize(Struct, frozen=True):
         return self.capacity != ""
 
 
-def lookup(name: str) -> VmSize | None:
-    """Find a size by its name in any case; None if the catalogue does not have it."""
+Learned = Mapping[str, VmSize]
+"""The sizes that a project describes, by their names in small letters."""
+
+NOT_LEARNED: Learned = MappingProxyType({})
+
+
+def make_learned(name: str, gpus: int, vcpus: int | None = None, ram_gib: float | None = None) -> VmSize:
+    """A size of which only its counts are known: neither the model of its GPUs nor its network."""
+    return VmSize(
+        name=name,
+        family="",
+        series="",
+        gpu_model="",
+        gpus=gpus,
+        gpu_memory_gib=None,
+        vcpus=vcpus,
+        ram_gib=ram_gib,
+        temp_disk_gib=None,
+        intra_node_link="",
+        intra_node_gbps_per_gpu=None,
+        rdma=None,
+        ib_gbps_per_gpu=None,
+        ib_gbps_per_node=None,
+        ethernet_gbps=None,
+        peak_tflops_fp16_dense_per_gpu=None,
+        peak_tflops_bf16_dense_per_gpu=None,
+        peak_tflops_fp32_per_gpu=None,
+        gpu_memory_bandwidth_gigabytes_per_s=None,
+        price_usd_per_hour=None,
+        price_usd_per_hour_spot=None,
+        status="current",
+        retirement_date=None,
+        capacity="",
+        source=LEARNED,
+    )
+
+
+def collect_learned(sizes: Iterable[VmSize]) -> Learned:
+    """The sizes by name. One that the catalogue has too is left out: the catalogue knows more of it."""
+    return {size.name.lower(): size for size in sizes if lookup(size.name) is None}
+
+
+def lookup(name: str, learned: Learned = NOT_LEARNED) -> VmSize | None:
+    """Find a size by its name in any case: in the catalogue, else among the learned; None in neither."""
     row = _rows().get(name.lower())
-    return None if row is None else _size(row["name"])
+    return learned.get(name.lower()) if row is None else _size(row["name"])
 
 
-def suggest(name: str) -> str | None:
+def suggest(name: str, learned: Learned = NOT_LEARNED) -> str | None:
     """Find the size that is most similar to a mistyped name.
 
     ``Standard_`` is added if it is missing; among equally close names the first in the alphabet wins.
     """
     prefixed = name if name.lower().startswith("standard") else f"Standard_{name}"
-    exact = lookup(prefixed)
-    return exact.name if exact else closest(prefixed, names())
+    exact = lookup(prefixed, learned)
+    return exact.name if exact else closest(prefixed, names(learned))
 
 
-def names() -> list[str]:
-    """All names, as Azure writes them, in the order of the catalogue."""
-    return [row["name"] for row in _rows().values()]
+def names(learned: Learned = NOT_LEARNED) -> list[str]:
+    """All names, as Azure writes them, in the order of the catalogue; then those that were learned."""
+    return [row["name"] for row in _rows().values()] + [size.name for size in learned.values()]
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.wording import round_noise
+from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize, lookup
 from worldsize.planning import conflicts, sweeps
 from worldsize.planning.model import Interface, Notes, Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.planning.parallelism import plan_mesh
@@ -36,11 +37,12 @@ def derive(
     spec: Spec,
     interfaces: Mapping[str, Interface] | None = None,
     rows: Mapping[str, int] | None = None,
+    vm_sizes: Learned = NOT_LEARNED,
 ) -> Derived:
     """Derive the plan of a spec. Pure: reads no file, asks no clock.
 
     ``interfaces`` lacks the steps whose component cannot be read; ``rows`` has the training split of those
-    steps whose rows were counted.
+    steps whose rows were counted. ``vm_sizes`` are those that the project describes.
     """
     steps: dict[str, StepPlan] = {}
     topologies: dict[str, Topology] = {}
@@ -53,11 +55,15 @@ def derive(
         interface = (interfaces or {}).get(name)
         counted = (rows or {}).get(name)
         profile = spec.compute.get(step.compute.value) if step.compute else None
-        placed = plan_topology(step, profile, interface, notes)
+        typed = profile.instance_type if profile is not None else None
+        size = lookup(typed.value, vm_sizes) if typed is not None else None
+        placed = plan_topology(step, profile, interface, notes, size=size)
         step_plan = None
         if placed is not None:
             topologies[name] = placed
-            plan_step = partial(_step, profile=profile, placed=placed, interface=interface, counted=counted)
+            plan_step = partial(
+                _step, profile=profile, size=size, placed=placed, interface=interface, counted=counted
+            )
             step_plan = sweeps.plan_sweep(step, plan_step, notes)
         problems += notes.problems
         consequences += notes.consequences
@@ -75,6 +81,7 @@ def _step(
     notes: Notes,
     *,
     profile: ComputeProfile | None,
+    size: VmSize | None,
     placed: Topology,
     interface: Interface | None,
     counted: int | None,
@@ -88,7 +95,7 @@ def _step(
         training = plan_training(step, step.scale, topology, interface, counted=counted, notes=notes)
         if training is None:
             return None
-    plan_shared_memory(step, interface, topology, notes)
+    plan_shared_memory(step, interface, topology, size, notes)
     resilience = plan_resilience(step, profile, topology, notes)
     note_early_stopping(step, interface, notes)
     return StepPlan(

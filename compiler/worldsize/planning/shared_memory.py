@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from worldsize.azureml import literals
-from worldsize.facts import vm_sizes
+from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.model import Interface, Notes, Topology
 from worldsize.spec.model import Step
 
@@ -20,13 +20,14 @@ _INPUTS = ("loader_workers", "num_workers", "num_loader_workers", "dataloader_nu
 _FLAG = re.compile(r"--(?:dataloader[-_])?(?:num[-_])?(?:loader[-_])?workers[ =](\d{1,3})(?!\S)")
 
 
-def plan_shared_memory(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
+def plan_shared_memory(
+    step: Step, interface: Interface | None, topology: Topology, size: VmSize | None, notes: Notes
+) -> None:
     """Add the row of the shared memory of a PyTorch step on a size with several GPUs.
 
     A process and each of its loader workers get 1 GiB; together at most half the memory of the size, as Linux
     gives its own ``/dev/shm``. What the step or its component says is taken as it is.
     """
-    size = vm_sizes.lookup(topology.instance_type) if topology.instance_type else None
     if topology.local_world_size is None or size is None or size.devices < 2:
         return
     if step.shm_size is not None:

@@ -11,11 +11,18 @@ from worldsize.spec.model import ComputeProfile, Located, Step
 
 
 def plan_topology(
-    step: Step, profile: ComputeProfile | None, interface: Interface | None, notes: Notes
+    step: Step,
+    profile: ComputeProfile | None,
+    interface: Interface | None,
+    notes: Notes,
+    *,
+    size: VmSize | None,
 ) -> Topology | None:
-    """Plan the topology of a step; None if it cannot be derived. Problems are added to ``notes``."""
+    """Plan the topology of a step; None if it cannot be derived. Problems are added to ``notes``.
+
+    ``size`` is the VM size of the profile, None if it is unknown.
+    """
     launcher = launcher_of(step, interface)
-    size = vm_sizes.lookup(profile.instance_type.value) if profile and profile.instance_type else None
     pinned = step.instance_count
     instances = pinned.value if pinned else (interface and interface.instance_count) or 1
     devices = size.devices if size else 0
@@ -189,8 +196,9 @@ def _explain(
         return
     devices = size.devices if size else 0
     if size is not None and devices:
-        card = f"{show_number(size.gpus)} × {size.gpu_model}"
-        notes.derive("gpus_per_instance", devices, card, f"VM size {size.name}")
+        card = "" if size.is_learned else f"{show_number(size.gpus)} × {size.gpu_model}"
+        source = f"VM size {size.name}" + (f" in {size.source}" if size.is_learned else "")
+        notes.derive("gpus_per_instance", devices, card, source)
     if launcher == "tensorflow":
         if nodes == instances:
             notes.derive("worker_count", nodes, "one process an instance", "TensorFlow on Azure ML")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from worldsize.remote.errors import RemoteError
 from worldsize.remote.rest import Rest
 from worldsize.yaml.edit import insert_entry
 
+_NAME = re.compile(r"\w[\w-]*", re.ASCII)
 TIERS = {"lowpriority": "low_priority", "dedicated": "dedicated"}
 
 
@@ -25,10 +27,34 @@ class RemoteCluster:
     tier: str
 
     @property
-    def settings(self) -> dict[str, str | int]:
+    def settings(self) -> dict[str, str | float]:
         """What ``worldsize.yml`` says of it. A cluster that is scaled to nothing has no limit to check."""
         limit = {"max_instances": self.max_instances} if self.max_instances > 0 else {}
         return {"instance_type": self.instance_type, **limit, "tier": self.tier}
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSize:
+    """A VM size of the workspace's location: what Azure tells of it."""
+
+    name: str
+    gpus: int
+    vcpus: int | None = None
+    memory_gib: float | None = None
+
+    @property
+    def settings(self) -> dict[str, str | float]:
+        """What ``worldsize.yml`` says of it."""
+        told: dict[str, float | None] = {
+            "gpus": self.gpus,
+            "vcpus": self.vcpus,
+            "memory_gib": self.memory_gib,
+        }
+        return {
+            key: int(value) if value == int(value) else value
+            for key, value in told.items()
+            if value is not None
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +66,12 @@ class Quota:
     limit: int
 
 
-def read_clusters(rest: Rest) -> list[RemoteCluster]:
-    """The workspace's clusters; attached computes and single instances are left out."""
+def read_clusters(rest: Rest, sizes: Sequence[RemoteSize] = ()) -> list[RemoteCluster]:
+    """The workspace's clusters; attached computes and single instances are left out.
+
+    ``sizes`` are those that the catalogue lacks, whose names are written as Azure lists them.
+    """
+    names = {size.name.lower(): size.name for size in sizes}
     clusters = []
     for document in rest.list("/computes"):
         outer = document.get("properties") or {}
@@ -55,7 +85,7 @@ def read_clusters(rest: Rest) -> list[RemoteCluster]:
         clusters.append(
             RemoteCluster(
                 str(document["name"]),
-                known.name if known else size,
+                known.name if known else names.get(size.lower(), size),
                 int(scale.get("maxNodeCount") or 0),
                 tier,
             )
@@ -74,10 +104,28 @@ def read_quotas(rest: Rest) -> list[Quota]:
     return sorted(quotas, key=lambda quota: quota.name)
 
 
-def read_unknown_sizes(rest: Rest) -> list[Mapping[str, Any]]:
-    """The location's VM sizes with GPUs that Worldsize's catalogue does not have."""
-    sizes = _read_location(rest, "vmSizes")
-    return [size for size in sizes if size.get("gpus") and vm_sizes.lookup(str(size.get("name"))) is None]
+def read_sizes(rest: Rest) -> list[RemoteSize]:
+    """The location's VM sizes that Worldsize's catalogue does not have and whose GPUs Azure tells."""
+    sizes = {}
+    for listed in _read_location(rest, "vmSizes"):
+        name, gpus = listed.get("name"), listed.get("gpus")
+        if not isinstance(name, str) or not isinstance(gpus, int) or _NAME.fullmatch(name) is None:
+            continue
+        if gpus >= 0 and vm_sizes.lookup(name) is None:
+            vcpus, memory = (_read_amount(listed, key) for key in ("vCPUs", "memoryGB"))
+            sizes[name.lower()] = RemoteSize(name, gpus, None if vcpus is None else int(vcpus), memory)
+    return sorted(sizes.values(), key=lambda size: size.name)
+
+
+def _read_amount(listed: Mapping[str, Any], key: str) -> float | None:
+    value = listed.get(key)
+    return value if isinstance(value, int | float) and value > 0 else None
+
+
+def choose_sizes(sizes: Sequence[RemoteSize], clusters: Sequence[RemoteCluster]) -> list[RemoteSize]:
+    """The sizes to learn: all with GPUs, and of the hundreds without those that a cluster has."""
+    used = {cluster.instance_type for cluster in clusters}
+    return [size for size in sizes if size.gpus or size.name in used]
 
 
 def _read_location(rest: Rest, kind: str) -> Sequence[Mapping[str, Any]]:
@@ -104,44 +152,62 @@ def write_clusters(path: str, text: str, clusters: Sequence[RemoteCluster]) -> s
         RemoteError: The file is not YAML that can be edited.
     """
     for cluster in clusters:
-        document = yaml.load(path, text)
-        wrong = [problem for problem in document.problems if problem.slug != "yaml-empty"]
-        if wrong or not isinstance(document.root, yaml.Mapping | None):
-            raise RemoteError(f"`{path}` has errors", f"`worldsize check {path}` lists them")
-        text = _write_cluster(path, text, document.root, cluster)
+        text = _write_entry(path, text, "compute", cluster.name, cluster.settings)
     return text
 
 
-def _write_cluster(path: str, text: str, root: yaml.Mapping | None, cluster: RemoteCluster) -> str:
-    line = ", ".join(f"{key}: {value}" for key, value in cluster.settings.items())
-    entry = f"{_quote(cluster.name)}: {{{line}}}"
-    block = root.get("compute") if root is not None else None
+def write_sizes(path: str, text: str, sizes: Sequence[RemoteSize]) -> str:
+    """The text of ``worldsize.yml`` with the VM sizes, as :func:`write_clusters` writes clusters."""
+    for size in sizes:
+        root = _read_root(path, text)
+        block = root.get("vm_sizes") if root is not None else None
+        keys = [key.text for key, _ in block.items()] if isinstance(block, yaml.Mapping) else []
+        name = next((key for key in keys if key.lower() == size.name.lower()), size.name)
+        text = _write_entry(path, text, "vm_sizes", name, size.settings)
+    return text
+
+
+def _read_root(path: str, text: str) -> yaml.Mapping | None:
+    document = yaml.load(path, text)
+    wrong = [problem for problem in document.problems if problem.slug != "yaml-empty"]
+    if wrong or not isinstance(document.root, yaml.Mapping | None):
+        raise RemoteError(f"`{path}` has errors", f"`worldsize check {path}` lists them")
+    return document.root
+
+
+def _write_entry(path: str, text: str, key: str, name: str, settings: Mapping[str, str | float]) -> str:
+    """The text with an entry of the mapping below ``key``, which is added if it is missing."""
+    line = ", ".join(f"{word}: {value}" for word, value in settings.items())
+    entry = f"{_quote(name)}: {{{line}}}"
+    root = _read_root(path, text)
+    block = root.get(key) if root is not None else None
     if block is None:
-        return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}compute:\n  {entry}\n"
+        return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{key}:\n  {entry}\n"
     if not isinstance(block, yaml.Mapping):
-        raise RemoteError(f"`compute` of `{path}` is not a mapping", "remove it, and run the command again")
-    known = block.get(cluster.name)
+        raise RemoteError(f"`{key}` of `{path}` is not a mapping", "remove it, and run the command again")
+    known = block.get(name)
     if known is None:
         return insert_entry(text, block, entry)
     if not isinstance(known, yaml.Mapping):
         return text[: known.start] + f"{{{line}}}" + text[known.end :]
-    for key, value in cluster.settings.items():
-        text = _write_setting(path, text, cluster.name, key, value)
+    for word, value in settings.items():
+        text = _write_setting(path, text, (key, name, word), value)
     return text
 
 
-def _write_setting(path: str, text: str, name: str, key: str, value: str | int) -> str:
-    """The text with one property of a cluster that it describes already."""
+def _write_setting(path: str, text: str, place: tuple[str, str, str], value: str | float) -> str:
+    """The text with one property of an entry that it has already."""
+    key, name, word = place
     root = yaml.load(path, text).root
-    block = root.get("compute") if isinstance(root, yaml.Mapping) else None
-    cluster = block.get(name) if isinstance(block, yaml.Mapping) else None
-    assert isinstance(cluster, yaml.Mapping)
-    old = cluster.get(key)
+    block = root.get(key) if isinstance(root, yaml.Mapping) else None
+    entry = block.get(name) if isinstance(block, yaml.Mapping) else None
+    assert isinstance(entry, yaml.Mapping)
+    old = entry.get(word)
     if old is not None:
         return text[: old.start] + str(value) + text[old.end :]
-    if key == "tier" and value == "dedicated":  # the default is not added
+    if word == "tier" and value == "dedicated":  # the default is not added
         return text
-    return insert_entry(text, cluster, f"{key}: {value}")
+    return insert_entry(text, entry, f"{word}: {value}")
 
 
 def _quote(name: str) -> str:

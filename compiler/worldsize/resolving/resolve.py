@@ -15,6 +15,7 @@ from worldsize.azureml.model import Job, Step
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base import limits
 from worldsize.base.problem import Problem
+from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning.model import Plan
 from worldsize.resolving import (
     arguments,
@@ -49,15 +50,16 @@ class ResolvedSpec(Struct, frozen=True):
     files: Files  # what was read on the way, and what may be copied
     problems: tuple[Problem, ...]
     consequences: tuple[Problem, ...] = ()  # of a count that a rule reports: said only if that is silenced
+    vm_sizes: Learned = NOT_LEARNED  # those that the project describes
 
 
-def resolve_spec(spec: Spec, files: Files | None = None) -> ResolvedSpec:
-    """Resolve a spec: everything that needs no output folder."""
+def resolve_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LEARNED) -> ResolvedSpec:
+    """Resolve a spec: everything that needs no output folder. ``vm_sizes`` are those of the project."""
     files = files or Files()
     by_step, problems = components.find_components(spec, files)
     state = ResolveState(spec, by_step, files, problems=problems)
     _bind(state)
-    consequences = _plan(state)
+    consequences = _plan(state, vm_sizes)
     _fill(state)
     _report_missing(state)
     added = {step: user_files.collect_files(state, step) for step in spec.steps}
@@ -70,7 +72,15 @@ def resolve_spec(spec: Spec, files: Files | None = None) -> ResolvedSpec:
         outputs=pipeline_ports.read_outputs(state, bound),
     )
     return ResolvedSpec(
-        spec, state.plan, job, added, state.templates, files, tuple(state.problems), tuple(consequences)
+        spec,
+        state.plan,
+        job,
+        added,
+        state.templates,
+        files,
+        tuple(state.problems),
+        tuple(consequences),
+        vm_sizes,
     )
 
 
@@ -84,12 +94,12 @@ def _bind(state: ResolveState) -> None:
     wiring.wire_by_name(state)
 
 
-def _plan(state: ResolveState) -> list[Problem]:
+def _plan(state: ResolveState, vm_sizes: Learned) -> list[Problem]:
     """Derive the plan; return what follows from counts that a rule reports."""
     from worldsize.planning import derive  # the catalogue of VM sizes is read by it
 
     interfaces = components.read_interfaces(state.components)
-    derived = derive(state.spec, interfaces, rows.count_rows(state))
+    derived = derive(state.spec, interfaces, rows.count_rows(state), vm_sizes)
     state.plan, state.topologies = derived.plan, derived.topologies
     if state.plan is not None:
         state.plan = rows.explain_tasks(state, state.plan)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from worldsize.azureml.job import Compute
     from worldsize.base.span import Span
-    from worldsize.facts.vm_sizes import VmSize
+    from worldsize.facts.vm_sizes import Learned, VmSize
     from worldsize.planning.model import Plan
 
 T = TypeVar("T")
@@ -43,6 +43,7 @@ class Context(Struct):
     root: Path
     allowed: tuple[Path, ...] = ()  # further folders that may be read
     clusters: dict[str, Cluster] = field(default_factory=dict)
+    vm_sizes: Learned = field(default_factory=dict)  # those that the project describes
     budgets: Budgets = field(default_factory=Budgets)
     files: Files = field(default_factory=Files)
     placed: dict[int, dict[str, Cluster]] = field(default_factory=dict)  # a spec's own, by job
@@ -141,10 +142,10 @@ class Context(Struct):
         return sources
 
     def vm_size(self, name: str | None) -> VmSize | None:
-        """A VM size of the catalogue, case aside, or None."""
+        """A VM size of the catalogue or of the project, case aside, or None."""
         from worldsize.facts import vm_sizes  # the catalogue is read only where a rule needs it
 
-        return vm_sizes.lookup(name) if name else None
+        return vm_sizes.lookup(name, self.vm_sizes) if name else None
 
     def describe(self, compute: Compute) -> None:
         """Remember what a file says of a cluster. Files that differ count for nothing."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from worldsize.serving.errors import ServiceError
+from worldsize.serving.front.crashes import CrashGuard
 from worldsize.serving.front.guard import Guard
 from worldsize.serving.workspace import Workspace
 
@@ -25,6 +26,7 @@ PARTS = (
     "worldsize.serving.telemetry",
     "worldsize.serving.control.routes",
     "worldsize.serving.history.routes",
+    "worldsize.serving.history.stores",
     "worldsize.serving.artifacts.routes",
     "worldsize.serving.tracking.routes",
     "worldsize.serving.storage.routes",
@@ -53,12 +55,12 @@ def make_app(workspace: Workspace, port: int) -> ASGIApp:
     routes += [route for module in modules for route in module.routes(workspace)]
     app = Starlette(
         routes=routes,
+        middleware=[Middleware(CrashGuard)],
         lifespan=lambda _app: _run_services(workspace),
         exception_handlers={
             ServiceError: _answer_error,
             HTTPException: _answer_http,
             ClientDisconnect: _answer_nobody,
-            Exception: _answer_crash,
         },
     )
     return Guard(app, workspace, port)
@@ -95,10 +97,3 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 async def _answer_nobody(_request: Request, _error: Exception) -> Response:
     """The client has gone before its request was complete."""
     return Response(status_code=400)
-
-
-async def _answer_crash(request: Request, error: Exception) -> Response:
-    """An error of ours: its traceback goes to the log, the client learns where that is."""
-    logging.getLogger(__name__).error("%s %s failed", request.method, request.url.path)  # uvicorn logs why
-    message = f"internal error ({type(error).__name__}): `serve/server.log` in the home has more"
-    return ServiceError(500, "InternalServerError", message).response()

@@ -38,12 +38,18 @@ PIPELINE = """\
         inputs: {made: "${{parent.jobs.first.outputs.made}}"}
         outputs: {final: "${{parent.outputs.final}}"}
     """
+# What a workspace has, and the catalogue does not.
+NEWER = """\
+compute: {wide: {instance_type: standard_nd256xyz_v9, max_instances: 2}}
+vm_sizes: {Standard_ND256xyz_v9: {gpus: 8, vcpus: 256, memory_gib: 2048}}
+"""
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("submit")
     (folder / "pipe.yml").write_text(textwrap.dedent(PIPELINE))
+    (folder / "worldsize.yml").write_text(NEWER)
     with serving(folder) as server:
         yield server
 
@@ -106,6 +112,28 @@ def test_the_clusters_of_the_workspace_come_into_the_settings(served: Served) ->
     text = (served.folder / "found.yml").read_text()
     assert text.startswith("compute:\n")
     assert "  gpu-cluster: {instance_type: Standard_" in text
+
+
+def test_sizes_that_the_catalogue_lacks_are_learned_from_the_workspace(served: Served) -> None:
+    learner = served.folder / "learner"  # a project of its own
+    learner.mkdir()
+    before = "# ours\nseverity: {WS810: info}  # for now\n"
+    (learner / "worldsize.yml").write_text(before)
+    said = worldsize(served, "catalogue", "--refresh", "--file", "learner/worldsize.yml")
+    assert "now in `learner/worldsize.yml`: `STANDARD_ND256XYZ_V9` (8 GPUs)" in said
+    text = (learner / "worldsize.yml").read_text()
+    assert text.startswith(before)
+    line = "vm_sizes:\n  STANDARD_ND256XYZ_V9: {gpus: 8, vcpus: 256, memory_gib: 2048}\n"
+    assert text.endswith(line)
+    assert "  wide: {instance_type: STANDARD_ND256XYZ_V9, max_instances: 2, tier: dedicated}\n" in text
+    job = "type: command\ncommand: python a.py\nenvironment: azureml:e:1\ncompute: azureml:wide\n"
+    job += "resources: {instance_count: 2}\ndistribution: {type: pytorch, process_count_per_instance: 16}\n"
+    (learner / "job.yml").write_text(job)
+    found = worldsize(served, "check", "learner/job.yml", "--format", "concise", status=1)
+    assert "WS203" in found
+    assert "`STANDARD_ND256XYZ_V9` has 8 GPUs" in found
+    again = worldsize(served, "catalogue", "--refresh", "--file", "learner/worldsize.yml")
+    assert "`learner/worldsize.yml` is unchanged" in again
 
 
 def test_a_job_that_is_not_there_is_one_message(served: Served) -> None:

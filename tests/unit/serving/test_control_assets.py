@@ -9,6 +9,8 @@ import pytest
 from management import ROOT, Management
 
 from worldsize.serving.control import assets
+from worldsize.serving.control.uris import StorePath, parse_store_path
+from worldsize.serving.workspace import Scope
 
 DATA = {"dataUri": "azureml://datastores/workspaceblobstore/paths/a/", "dataType": "uri_folder"}
 SPEC = {"name": "train", "type": "command", "command": "python a.py", "inputs": {"lr": {"type": "number"}}}
@@ -203,3 +205,12 @@ def test_deleting(management: Management) -> None:
     assert management.ask("DELETE", "data/d/versions/2").status_code == 204
     assert management.ask("DELETE", "data/d").status_code == 200
     assert management.ask("GET", "data/d").status_code == 404
+
+
+def test_names_that_nobody_filled_in_are_quoted_in_addresses() -> None:
+    place = StorePath("workspaceblobstore", "a/b.csv")
+    assert place.long_form(Scope("<SUBSCRIPTION>", "my group", "w-1_(x).y")) == (
+        "azureml://subscriptions/%3CSUBSCRIPTION%3E/resourcegroups/my%20group/workspaces/w-1_(x).y"
+        "/datastores/workspaceblobstore/paths/a/b.csv"
+    )
+    assert parse_store_path(place.long_form(Scope("<s>", "<g>", "<w>"))) == place

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from management import GROUP, ROOT, Management
+
+from worldsize.serving.jobs.assets import WorkspaceLookup
+from worldsize.serving.jobs.submit import describe_project
+from worldsize.serving.jobs.translate.lookup import References
 
 STORE = {
     "datastoreType": "AzureBlob",
@@ -135,6 +140,19 @@ def test_sizes_and_quotas_are_those_of_the_catalogue(management: Management) -> 
     assert {each["limit"] for each in management.get(f"{LOCATION}/quotas")["value"]} == {-1}
 
 
+def test_the_sizes_of_the_project_are_listed_and_reach_its_jobs(management: Management) -> None:
+    workspace = management.workspace
+    sizes = {"Standard_ND256xyz_v9": {"gpus": 8, "vcpus": 256, "memory_gib": 2048.5}}
+    (workspace.project / "worldsize.yml").write_text(json.dumps({"vm_sizes": sizes}))
+    size = management.get(f"{LOCATION}/vmSizes")["value"][-1]
+    assert (size["name"], size["gpus"], size["memoryGB"]) == ("STANDARD_ND256XYZ_V9", 8, 2048.5)
+    management.put("computes/wide", cluster("STANDARD_ND256xyz_v9", maxNodeCount=3), 201)
+    lookup = WorkspaceLookup(workspace)
+    assert lookup.vm_size("wide") == {"instance_type": "STANDARD_ND256xyz_v9", "max_instances": 3}
+    assert lookup.vm_size("gpu-cluster") is None  # nobody chose its size
+    assert describe_project(workspace, References(lookup))["vm_sizes"] == sizes
+
+
 def test_the_workspaces_datastores(management: Management) -> None:
     assert names(management, "datastores") == ["workspaceblobstore", "workspaceartifactstore"]
     assert names(management, "datastores?isDefault=true") == ["workspaceblobstore"]
@@ -229,3 +247,13 @@ def test_what_lies_above_a_workspace(management: Management) -> None:
     assert management.ask("DELETE", workspace["storageAccount"]).status_code == 204
     assert management.ask("GET", "/subscriptions/abc/other").status_code == 404
     assert management.ask("PUT", "/subscriptions/abc/resourceGroups/g", {}).status_code == 405
+
+
+def test_what_only_azure_has_is_an_empty_list_or_refused_in_a_sentence(management: Management) -> None:
+    for prefix in ("", "/genericasset", "/genericasset/v2.0", "/mferp/managementfrontend"):
+        assert management.get(f"{prefix}{ROOT}/indexes") == {"value": []}
+        assert management.get(f"{prefix}{ROOT}/indexes/i/versions") == {"value": []}
+    for path in ("indexes/i", "indexes/i/versions/1"):
+        error = management.get(f"/genericasset{ROOT}/{path}", 404)["error"]
+        assert error["message"] == "worldsize serve does not offer search indexes."
+    assert management.ask("PUT", f"/genericasset{ROOT}/indexes/i/versions/1", {}).status_code == 400

@@ -46,7 +46,7 @@ def test_without_the_proxy_the_users_own_stays(workspace: Workspace) -> None:
     variables = client_variables(workspace, 8000, Path("/b.pem"), own, proxy=False)
     applied = apply_variables(own, variables)
     assert applied["HTTPS_PROXY"] == "http://company:3128"
-    assert applied["no_proxy"] == applied["NO_PROXY"] == "internal,127.0.0.1,localhost,::1"
+    assert applied["no_proxy"] == applied["NO_PROXY"] == "internal,127.0.0.1,localhost"
     assert applied["ARM_CLOUD_METADATA_URL"].startswith("https://localhost:8000/metadata/endpoints")
     endpoints = make_endpoints("http://127.0.0.1:8000", 8000, proxy=False)
     assert f"https://{endpoints.account}.blob.core.windows.net" == endpoints.blob

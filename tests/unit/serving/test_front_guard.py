@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from worldsize.serving.app import PARTS
 from worldsize.serving.front import tokens
-from worldsize.serving.front.guard import Guard, check_proxy_credentials, cookie_name
+from worldsize.serving.front.guard import OPEN, Guard, check_proxy_credentials, cookie_name
 from worldsize.serving.workspace import Workspace
 
 PORT = 12345
@@ -121,6 +124,10 @@ def test_the_page_needs_its_token_once_and_its_cookie_after(client: TestClient, 
         "/history/v1.0/x",
         "/Subscriptions/s",
         "/unknown/h/x",
+        "/mferp/managementfrontend/subscriptions/s",
+        "/genericasset/v2.0/subscriptions/s",
+        "/registrymanagement/v1.0/registries/r",
+        "/modelregistry/v1.0/x",
     ):
         assert client.get(path).status_code in {401, 404}, path
 
@@ -203,3 +210,13 @@ def test_the_proxy_takes_its_own_user_and_secret_only(workspace: Workspace) -> N
 def test_secrets_of_several_purposes_differ(workspace: Workspace) -> None:
     texts = {tokens.secret_text(workspace, name) for name in ("proxy", "identity", "page")}
     assert len(texts | {workspace.token}) == 4
+
+
+def test_the_cookie_opens_no_route_but_the_pages(client: TestClient, workspace: Workspace) -> None:
+    client.cookies.set(cookie_name(PORT), tokens.secret_text(workspace, "page"))
+    parts = [part for part in PARTS if not part.endswith(".page.routes")]
+    served = [route for part in parts for route in importlib.import_module(part).routes(workspace)]
+    paths = [re.sub(r"\{[^}]*\}", "x", route.path) for route in served]
+    assert len(paths) > 20
+    opened = [path for path in paths if not path.startswith(OPEN) and client.get(path).status_code != 401]
+    assert not opened

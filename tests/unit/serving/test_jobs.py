@@ -28,6 +28,7 @@ from worldsize.serving.jobs import artifacts, records
 from worldsize.serving.jobs.control import handle
 from worldsize.serving.jobs.execution import describe_failure
 from worldsize.serving.jobs.outputs import list_outputs, register_output
+from worldsize.serving.jobs.plan import count_slots
 from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, write_slots
 from worldsize.serving.jobs.queue import DIED, Queue
 from worldsize.serving.jobs.reporter import summarise
@@ -235,6 +236,30 @@ def test_a_step_shows_its_inputs_with_their_addresses(workspace: Workspace) -> N
     assert shown["d"]["uri"].rpartition("datastores/")[2] == written.rpartition("datastores/")[2]
 
 
+@pytest.mark.parametrize(
+    ("command", "more", "slots"),
+    [
+        ("python t.py", "", 1),
+        ("torchrun --nproc-per-node=4 t.py", "", 4),
+        ("torchrun --nnodes=2 --nproc_per_node=${{inputs.n}} t.py", "resources: {instance_count: 2}", 6),
+        ("torchrun --nproc-per-node=4 t.py", "distribution: {type: pytorch}", 4),
+        ("torchrun --nproc-per-node=400 t.py", "", 16),
+        ("python t.py", "distribution: {type: mpi, process_count_per_instance: 3}", 3),
+        ("python t.py", "distribution: {type: tensorflow, worker_count: 2}", 2),
+        ("python t.py", "resources: {instance_count: 5}", 1),
+    ],
+)
+def test_a_job_takes_the_slots_of_all_processes_that_it_starts(
+    tmp_path: Path, command: str, more: str, slots: int
+) -> None:
+    path = tmp_path / "pipeline.yml"
+    path.write_text(
+        f"type: command\ncommand: {command}\nenvironment: azureml:e:1\ncompute: azureml:c\n"
+        f"inputs: {{n: 3}}\n{more}\n"
+    )
+    assert count_slots(path, 16) == slots
+
+
 def test_an_adopted_job_keeps_the_slots_that_it_was_lent(workspace: Workspace, tmp_path: Path) -> None:
     submit(workspace, "wide")
     submit(workspace, "next")
@@ -290,6 +315,7 @@ def test_the_history_has_details_children_and_outputs(workspace: Workspace) -> N
     assert "/azureml/ExperimentRun/dcid.whole/logs/azureml/executionlogs.txt?" in log[1]
     below = client.get(f"{history}/runs/whole/children").json()["value"]
     assert [run["displayName"] for run in below] == ["one", "two"]
+    assert client.get(f"{history}/runs/whole/serviceinstances/0").json() == {"instances": {}}
     data = client.post(f"{history}/rundata", json={"runId": below[0]["runId"]}).json()["runMetadata"]
     asset = data["outputs"]["o"]["assetId"]
     resolved = client.post(

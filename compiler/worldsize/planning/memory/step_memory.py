@@ -14,7 +14,7 @@ from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.facts import vm_sizes
-from worldsize.facts.vm_sizes import VmSize
+from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize
 from worldsize.planning.memory import built_in, verdict
 from worldsize.planning.memory import verdict as sizes
 from worldsize.planning.memory.estimate import Breakdown, estimate
@@ -47,31 +47,40 @@ class Need(Struct, frozen=True):
 
 
 def estimate_steps(
-    job: Job, plan: Plan, import_model: ImportModel | None = None, read_table: ReadTable | None = None
+    job: Job,
+    plan: Plan,
+    import_model: ImportModel | None = None,
+    read_table: ReadTable | None = None,
+    learned: Learned = NOT_LEARNED,
 ) -> dict[str, Need]:
     """The memory of each training step whose model is known.
 
     ``import_model`` imports a user's model, and ``read_table`` reads small local tables; without them, the
-    steps that need them are left out.
+    steps that need them are left out. ``learned`` are the VM sizes that the project describes.
     """
     needs: dict[str, Need] = {}
     for name, step in job.steps.items():
         limits.check_time()
-        need = _need(job, step, plan.steps[name], import_model, read_table) if name in plan.steps else None
+        if name not in plan.steps:
+            continue
+        size = _size(plan.steps[name].topology, learned)
+        need = _need(job, step, plan.steps[name], size, import_model=import_model, read_table=read_table)
         if need is not None:
             needs[name] = need
     return needs
 
 
-def check_memory(job: Job, plan: Plan, sizes: Mapping[str, Span | None]) -> Iterator[Problem]:
+def check_memory(
+    job: Job, plan: Plan, sizes: Mapping[str, Span | None], learned: Learned = NOT_LEARNED
+) -> Iterator[Problem]:
     """Report the steps that need more memory than a process has, or nearly all of it.
 
-    ``sizes`` has the place of each step's VM size.
+    ``sizes`` has the place of each step's VM size, ``learned`` are those that the project describes.
     """
-    yield from _check_deep_models(job, plan)
-    for name, need in estimate_steps(job, plan).items():
+    yield from _check_deep_models(job, plan, learned)
+    for name, need in estimate_steps(job, plan, learned=learned).items():
         step, topology = job.steps[name], plan.steps[name].topology
-        size = _size(topology)
+        size = _size(topology, learned)
         if size is None or step.component is None or 0 < size.devices < topology.process_count_per_instance:
             continue  # a rule reports more processes than GPUs
         processes = Machine(size, topology.process_count_per_instance)
@@ -120,7 +129,13 @@ _LEFT_OUT = {"ds_config", "freeze"}  # inputs with which a rank needs other memo
 
 
 def _need(
-    job: Job, step: Step, plan: StepPlan, import_model: ImportModel | None, read_table: ReadTable | None
+    job: Job,
+    step: Step,
+    plan: StepPlan,
+    size: VmSize | None,
+    *,
+    import_model: ImportModel | None,
+    read_table: ReadTable | None,
 ) -> Need | None:
     if not is_trainer(step) or plan.training is None or _LEFT_OUT & set(step.inputs):
         return None
@@ -130,7 +145,6 @@ def _need(
     breakdown = estimate(network, setup) if network is not None and setup is not None else None
     if network is None or setup is None or breakdown is None:
         return None
-    size = _size(plan.topology)
     room = sizes.available_bytes(size, plan.topology.process_count_per_instance) if size is not None else None
     return Need(network, setup, breakdown, room, "GPU" if setup.gpu else "RAM")
 
@@ -192,8 +206,8 @@ def _setup(values: Mapping[str, Any], plan: StepPlan) -> Setup | None:
     )
 
 
-def _size(topology: Topology) -> VmSize | None:
-    return vm_sizes.lookup(topology.instance_type) if topology.instance_type else None
+def _size(topology: Topology, learned: Learned) -> VmSize | None:
+    return vm_sizes.lookup(topology.instance_type, learned) if topology.instance_type else None
 
 
 def _count(value: Any) -> int | None:
@@ -201,7 +215,7 @@ def _count(value: Any) -> int | None:
     return int(number) if number is not None and number >= 1 and number == int(number) else None
 
 
-def _check_deep_models(job: Job, plan: Plan) -> Iterator[Problem]:
+def _check_deep_models(job: Job, plan: Plan, learned: Learned) -> Iterator[Problem]:
     """Report deeper models whose weights alone, cut over all ranks, take more than a process has."""
     for name, step in job.steps.items():
         shape = _shape(step)
@@ -209,7 +223,7 @@ def _check_deep_models(job: Job, plan: Plan) -> Iterator[Problem]:
         if name not in plan.steps or shape is None or span is None:
             continue
         topology = plan.steps[name].topology
-        size = _size(topology)
+        size = _size(topology, learned)
         room = sizes.available_bytes(size, topology.process_count_per_instance) if size is not None else None
         layers, width = shape
         least = 4 * layers * 12 * width**2 // topology.world_size  # fp32: 12 squares of the width a layer

@@ -22,4 +22,4 @@ def check_job(context: Context, job: Job) -> Iterable[Problem]:
     from worldsize.planning.memory import step_memory  # few specs train a model of such a size
 
     sizes = {step: cluster.size_span for step, cluster in context.placed.get(id(job), {}).items()}
-    return step_memory.check_memory(job, plan, sizes)
+    return step_memory.check_memory(job, plan, sizes, context.vm_sizes)

@@ -43,7 +43,7 @@ def _judge(context: Context, subject: Job | Compute) -> Iterator[Problem]:
         size = context.vm_size(name)
         if size is None:
             if _looks_wrong(name):
-                yield _unknown(name, span)
+                yield _unknown(context, name, span)
         elif size.status == "retired":
             day = size.retirement_date
             why = f"Azure retired it on {day}" if day else "it no longer deploys"
@@ -54,10 +54,10 @@ def _judge(context: Context, subject: Job | Compute) -> Iterator[Problem]:
             yield Problem("vm-size-retiring", span, message, "move to a current size before that day")
 
 
-def _unknown(name: str, span: Span) -> Problem:
+def _unknown(context: Context, name: str, span: Span) -> Problem:
     from worldsize.facts import vm_sizes  # only a fault needs the list of names
 
-    near = vm_sizes.suggest(name)
+    near = vm_sizes.suggest(name, context.vm_sizes)
     message = f"`{name}` is not in the catalogue of VM sizes, so its GPUs are unknown"
     help_ = f"did you mean `{near}`?" if near else "check the name with `az ml compute list-sizes`"
     # A name that is like no other may be a size that is newer than the catalogue.

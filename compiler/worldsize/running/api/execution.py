@@ -76,6 +76,7 @@ def execute(
             interpreters=interpreters,
             places=prepared.emulation.places,
             mask=prepared.mask,
+            environment=prepared.environments.mode,
         )
         with (
             catch_signals() as interrupts,

@@ -13,6 +13,7 @@ from worldsize.base.wording import describe_os_error
 from worldsize.running.engine.failures import count_oom_kills, explain_failure, explain_timeout
 from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.environments.layers import list_installed
+from worldsize.running.environments.pins import explain_pins
 from worldsize.running.launch.call import make_call, resolve_inputs
 from worldsize.running.launch.group import Group
 from worldsize.running.launch.launchers import count_ports, plan_processes
@@ -21,6 +22,7 @@ from worldsize.running.launch.reserve import reserve_ports
 from worldsize.running.launch.step_folder import clear_step_folder, prepare_step_folder
 from worldsize.running.launch.supervisor import Supervisor
 from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.options import EnvironmentMode
 from worldsize.running.model.process import Places, Process
 from worldsize.running.model.results import Failure, StepState, failure_of_step
 from worldsize.running.model.task import Task
@@ -48,6 +50,7 @@ class RunContext:
     interpreters: Interpreters
     places: Places
     mask: Mask
+    environment: EnvironmentMode = "current"  # where the packages of the steps are from
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,7 @@ class Attempt:
             self.context.machine.gpus,
             blame=self.blame,
             out_of_memory=count_oom_kills() > self._oom_kills,
+            explain_pins=explain_pins if self.context.environment == "current" else None,
         )
         return Outcome("failed", failure)
 

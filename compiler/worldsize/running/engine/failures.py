@@ -79,12 +79,20 @@ class Verdict:
 
 
 def explain_failure(
-    group: Group, task: Task, logs: Path, gpus: Sequence[str], *, blame: str | None, out_of_memory: bool
+    group: Group,
+    task: Task,
+    logs: Path,
+    gpus: Sequence[str],
+    *,
+    blame: str | None,
+    out_of_memory: bool,
+    explain_pins: Callable[[Task, Sequence[str]], str | None] | None = None,
 ) -> Failure:
     """Explain why a group of processes failed.
 
     ``blame`` is what was done to the step on purpose, ``out_of_memory`` whether the kernel has killed
-    processes for memory meanwhile.
+    processes for memory meanwhile, and ``explain_pins`` says of a log where packages differ from what the
+    step's environment pins.
     """
 
     def read_tail(process: Process) -> list[str]:
@@ -104,6 +112,8 @@ def explain_failure(
     if lack is not None and not blame:
         message += f": {lack[0]}"
         notes.append(lack[1])
+    elif status > 0 and not blame and explain_pins and (pins := explain_pins(task, tail)):
+        notes.append(pins)
     notes += explain_full_disk(logs)
     log, shown = logs / f"{process.name}.log", tuple(tail[-SHOWN_LINES:])
     return Failure(process.name, process.rank, status, log, shown, message, tuple(notes))

@@ -6,7 +6,8 @@ explicit target (``--target``, ``--prefix``) may not write to the folders of tha
 module at its start, before any code of the step. It imports the standard library only.
 
 ``WORLDSIZE_LAYER`` is the layer, ``WORLDSIZE_PYTHON`` the prefix and the version of the Python below it, and
-``WORLDSIZE_READ_ONLY`` the folders of its packages and programs.
+``WORLDSIZE_READ_ONLY`` the folders of its packages and programs. ``WORLDSIZE_MLFLOW_SERVER`` and
+``WORLDSIZE_MLFLOW_TOKEN`` are set where a workspace is served.
 """
 
 from __future__ import annotations
@@ -88,6 +89,19 @@ def hand_over() -> None:
             os.execv(python, [python, *sys.orig_argv[1:]])  # noqa: S606
 
 
+def redirect_records() -> None:
+    """Lead an MLflow that the step has installed to the workspace's server.
+
+    The database of the run belongs to the MLflow of Worldsize, and other versions cannot open it.
+    """
+    server, layer = os.environ.get("WORLDSIZE_MLFLOW_SERVER"), os.environ.get("WORLDSIZE_LAYER")
+    tracked = os.environ.get("MLFLOW_TRACKING_URI", "").startswith("sqlite:")
+    packages = f"{layer}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    if server and layer and tracked and os.path.exists(f"{packages}/mlflow/__init__.py"):  # noqa: PTH110
+        os.environ |= {"MLFLOW_TRACKING_URI": server, "MLFLOW_REGISTRY_URI": server}
+        os.environ["MLFLOW_TRACKING_TOKEN"] = os.environ.get("WORLDSIZE_MLFLOW_TOKEN", "")
+
+
 def import_next() -> None:
     """Import the ``sitecustomize`` that this module hides, and remove this folder from the path."""
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - starts faster
@@ -105,6 +119,7 @@ def import_next() -> None:
 if __name__ == "sitecustomize":
     hand_over()
     protect()
+    redirect_records()
     import_next()
 elif __name__ == "isolated":  # a layer's Python that is told to read no variables imports no module for them
     protect()

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from worldsize.azureml.references import classify, exists, is_file, is_folder, normalise
@@ -26,6 +27,11 @@ from worldsize.yaml import Mapping as YamlMapping
 from worldsize.yaml import Scalar
 from worldsize.yaml.nodes import Node
 
+if TYPE_CHECKING:
+    from worldsize.checking.settings import Settings
+    from worldsize.facts.vm_sizes import Learned
+    from worldsize.yaml import Document
+
 EXAMPLES = {"component": "component.yml", "environment": "conda.yml"}  # the file for an asset
 
 _NAMED = re.compile(r"azureml:(?P<name>[^/:@]+)(?::(?P<version>[^/:@]+)|@(?P<label>[^/:@]+))?\Z")
@@ -36,6 +42,7 @@ _IN_WORKSPACE = re.compile(
     re.IGNORECASE,
 )
 _STORE = re.compile(r"azureml://datastores/[^/]+\Z")
+_WRITTEN = "%/:?#[]@!$&'()*+,;=~"  # in an address, apart from letters, digits and `_.-`
 _VERSION = re.compile(r"/?(?:versions|labels)/[^/]+\Z")
 _BLOB = re.compile(
     r"https?://(?P<host>[^/@]+\.blob\.[^/@]+)/(?P<container>[^/?#]+)(?P<rest>/[^?#]*)?(?:[?#].*)?\Z"
@@ -184,25 +191,33 @@ def parse_map_option(text: str) -> tuple[str, str]:
 
 def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> AssetMap:
     """Read the map for a spec or job file: its project's ``worldsize.yml``, and the options of the call."""
-    from worldsize import yaml  # the parser of `--map` does not need it
-    from worldsize.checking import discover, settings
-
     entries: list[AssetEntry] = []
     sources: dict[str, Source] = {}
-    for project in discover.group_projects([target]):
-        if project.settings is not None:
-            document = yaml.load(Path(os.path.relpath(project.settings)))
-            sources[document.path] = document.source
-            project_settings = settings.read_settings(document)
-            entries += [
-                AssetEntry(asset.reference, asset.path.absolute(), asset.span)
-                for asset in project_settings.assets
-            ]
+    for document, settings in _read_settings(target):
+        sources[document.path] = document.source
+        entries += [
+            AssetEntry(asset.reference, asset.path.absolute(), asset.span) for asset in settings.assets
+        ]
     options = [
         AssetEntry(name, Path(path).absolute(), Span(f"--map {shorten(f'{name}={path}')}", 1, 1, 1, 1))
         for name, path in (mapped or {}).items()
     ]
     return AssetMap(entries, options, sources)
+
+
+def read_learned_sizes(target: Path) -> Learned:
+    """The VM sizes that the project of a spec or job file describes in its ``worldsize.yml``."""
+    return {name: size for _, settings in _read_settings(target) for name, size in settings.vm_sizes.items()}
+
+
+def _read_settings(target: Path) -> Iterator[tuple[Document, Settings]]:
+    from worldsize import yaml  # the parser of `--map` does not need it
+    from worldsize.checking import discover, settings
+
+    for project in discover.group_projects([target]):
+        if project.settings is not None:
+            document = yaml.load(Path(os.path.relpath(project.settings)))
+            yield document, settings.read_settings(document)
 
 
 def _matches(text: str) -> Iterator[tuple[str, str]]:
@@ -230,6 +245,8 @@ def _key(reference: str) -> str:
     text = reference.strip().rstrip("/")
     if text.startswith("azureml:azureml:"):
         text = text.removeprefix("azureml:")
+    if _http(text):  # a blank may be written as it is
+        return quote(text, safe=_WRITTEN)
     return f"{text}/paths" if _STORE.match(text) else text
 
 

@@ -95,8 +95,17 @@ def _report_too_many(tasks: Mapping[str, Task], at: Span) -> Iterator[Problem]:
                 f"step `{name}` starts {count} processes, and one machine is given {MAX_PROCESSES} at most"
             )
             servers = task.parameter_server_count > MAX_PROCESSES
-            help_ = "write a smaller `parameter_server_count`" if servers else "say `--processes 2`"
+            help_ = "write a smaller `parameter_server_count`" if servers else _say_fewer(task, 2)
             yield Problem("run-refused", at, message, help_)
+
+
+def _say_fewer(task: Task, most: int) -> str:
+    """How a step starts fewer processes: by its file, as a client of a workspace has it, or by an option."""
+    if task.launched_processes > 1:
+        return f"let its command start {most} at most"
+    key = "worker_count" if task.worker_count is not None else "process_count_per_instance"
+    option = f"`worldsize run --processes {most}` leaves the file as it is"
+    return f"write a smaller `{key}`, for {most} in all; {option}"
 
 
 def _fit_planned(
@@ -253,7 +262,7 @@ def _fit_native(
         count, slots = task.rank_count, plural(machine.slots, machine.unit)
         if machine.gpus:
             message = f"step `{name}` starts {count} processes, one a GPU, but this machine has {slots}"
-            fitted.problems.append(Problem("run-refused", at, message, f"say `--processes {machine.slots}`"))
+            fitted.problems.append(Problem("run-refused", at, message, _say_fewer(task, machine.slots)))
         else:
             fitted.notices.append(f"{name}: {count} processes share {slots}, so this will be slow")
     return fitted

@@ -85,9 +85,15 @@ def _gpus() -> tuple[str, ...]:
 
 
 def fit_devices(
-    tasks: Mapping[str, Task], sizes: Mapping[str, str], machine: Machine
+    tasks: Mapping[str, Task],
+    sizes: Mapping[str, str],
+    machine: Machine,
+    learned: vm_sizes.Learned = vm_sizes.NOT_LEARNED,
 ) -> tuple[dict[str, Task], list[str]]:
-    """Fit the planned GPUs of tasks to this machine; the tasks, and one notice a step."""
+    """Fit the planned GPUs of tasks to this machine; the tasks, and one notice a step.
+
+    ``sizes`` are the VM sizes by step, and ``learned`` those that the project describes.
+    """
     fitted, notices = {}, []
     for name, task in tasks.items():
         fitted[name] = task
@@ -96,7 +102,7 @@ def fit_devices(
         if told_gpus > 0:
             visible_gpus = min(told_gpus, _gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
             fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(visible_gpus)})
-        vm_size = vm_sizes.lookup(size) if size else None
+        vm_size = vm_sizes.lookup(size, learned) if size else None
         planned = told_gpus or (vm_size.gpus if vm_size is not None else 0)
         if planned and not machine.gpus:
             notices.append(_describe_devices(task, planned, size))

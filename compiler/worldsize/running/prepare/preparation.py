@@ -27,7 +27,7 @@ from worldsize.running.model.source import Text
 from worldsize.running.model.task import Graph, Task
 from worldsize.running.nodes.emulation import Emulation, read_emulation, read_vm_sizes
 from worldsize.running.prepare import targets
-from worldsize.running.prepare.assets import find_references, read_asset_map
+from worldsize.running.prepare.assets import find_references, read_asset_map, read_learned_sizes
 from worldsize.running.prepare.fit import fit_tasks
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.graph.parallel import DRIVER
@@ -107,7 +107,7 @@ def _prepare_target(target: Path, job_target: Target, options: RunOptions, *, tr
     machine, keep = detect_machine(), options.nodes == "namespaces"
     fitted = fit_tasks(graph.tasks, path, compiled, machine, options.processes, keep_instances=keep)
     sizes = read_vm_sizes(graph.tasks, plan)
-    tasks, device_notices = fit_devices(fitted.tasks, sizes, machine)
+    tasks, device_notices = fit_devices(fitted.tasks, sizes, machine, read_learned_sizes(target))
     device_notices += warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), machine)
     code, problems = list_snapshots(tasks, files.gate)
     problems += find_missing_programs(job, tasks)

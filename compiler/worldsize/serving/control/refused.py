@@ -20,12 +20,14 @@ KINDS = {
     "labelingjobs": "data labeling",
     "rayclusters": "Ray clusters",
     "endpoints": "endpoints",
+    "indexes": "search indexes",
+    "prompts": "prompts",
 }
 
 
 async def handle(call: Call) -> Response:
     """Say that the service is not offered. An empty list is the truth of those that were never made."""
-    if call.method == "GET" and call.name is None:
+    if call.method == "GET" and (call.name is None or (call.versions and call.version is None)):
         return answer({"value": []})
     message = f"worldsize serve does not offer {KINDS[call.kind]}."
     raise ServiceError(404 if call.method == "GET" else 400, "NotSupported", message)

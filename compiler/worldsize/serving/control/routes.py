@@ -50,7 +50,8 @@ LATER = {  # parts that come after this one
     "schedules": "worldsize.serving.schedules.control",
 }
 METHODS = ["GET", "PUT", "POST", "PATCH", "DELETE"]
-_PREFIX = b"mferp/managementfrontend/"  # the same API at the workspace's own host
+# The same API at the workspace's own host, and what that offers of assets for generative AI.
+_PREFIXES = ("mferp/managementfrontend", "genericasset", "genericasset/v2.0")
 
 
 def routes(workspace: Workspace) -> list[BaseRoute]:
@@ -69,7 +70,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
     paths = ("/subscriptions", "/subscriptions/{rest:path}", "/providers", "/providers/{rest:path}")
     return [
         *(Route(path, manage, methods=METHODS) for path in paths),
-        Route("/mferp/managementfrontend/subscriptions/{rest:path}", manage, methods=METHODS),
+        *(Route(f"/{prefix}/subscriptions/{{rest:path}}", manage, methods=METHODS) for prefix in _PREFIXES),
         Route("/discovery", discover),
         Route("/discovery/{rest:path}", discover),
         Route("/registrymanagement/v1.0/registries/{name}/discovery", find_registry),
@@ -98,7 +99,7 @@ async def answer_request(workspace: Workspace, request: Request, handlers: Mappi
         ServiceError: Whatever is wrong with it.
     """
     raw = request.scope.get("raw_path") or request.scope["path"].encode()
-    segments = split_path(raw.strip(b"/").removeprefix(_PREFIX))
+    segments = split_path(_strip_prefix(raw))
     path = parse_resource(segments)
     if path is None:
         return answer_above(workspace, request.method, segments)
@@ -109,6 +110,13 @@ async def answer_request(workspace: Workspace, request: Request, handlers: Mappi
     if handler is None:
         raise ServiceError(404, "InvalidResourceType", f"worldsize serve does not offer `{path.kind[:60]}`.")
     return await handler(call)
+
+
+def _strip_prefix(raw: bytes) -> bytes:
+    """A path as it is at the host of the management API."""
+    path = raw.strip(b"/")
+    found = next((each for each in _PREFIXES if path.startswith(f"{each}/subscriptions/".encode())), "")
+    return path[len(found) :].lstrip(b"/")
 
 
 def _make_call(workspace: Workspace, request: Request, path: ResourcePath, body: JsonObject) -> Call:

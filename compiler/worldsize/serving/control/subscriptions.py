@@ -10,6 +10,7 @@ from worldsize.facts import vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.serving.control.document import JsonObject, answer
 from worldsize.serving.control.parse import PROVIDER
+from worldsize.serving.control.project import project_settings
 from worldsize.serving.control.workspaces import DEPENDENTS, describe_workspace
 from worldsize.serving.errors import ServiceError, not_found
 from worldsize.serving.workspace import LOCATION, TENANT, Scope, Workspace
@@ -125,11 +126,13 @@ def _answer_of_provider(
     if words[1:] in (["workspaces"], ["registries"]):
         return _list_containers(workspace, words[1], subscription, workspace.scope.group)
     if len(words) >= 4 and words[1] == "locations":
-        return _answer_location(subscription, words[2], words[3], segments)
+        return _answer_location(workspace, subscription, words[2], words[3], segments)
     raise not_found("/" + "/".join(segments)[:300])
 
 
-def _answer_location(subscription: str, location: str, what: str, segments: Sequence[str]) -> Response:
+def _answer_location(
+    workspace: Workspace, subscription: str, location: str, what: str, segments: Sequence[str]
+) -> Response:
     base = f"/subscriptions/{subscription}/providers/Microsoft.MachineLearningServices/locations/{location}"
     if what == "mfeoperationsstatus":
         return answer({"id": f"{base}/{what}/{segments[-1]}", "name": segments[-1], "status": "Succeeded"})
@@ -139,7 +142,8 @@ def _answer_location(subscription: str, location: str, what: str, segments: Sequ
         size for name in vm_sizes.names() if (size := vm_sizes.lookup(name)) and size.status != "retired"
     ]
     if what == "vmsizes":
-        return answer({"value": [_size(size) for size in sizes]})
+        learned = project_settings(workspace).vm_sizes.values()
+        return answer({"value": [_size(size) for size in (*sizes, *learned)]})
     families = sorted({size.family for size in sizes})
     if what == "usages":
         return answer({"value": [_usage(base, location, family) for family in families]})
@@ -152,7 +156,7 @@ def _size(size: VmSize) -> JsonObject:
     disk = size.temp_disk_gib
     return {
         "name": size.name.upper(),
-        "family": f"standard{size.family}Family",
+        "family": f"standard{size.family}Family" if size.family else "",
         "vCPUs": size.vcpus,
         "gpus": size.devices,
         "osVhdSizeMB": 1047552,

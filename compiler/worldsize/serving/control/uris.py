@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from worldsize.serving.control.resources import get_resource
 from worldsize.serving.database import Database
@@ -42,10 +42,16 @@ class StorePath:
     path: str
 
     def long_form(self, scope: Scope) -> str:
-        """The form that names the workspace, which the service answers and clients take apart."""
+        """The form that names the workspace, which the service answers and clients take apart.
+
+        Names such as `<WORKSPACE>`, which examples leave to be filled in, are quoted: they are no part of an
+        address.
+        """
+        names = (quote(each, safe="()") for each in (scope.subscription, scope.group, scope.workspace))
+        subscription, group, workspace = names
         return (
-            f"azureml://subscriptions/{scope.subscription}/resourcegroups/{scope.group}"
-            f"/workspaces/{scope.workspace}/datastores/{self.store}/paths/{self.path}"
+            f"azureml://subscriptions/{subscription}/resourcegroups/{group}"
+            f"/workspaces/{workspace}/datastores/{self.store}/paths/{self.path}"
         )
 
 

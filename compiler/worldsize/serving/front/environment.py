@@ -17,7 +17,7 @@ from worldsize.serving.front.guard import PROXY_USER
 from worldsize.serving.front.tokens import issue_token, secret_text
 from worldsize.serving.workspace import ACCOUNT, API_HOST, BLOB_HOST, TENANT, Endpoints, Workspace
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost")  # no `::1`: the network stack of azureml-fsspec reads a port in it
 # These would send a client elsewhere: another kind of managed identity, a chain without one, another cloud.
 REMOVED = (
     "IDENTITY_SERVER_THUMBPRINT",
@@ -79,6 +79,14 @@ def _tracking_variables(workspace: Workspace, port: int, *, proxy: bool) -> dict
     return {
         "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}/mlflow/v2.0",
         "MLFLOW_TRACKING_TOKEN": issue_token(workspace, f"https://{API_HOST}"),
+    }
+
+
+def mlflow_server_variables(workspace: Workspace) -> dict[str, str]:
+    """How a step whose MLflow is not that of Worldsize reaches the workspace's server."""
+    return {
+        "WORLDSIZE_MLFLOW_SERVER": f"{workspace.endpoints.page}/mlflow/v2.0",
+        "WORLDSIZE_MLFLOW_TOKEN": issue_token(workspace, f"https://{API_HOST}"),
     }
 
 

@@ -30,8 +30,8 @@ OPEN = ("/metadata/endpoints", "/msi/token", "/login/")  # each checks what it i
 PROXY_USER = "worldsize"
 # The management API, the services of a workspace, and storage: the page's cookie does not open them.
 _API = re.compile(
-    r"/+(?:(?:subscriptions|providers|discovery|telemetry|unknown|blob)(?:/|$)"
-    r"|(?:history|mlflow|artifact|data|metric)/v\d\.\d/)",
+    r"/+(?:(?:subscriptions|providers|discovery|telemetry|unknown|blob|mferp|genericasset|registrymanagement)(?:/|$)"
+    r"|(?:history|mlflow|artifact|data|datastore|metric|modelregistry)/v\d\.\d/)",
     re.IGNORECASE,
 )
 

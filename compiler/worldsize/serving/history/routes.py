@@ -125,6 +125,12 @@ async def _accept_events(call: RunRequest) -> Response:
     return JSONResponse({})
 
 
+async def _list_services(call: RunRequest) -> Response:
+    """The services of a job's node, such as a debugger that the cluster lets in: there is none here."""
+    call.job()
+    return JSONResponse({"instances": {}})
+
+
 _RUN_PATHS: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "", _get_run),
     ("PATCH", "", _modify),
@@ -132,6 +138,7 @@ _RUN_PATHS: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/children", _get_children),
     ("POST", "/cancel", _cancel),
     ("POST", "/events", _accept_events),
+    ("GET", "/serviceinstances/{node}", _list_services),
 )
 _HOLDERS = ("", "/experiments/{experiment}", "/experimentids/{experiment}")
 

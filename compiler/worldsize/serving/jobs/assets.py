@@ -10,6 +10,7 @@ from typing import Any
 from worldsize.azureml.references import classify
 from worldsize.facts import vm_sizes
 from worldsize.serving.control import assets, paths
+from worldsize.serving.control.project import project_settings
 from worldsize.serving.control.resources import get_resource
 from worldsize.serving.control.uris import AssetName, parse_asset
 from worldsize.serving.workspace import Workspace
@@ -45,11 +46,13 @@ class WorkspaceLookup:
     def vm_size(self, compute: str) -> Mapping[str, Any] | None:
         """The size of a compute as ``worldsize.yml`` has it, or None."""
         found = get_resource(self.workspace.database, "computes", compute)
-        settings = found.body.get("properties") if found is not None else None
+        outer = found.body.get("properties") if found is not None else None
+        settings = outer.get("properties") if isinstance(outer, Mapping) else None  # of its type of compute
         if not isinstance(settings, Mapping):
             return None
         size = settings.get("vmSize")
-        if not isinstance(size, str) or vm_sizes.lookup(size) is None:
+        learned = project_settings(self.workspace).vm_sizes
+        if not isinstance(size, str) or vm_sizes.lookup(size, learned) is None:
             return None
         scale = settings.get("scaleSettings")
         most = scale.get("maxNodeCount") if isinstance(scale, Mapping) else None

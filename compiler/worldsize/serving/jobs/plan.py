@@ -10,7 +10,9 @@ from typing import Any
 
 from worldsize.azureml import fields, literals
 from worldsize.azureml.job import read_job
-from worldsize.azureml.model import Component, Job, Step
+from worldsize.azureml.model import Component, Field, Job, Literal, Step
+from worldsize.running.model.launched import count_launched
+from worldsize.running.model.source import Text
 from worldsize.serving.database import now
 from worldsize.serving.jobs import artifacts
 from worldsize.serving.jobs.records import JobRecord, child_name
@@ -177,14 +179,25 @@ def _widest(job: Job) -> int:
 def _count_processes(step: Step) -> int:
     component = step.component or Component(None, step.type, None, None, {}, {})
     block = fields.read_distribution(step.distribution or component.distribution)
+    instances = _read_count(fields.read_member(step.resources or component.resources, "instance_count"))
+    launched = _count_launched(step, component, instances)
     if block is None or block.kind is None:
-        return 1
+        return instances * launched if launched > 1 else 1
     if block.worker_count is not None and (workers := literals.parse_number(block.worker_count.value)):
         return int(workers)
-    instances = fields.read_member(step.resources or component.resources, "instance_count")
-    counts = (instances, block.process_count_per_instance)
-    width = 1
-    for count in counts:
-        number = literals.parse_number(count.value) if count is not None else None
-        width *= max(1, int(number or 1))
-    return width
+    return instances * _read_count(block.process_count_per_instance) * launched
+
+
+def _read_count(count: Field[Any] | None) -> int:
+    number = literals.parse_number(count.value) if count is not None else None
+    return max(1, int(number or 1))
+
+
+def _count_launched(step: Step, component: Component, instances: int) -> int:
+    """The processes that a launcher in the command starts on each instance; 1 where there is none."""
+    if component.command is None:
+        return 1
+    given = {name: port.default.value for name, port in component.inputs.items() if port.default is not None}
+    given |= {name: each.value.value for name, each in step.inputs.items() if isinstance(each.value, Literal)}
+    texts = {name: Text(value) for name, value in given.items()}
+    return count_launched(str(component.command.value), texts, instances)

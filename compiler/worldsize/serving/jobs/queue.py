@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from worldsize.running.prepare.machine import Machine, detect_machine
-from worldsize.serving.front.environment import apply_variables
+from worldsize.serving.front.environment import apply_variables, mlflow_server_variables
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.execution import end_job
 from worldsize.serving.jobs.plan import count_slots
@@ -132,6 +132,7 @@ class Queue:
     def _environment(self, slots: tuple[int, ...]) -> dict[str, str]:
         """The variables of a job's process: those of a client, and the GPUs that it was lent."""
         environment = apply_variables(os.environ, self.workspace.client_variables)
+        environment |= mlflow_server_variables(self.workspace)
         if self.machine.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(self.machine.gpus[slot] for slot in slots)
         return environment

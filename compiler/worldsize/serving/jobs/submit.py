@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.checking import check, discover
-from worldsize.checking.settings import read_settings
+from worldsize.checking.settings import describe_size, read_settings
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.running.prepare.targets import MENTIONED
 from worldsize.serving.database import now
@@ -127,14 +127,16 @@ def describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
 def describe_project(workspace: Workspace, references: References) -> dict[str, Any]:
     """The ``worldsize.yml`` of a job: that of the server's project, with what the workspace knows itself."""
     described: dict[str, Any] = {"allow": [str(workspace.home.root.resolve())]}
-    computes, assets = dict[str, Any](), dict[str, str]()
+    computes, assets, sizes = dict[str, Any](), dict[str, str](), dict[str, Any]()
     path = discover.find_settings(str(workspace.project.resolve()), discover.find_tree(workspace.project))
     if path is not None:
         settings = read_settings(load(path))
         described["allow"] += [str(folder) for folder in settings.allow]
         assets = {asset.reference: str(asset.path.absolute()) for asset in settings.assets}
         for compute in settings.computes:
-            sizes = {"instance_type": compute.size, "max_instances": compute.max_instances}
-            computes[compute.name] = {key: each.value for key, each in sizes.items() if each is not None}
+            told = {"instance_type": compute.size, "max_instances": compute.max_instances}
+            computes[compute.name] = {key: each.value for key, each in told.items() if each is not None}
+        sizes = {size.name: describe_size(size) for size in settings.vm_sizes.values()}
     assets |= {reference: str(target) for reference, target in references.assets.items()}
-    return {**described, "compute": {**references.computes, **computes}, "assets": assets}
+    described |= {"compute": {**references.computes, **computes}, "assets": assets}
+    return {**described, "vm_sizes": sizes} if sizes else described

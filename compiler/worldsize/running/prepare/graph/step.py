@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml import graph as graphs
-from worldsize.azureml.model import Binding, Component, Data, Field, Literal, Port, Step
+from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Literal, Port, Step
 from worldsize.azureml.references import classify, exists
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
@@ -149,6 +149,8 @@ class StepReader:
         if isinstance(source, Unknown):
             return _REPORTED
         if isinstance(source, Reason):
+            if source.address is not None and _is_direct(port, field.value, source):
+                return Text(source.address)  # the script gets the address itself, as on Azure ML
             path = field.value.path if isinstance(field.value, Data) else None
             message = f"input `{port.name}` of step `{self.name}` {source.message}"
             self.refuse(message, source.help, source.at or path or field)
@@ -302,3 +304,10 @@ class StepReader:
     def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
         """Report why the step cannot run, at a field if one is given."""
         self.faults.refuse(self.span, message, help_, at)
+
+
+def _is_direct(port: Port, argument: Argument, reason: Reason) -> bool:
+    """Whether data is passed as its address: by the nearest of node, pipeline and component that says so."""
+    given = None if isinstance(argument, Literal) else argument.mode
+    mode = given or reason.mode or port.mode
+    return mode is not None and str(mode.value).lower() == "direct"

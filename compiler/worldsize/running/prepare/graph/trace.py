@@ -115,12 +115,15 @@ def _member(group: Field[Argument], rest: str) -> Field[Argument] | None:
 class Reason:
     """Why an input has no source here; the message continues ``input `x` of step `y` …``.
 
-    ``at`` is the wrong path, if inputs only pass it on.
+    ``at`` is the wrong path, if inputs only pass it on; ``address`` the one on the web that is not here,
+    and ``mode`` how its owner has it delivered.
     """
 
     message: str
     help: str
     at: Field[Any] | None = None
+    address: str | None = None
+    mode: Field[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,8 @@ class Tracer:
             what = "a datastore or asset" if classify(text) == "asset" else "a web address"
             what = "a Git repository" if classify(text) == "git" else what
             message = f"is `{shorten(canonical(text))}`, {what} that this machine does not have"
-            return Reason(message, self.assets.missing(text, "data"))
+            address = text if classify(text) == "web" else None
+            return Reason(message, self.assets.missing(text, "data"), address=address)
         if not exists(path):
             return Reason(
                 f"is `{shorten(text)}`, which does not exist", "the path is relative to the job's file"
@@ -260,9 +264,9 @@ class Tracer:
 
 
 def _add_declared(traced: Traced, data: Data) -> Traced:
-    """Add the type that the job declares to a file, or the position to a reason."""
+    """Add the type that the job declares to a file, or position and mode to a reason."""
     if isinstance(traced, Reason):
-        return replace(traced, at=data.path)
+        return replace(traced, at=data.path, mode=data.mode)
     return replace(traced, type=data.type) if isinstance(traced, File) else traced
 
 

@@ -105,6 +105,15 @@ def test_what_a_killed_server_left_is_taken_over(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_servers_in_one_folder_share_the_file_until_the_last_ends(tmp_path: Path) -> None:
+    first, second = lend_config(tmp_path, Scope()), lend_config(tmp_path, Scope())
+    assert first.__enter__() == second.__enter__() == tmp_path / ".azureml" / "config.json"
+    second.__exit__(None, None, None)
+    assert find_config(tmp_path) is not None
+    first.__exit__(None, None, None)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_the_command_wrote_stays(tmp_path: Path) -> None:
     with lend_config(tmp_path, Scope()) as lent:
         assert lent is not None

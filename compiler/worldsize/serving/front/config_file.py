@@ -7,6 +7,7 @@ the folder itself (``MLClient.from_config``).
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +35,8 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
         scope: The workspace that the file names.
 
     Yields:
-        The file that was written, if any. One of the same content that a killed server left is taken over.
+        The file, if it is lent. One of the same content that another server lends, or a killed one left, is
+        shared: whoever needs it last removes it.
     """
     path = folder / ".azureml" / "config.json"
     text = _format(scope)
@@ -45,14 +47,18 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
     made_folder = not path.parent.exists()
     try:
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        if found is None:
+            path.write_text(text, encoding="utf-8")
+        held = path.open("rb")
+        fcntl.flock(held, fcntl.LOCK_SH)
     except OSError:  # a folder that cannot be written: the command may not need it
         yield None
         return
     try:
         yield path
     finally:
-        with contextlib.suppress(OSError):
+        with held, contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if another server still lends it
             if _read(path) == text:  # the command may have replaced it
                 path.unlink()
             if made_folder or found is not None:

@@ -23,7 +23,13 @@ SERVER = "http://127.0.0.1:1/mlflow/v2.0"
     ],
 )
 def test_it_goes_to_the_workspace_server_where_there_is_one(
-    tracked: str, server: str, installed: bool, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tracked: str,
+    server: str,
+    installed: bool,
+    expected: str,
+    *,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     packages = tmp_path / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     (packages / ("mlflow" if installed else "other")).mkdir(parents=True)

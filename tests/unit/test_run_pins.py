@@ -37,7 +37,7 @@ def conda(*dependencies: str) -> str:
 
 def test_the_pin_and_the_version_here_are_named_in_one_sentence(tmp_path: Path) -> None:
     environment = conda("pip: ['click<1', 'pytest>=1', 'msgspec==0.0.1']")
-    assert explain_pins(task(tmp_path, environment), TRACEBACK) == (
+    assert explain_pins(task(tmp_path, environment), TRACEBACK, AssetMap()) == (
         f"its environment pins `click<1` (this Python has click {HERE}):"
         " `--environment isolated` installs what it pins"
     )
@@ -45,7 +45,9 @@ def test_the_pin_and_the_version_here_are_named_in_one_sentence(tmp_path: Path) 
 
 def test_without_a_mention_all_broken_pins_are_named_up_to_a_few(tmp_path: Path) -> None:
     names = ("click", "msgspec", "pytest", "packaging")
-    found = explain_pins(task(tmp_path, conda("pip: [" + ", ".join(f"{n}<0.1" for n in names) + "]")), ["x"])
+    found = explain_pins(
+        task(tmp_path, conda("pip: [" + ", ".join(f"{n}<0.1" for n in names) + "]")), ["x"], AssetMap()
+    )
     assert found is not None
     assert [name in found for name in names] == [True] * MAX_SHOWN + [False]
     assert "and 1 more" in found
@@ -62,7 +64,7 @@ def test_without_a_mention_all_broken_pins_are_named_up_to_a_few(tmp_path: Path)
     ],
 )
 def test_what_is_not_broken_is_not_named(environment: str, tmp_path: Path) -> None:
-    assert explain_pins(task(tmp_path, environment), TRACEBACK) is None
+    assert explain_pins(task(tmp_path, environment), TRACEBACK, AssetMap()) is None
 
 
 def test_packages_are_known_by_what_they_are_imported_as() -> None:

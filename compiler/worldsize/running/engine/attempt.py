@@ -13,7 +13,6 @@ from worldsize.base.wording import describe_os_error
 from worldsize.running.engine.failures import count_oom_kills, explain_failure, explain_timeout
 from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.environments.layers import list_installed
-from worldsize.running.environments.pins import explain_pins
 from worldsize.running.launch.call import make_call, resolve_inputs
 from worldsize.running.launch.group import Group
 from worldsize.running.launch.launchers import count_ports, plan_processes
@@ -207,7 +206,7 @@ class Attempt:
             self.context.machine.gpus,
             blame=self.blame,
             out_of_memory=count_oom_kills() > self._oom_kills,
-            explain_pins=explain_pins if self.context.environment == "current" else None,
+            current=self.context.environment == "current",
         )
         return Outcome("failed", failure)
 

@@ -15,12 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from worldsize.running.environments.pins import explain_pins
 from worldsize.running.launch.group import EndedProcess, Group
 from worldsize.running.launch.logs import last_lines
 from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, describe_ending, describe_running, failure_of_step
 from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task
+from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.machine import EXTRAS
 from wsshards.errors import RESUME_EXIT_STATUS
 from wstrain.health.memory import smaller_batch
@@ -86,13 +88,12 @@ def explain_failure(
     *,
     blame: str | None,
     out_of_memory: bool,
-    explain_pins: Callable[[Task, Sequence[str]], str | None] | None = None,
+    current: bool = False,
 ) -> Failure:
     """Explain why a group of processes failed.
 
     ``blame`` is what was done to the step on purpose, ``out_of_memory`` whether the kernel has killed
-    processes for memory meanwhile, and ``explain_pins`` says of a log where packages differ from what the
-    step's environment pins.
+    processes for memory meanwhile, and ``current`` whether it ran with the packages of this Python.
     """
 
     def read_tail(process: Process) -> list[str]:
@@ -112,7 +113,7 @@ def explain_failure(
     if lack is not None and not blame:
         message += f": {lack[0]}"
         notes.append(lack[1])
-    elif status > 0 and not blame and explain_pins and (pins := explain_pins(task, tail)):
+    elif status > 0 and not blame and current and (pins := explain_pins(task, tail, AssetMap())):
         notes.append(pins)
     notes += explain_full_disk(logs)
     log, shown = logs / f"{process.name}.log", tuple(tail[-SHOWN_LINES:])

@@ -9,8 +9,8 @@ from importlib import metadata
 
 from worldsize.azureml.copying import CopyAccess
 from worldsize.running.environments.definition import read_definition
+from worldsize.running.model.source import Assets
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.assets import AssetMap
 
 MAX_SHOWN = 3
 
@@ -24,13 +24,13 @@ class BrokenPin:
     modules: frozenset[str]  # that it is imported by
 
 
-def explain_pins(task: Task, lines: Sequence[str]) -> str | None:
+def explain_pins(task: Task, lines: Sequence[str], assets: Assets) -> str | None:
     """A sentence about the broken pins of a step that runs in the current Python; None if it has none.
 
     Those that the last lines of its log mention go before all others, which may have nothing to do with it.
     """
     try:
-        definition, _ = read_definition(task.component.environment, task.folder, AssetMap(), CopyAccess())
+        definition, _ = read_definition(task.component.environment, task.folder, assets, CopyAccess())
     except OSError:  # the step has failed for a reason of its own
         return None
     broken = list(find_broken_pins(definition.requirements))

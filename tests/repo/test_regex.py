@@ -42,6 +42,7 @@ BUILT: dict[str, tuple[str, ...]] = {
     ),
     "rules/graph/_built_in.py:find_with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
     "running/environments/definition.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
+    "running/environments/pins.py:_mentions": (r"(?<![\w-])(?:sklearn|scipy)(?![\w-])",),
     "running/prepare/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
     "secrecy/known_formats.py:_compile": (
         r"://[^\s:/@'\"{}$<>]*:((?!%\()[^\s:/@'\"{}$<>*]{4,})@(?!localhost|127\.)[\w.-]",

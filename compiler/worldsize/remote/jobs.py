@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from worldsize.azureml import binding
 from worldsize.remote import logs
 from worldsize.remote.errors import RemoteError
 from worldsize.remote.rest import Rest
@@ -20,7 +20,6 @@ from worldsize.running.record.history import RunRecord, StepRecord
 
 THREADS = 8  # requests at a time
 MAX_DEPTH = 4  # pipelines inside pipelines
-_BINDING = re.compile(r"\$\{\{\s{0,9}parent\.jobs\.([A-Za-z0-9_]{1,255})\.")
 
 
 @dataclass(slots=True)
@@ -51,7 +50,8 @@ class RemoteStep:
         """The step as a record."""
         inputs = self.node.get("inputs") or {}
         values = {name: each.get("value") for name, each in inputs.items() if isinstance(each, dict)}
-        needs = (found[1] for value in values.values() if (found := _BINDING.match(str(value))))
+        bound = (each for value in values.values() for each in binding.find_expressions(str(value)))
+        needs = (each.step for each in bound if each.step is not None)
         values = {name: self.given.get(str(value), value) for name, value in values.items()}
         return StepRecord(
             name=self.name,

@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from serving import make_workspace
 
 from worldsize.serving.front import environment
 from worldsize.serving.front.config_file import find_config, lend_config
@@ -20,11 +19,6 @@ from worldsize.serving.front.environment import (
 from worldsize.serving.front.tokens import verify_token
 from worldsize.serving.front.tunnel import UpstreamError, find_upstream
 from worldsize.serving.workspace import Scope, Workspace
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return make_workspace(tmp_path)
 
 
 def test_the_proxy_catches_all_but_loopback(workspace: Workspace) -> None:

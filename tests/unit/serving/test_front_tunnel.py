@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
-from pathlib import Path
 
 import pytest
-from serving import make_workspace
 
 pytest.importorskip("uvicorn", reason="pip install 'worldsize[serve]'")
 
@@ -16,11 +14,6 @@ from worldsize.serving.front.certificates import Authority
 from worldsize.serving.front.tokens import secret_text
 from worldsize.serving.front.tunnel import Tunnel, Upstream
 from worldsize.serving.workspace import Workspace
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return make_workspace(tmp_path)
 
 
 def make_head(workspace: Workspace, target: str) -> bytes:

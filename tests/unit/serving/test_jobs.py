@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,8 @@ from worldsize.running.record.tracker import chosen_artifacts
 from worldsize.serving.artifacts.folders import find_artifact
 from worldsize.serving.control import assets
 from worldsize.serving.control.call import Call
-from worldsize.serving.database import Database
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.history.routes import routes
-from worldsize.serving.home import Home
 from worldsize.serving.jobs import artifacts, records
 from worldsize.serving.jobs.control import handle
 from worldsize.serving.jobs.execution import describe_failure
@@ -32,7 +29,7 @@ from worldsize.serving.jobs.plan import count_slots
 from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, write_slots
 from worldsize.serving.jobs.queue import DIED, Queue
 from worldsize.serving.jobs.reporter import summarise
-from worldsize.serving.workspace import Endpoints, Workspace
+from worldsize.serving.workspace import Workspace
 
 BASE = "https://management.azure.com"
 COMMAND = {
@@ -41,15 +38,6 @@ COMMAND = {
     "environmentId": "azureml:e:1",
     "tags": {"team": "a"},
 }
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    home = Home(tmp_path / "home")
-    home.make()
-    database = Database(home.database)
-    yield Workspace(home, database, Endpoints("http://127.0.0.1:1"), tmp_path)
-    database.close()
 
 
 def request(workspace: Workspace, method: str, name: str | None = None, **rest: Any) -> tuple[int, Any]:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from worldsize.serving.control.call import Call
-from worldsize.serving.database import Database
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.home import Home
 from worldsize.serving.jobs.records import JobRecord, get_job, list_jobs
 from worldsize.serving.jobs.submit import submit
 from worldsize.serving.schedules import fire, records
 from worldsize.serving.schedules.control import handle
-from worldsize.serving.workspace import Endpoints, Workspace
+from worldsize.serving.workspace import Workspace
 
 COMPONENT = {
     "name": "hello",
@@ -38,15 +34,6 @@ PIPELINE: dict[str, Any] = {
     "settings": {"default_compute": "cpu"},
 }
 CRON: dict[str, Any] = {"triggerType": "Cron", "expression": "0 3 * * 1", "startTime": "2026-01-01T00:00:00"}
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    home = Home(tmp_path / "home")
-    home.make()
-    database = Database(home.database)
-    yield Workspace(home, database, Endpoints("http://127.0.0.1:1"), tmp_path)
-    database.close()
 
 
 def request(workspace: Workspace, method: str, name: str | None = None, **rest: Any) -> tuple[int, Any]:

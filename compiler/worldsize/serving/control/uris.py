@@ -44,7 +44,7 @@ class StorePath:
     def long_form(self, scope: Scope) -> str:
         """The form that names the workspace, which the service answers and clients take apart.
 
-        Names such as `<WORKSPACE>`, which examples leave to be filled in, are quoted: they are no part of an
+        Names such as `<WORKSPACE>`, which examples leave to be filled in, are quoted: they are not part of an
         address.
         """
         names = (quote(each, safe="()") for each in (scope.subscription, scope.group, scope.workspace))

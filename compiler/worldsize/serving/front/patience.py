@@ -1,4 +1,4 @@
-"""Closes connections whose clients do not finish the head of a request: uvicorn waits for it for ever."""
+"""Closes connections whose clients do not finish the head of a request: uvicorn waits for it forever."""
 
 from __future__ import annotations
 

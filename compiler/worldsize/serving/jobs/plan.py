@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worldsize.azureml import fields, literals
+from worldsize.azureml import binding, fields, literals
 from worldsize.azureml.job import read_job
 from worldsize.azureml.model import Component, Field, Job, Literal, Step
 from worldsize.running.model.launched import count_launched
@@ -18,7 +17,6 @@ from worldsize.serving.jobs import artifacts
 from worldsize.serving.jobs.records import JobRecord, child_name
 from worldsize.serving.workspace import BLOB_STORE
 
-_DATA = re.compile(r"\s*\$\{\{\s*parent\.jobs\.([\w-]+)\.outputs\.([\w-]+)\s*\}\}\s*")
 TYPES = {"sweep": "Sweep", "pipeline": "Pipeline"}  # of jobs by the kind of the step; others are commands
 
 
@@ -116,7 +114,7 @@ def _list_inputs(step: Step) -> dict[str, Any]:
         port = ports.get(str(name))
         type_ = port.type if port is not None else None
         place = value.get("path") if isinstance(value, dict) else value
-        if _DATA.fullmatch(str(place)) is not None or (isinstance(value, dict) and place is not None):
+        if _read_output(place) is not None or (isinstance(value, dict) and place is not None):
             shown[str(name)] = {"jobInputType": str(type_ or "uri_folder"), "uri": str(place)}
         elif not isinstance(value, dict | list):
             shown[str(name)] = {"jobInputType": "literal", "value": str(value)}
@@ -127,14 +125,23 @@ def _bind_inputs(root: str, step: PlannedStep) -> dict[str, Any]:
     """The inputs of a step, with the addresses of the outputs that they read."""
     bound = dict(step.inputs)
     for name, shown in step.inputs.items():
-        match = _DATA.fullmatch(str(shown.get("uri")))
-        if match is not None:
-            source = match[1] if step.outer is None else f"{step.outer}.{match[1]}"
+        read = _read_output(shown.get("uri"))
+        if read is not None:
+            before, output = read
+            source = before if step.outer is None else f"{step.outer}.{before}"
             end = "" if shown["jobInputType"] == "uri_file" else "/"
-            place = artifacts.output_prefix(child_name(root, source), match[2])
+            place = artifacts.output_prefix(child_name(root, source), output)
             # Without a workspace, which each client knows by names of its own.
             bound[name] = {**shown, "uri": f"azureml://datastores/{BLOB_STORE}/paths/{place}{end}"}
     return bound
+
+
+def _read_output(value: object) -> tuple[str, str] | None:
+    """The step and its output that a value binds; None for any other value."""
+    expression = binding.parse_expression(value.strip()) if isinstance(value, str) else None
+    if expression is None or expression.scope != "parent.jobs" or expression.side != "outputs":
+        return None
+    return (expression.step, expression.port) if expression.step and expression.port else None
 
 
 def _find_objective(step: Step) -> dict[str, Any] | None:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from worldsize.azureml import binding
 from worldsize.running.record.history import RunRecord
 from worldsize.serving.jobs.records import JobRecord
+from worldsize.serving.jobs.reporter import STATES
 from worldsize.serving.page.queries.wording import mapping_of
 
-_BINDING = re.compile(r"\$\{\{\s*parent\.jobs\.([A-Za-z0-9_.-]+)\.outputs\.")
-_STATES = {  # of a run's steps, in Azure ML's words
-    "waiting": "NotStarted",
-    "preparing": "Preparing",
-    "running": "Running",
-    "succeeded": "Completed",
-    "reused": "Completed",
-    "failed": "Failed",
-    "stopped": "Canceled",
-    "died": "Failed",
-    "interrupted": "Canceled",
-}
+_STATES = {**STATES, "died": "Failed", "interrupted": "Canceled"}  # of a run's steps, in Azure ML's words
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,5 +78,6 @@ def _bound_steps(nodes: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
             for each in inputs.values()
             if isinstance(each, Mapping)
         )
-        needs = dict.fromkeys(match[1].split(".")[0] for text in texts for match in _BINDING.finditer(text))
+        bound = (each for text in texts for each in binding.find_expressions(text))
+        needs = dict.fromkeys(each.step for each in bound if each.step is not None and each.side == "outputs")
         yield name, [each for each in needs if each in nodes and each != name]

@@ -39,7 +39,9 @@ def time_step(
     straggling = busy.seconds * constants.of(constants.straggler_share, cluster.gpu.architecture)
     straggling *= collectives.expected_straggler(cluster.instance_count)
     moved = traffic.count_traffic(workload, training, cluster)
-    exposed = _time_exchanges(moved, training, cluster, links, constants, calibration, busy.seconds + straggling)
+    exposed = _time_exchanges(
+        moved, training, cluster, links, constants, calibration, busy.seconds + straggling
+    )
     hops = collectives.count_hops(cluster) * constants.hop_seconds
     pass_latency = busy.launch + straggling + moved.collectives_per_micro_batch * hops
     one_pass = busy.seconds + straggling + exposed.per_micro_batch

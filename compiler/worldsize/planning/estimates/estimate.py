@@ -12,7 +12,6 @@ from worldsize.planning.estimates.model import (
     Bound,
     Cluster,
     Estimate,
-    Interval,
     StepTime,
     Training,
     Transformer,

@@ -6,7 +6,6 @@ from msgspec import Struct
 
 from worldsize.planning.estimates.model import Cluster, Training, Transformer, Workload
 
-
 _BUCKETS = 10.0  # of gradients: some hundred MB in the 25 MB of DistributedDataParallel
 
 

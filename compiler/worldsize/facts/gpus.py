@@ -13,7 +13,7 @@ PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 
 
 class Gpu(Struct, frozen=True):
-    """One GPU. Rates are the vendor's peaks without sparsity; a precision that is missing is not supported."""
+    """One GPU. Rates are the vendor's peaks without sparsity; those of precisions that it supports."""
 
     name: str
     architecture: str

@@ -1,4 +1,4 @@
-"""What measured steps say of a workload: how much slower or faster it computes and exchanges than expected."""
+"""What measured steps say: how much slower or faster a workload computes and exchanges than estimated."""
 
 from __future__ import annotations
 

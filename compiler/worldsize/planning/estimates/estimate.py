@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from worldsize.planning.estimates import operations, traffic
+from worldsize.planning.estimates import operations
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.constants import Constants, fitted
 from worldsize.planning.estimates.interval import find_spread
 from worldsize.planning.estimates.model import (
     Bound,
+    Case,
     Cluster,
     Estimate,
     StepTime,
@@ -31,45 +32,36 @@ def estimate(
 
     Raises KeyError if the GPU has no peak rate in the precision of the training.
     """
-    used = constants or fitted()
-    parts = time_step(workload, training, cluster, used, calibration)
+    used, case = constants or fitted(), Case(workload, training, cluster)
+    parts = time_step(case, used, calibration)
     if parts is None:
         return None
-    samples = training.micro_batch * training.accumulation * traffic.count_replicas(training, cluster)
-    speed = samples / parts.seconds
-    spread = find_spread(workload, training, cluster, parts, calibration)
+    speed = case.global_batch / parts.seconds
+    spread = find_spread(case, parts, calibration)
     tokens = None
     if isinstance(workload, Transformer):
-        each = workload.sequence_length / cluster.world_size
-        tokens = spread.around(speed * each)
+        tokens = spread.around(speed * workload.sequence_length / cluster.world_size)
     peak = cluster.gpu.peak_flops[training.precision]
+    alone = _time_alone(case, used, calibration)
     return Estimate(
         samples_per_second=spread.around(speed),
         step_seconds=spread.around(parts.seconds),
         tokens_per_second_per_gpu=tokens,
         model_flops_utilisation=operations.model_flops(workload) * speed / cluster.world_size / peak,
-        scaling_efficiency=_efficiency(workload, training, cluster, calibration, used, speed),
+        scaling_efficiency=None if alone is None else alone * speed / cluster.world_size,
         bound=_find_bound(parts),
         parts=parts,
         basis=spread.basis,
     )
 
 
-def _efficiency(
-    workload: Workload,
-    training: Training,
-    cluster: Cluster,
-    calibration: Calibration,
-    constants: Constants,
-    speed: float,
-) -> float | None:
-    """Speed over GPUs × the speed of one GPU, with the same micro-batch and accumulation."""
-    alone = replace(cluster, gpus_per_instance=1, instance_count=1)
-    whole = replace(training, tensor_parallel=1, pipeline_parallel=1)
-    parts = time_step(workload, whole, alone, constants, calibration)
-    if parts is None:
-        return None
-    return speed / (cluster.world_size * training.micro_batch * training.accumulation / parts.seconds)
+def _time_alone(case: Case, constants: Constants, calibration: Calibration) -> float | None:
+    """Seconds a sample on one GPU that has the whole model, with the same micro-batch and accumulation."""
+    training = replace(case.training, tensor_parallel=1, pipeline_parallel=1)
+    cluster = replace(case.cluster, gpus_per_instance=1, instance_count=1)
+    alone = Case(case.workload, training, cluster)
+    parts = time_step(alone, constants, calibration)
+    return None if parts is None else parts.seconds / alone.global_batch
 
 
 def _find_bound(parts: StepTime) -> Bound:

@@ -8,14 +8,7 @@ from msgspec import Struct
 
 from worldsize.planning.estimates.calibration import Calibration
 from worldsize.planning.estimates.constants import RELATED
-from worldsize.planning.estimates.model import (
-    Cluster,
-    Convolutional,
-    Interval,
-    StepTime,
-    Training,
-    Workload,
-)
+from worldsize.planning.estimates.model import Case, Convolutional, Interval, StepTime
 
 # Natural logarithms of measured over estimated speed, within which four of five published speeds lie when
 # their model size is left out of the fit (tests/benchmarks/scaling). Independent causes add as squares.
@@ -39,14 +32,9 @@ class Spread(Struct, frozen=True):
         return Interval(expected / factor, expected, expected * factor)
 
 
-def find_spread(
-    workload: Workload,
-    training: Training,
-    cluster: Cluster,
-    parts: StepTime,
-    calibration: Calibration,
-) -> Spread:
+def find_spread(case: Case, parts: StepTime, calibration: Calibration) -> Spread:
     """The spread of an estimate, by what is known of its workload, its GPU and its network."""
+    cluster = case.cluster
     exchanged = parts.communication / parts.seconds if parts.seconds else 0.0
     network = exchanged * (_NETWORK + (_TCP if cluster.rdma is False else 0.0))
     if calibration.network_is_measured:
@@ -54,7 +42,7 @@ def find_spread(
     if calibration.measurements:
         half = math.hypot(_CALIBRATED, network)
         return Spread(half, f"{calibration.measurements} measured")
-    own = _CONVOLUTIONAL if isinstance(workload, Convolutional) else _TRANSFORMER
+    own = _CONVOLUTIONAL if isinstance(case.workload, Convolutional) else _TRANSFORMER
     related = _RELATED if cluster.gpu.architecture in RELATED else 0.0
     basis = "fitted on published speeds"
     if related:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from worldsize.planning.estimates import traffic
-from worldsize.planning.estimates.model import Cluster, Convolutional, Training, Transformer, Workload
+from worldsize.planning.estimates.model import Case, Cluster, Convolutional, Training, Transformer
 from worldsize.planning.memory.estimate import GPU_CONTEXT
 
 # Numbers of 16 bits that a layer keeps for each token and unit of width: 34 bytes, without dropout masks and
@@ -33,22 +32,26 @@ class MemoryNeed(Struct, frozen=True):
         return self.states + self.working + self.activations + self.logits + GPU_CONTEXT
 
 
-def estimate_need(workload: Workload, training: Training, cluster: Cluster) -> MemoryNeed:
+def estimate_need(case: Case) -> MemoryNeed:
     """The memory of one GPU; of convolutional networks without known activations only that of the states."""
-    states, working = _count_states(workload, training, cluster)
+    workload, training = case.workload, case.training
+    states, working = _count_states(case)
     if isinstance(workload, Convolutional):
         kept = (workload.activation_bytes or 0.0) * training.micro_batch * training.number_bytes / 4
         # Normalisation and activation can be made from one another's output: half is kept.
         kept /= 2 if training.recomputation == "none" else 8
         return MemoryNeed(states, working, kept, 0.0)
     return MemoryNeed(
-        states, working, _count_activations(workload, training, cluster), _count_logits(workload, training)
+        states,
+        working,
+        _count_activations(workload, training, case.cluster),
+        _count_logits(workload, training),
     )
 
 
-def _count_states(workload: Workload, training: Training, cluster: Cluster) -> tuple[float, float]:
+def _count_states(case: Case) -> tuple[float, float]:
     """Weights, gradients and moments, and working copies (Rajbhandari et al. 2020, arXiv:1910.02054)."""
-    weights, ranks = traffic.count_weights(workload, training), traffic.count_replicas(training, cluster)
+    workload, training, weights, ranks = case.workload, case.training, case.weights, case.replicas
     moments, narrow = 4.0 * _MOMENTS.get(training.optimizer, 2), float(training.number_bytes)
     if training.strategy == "fsdp":
         layers = workload.layers if isinstance(workload, Transformer) else 1

@@ -78,6 +78,29 @@ class Cluster(Struct, frozen=True):
         return self.gpus_per_instance * self.instance_count
 
 
+class Case(Struct, frozen=True):
+    """The whole question."""
+
+    workload: Workload
+    training: Training
+    cluster: Cluster
+
+    @property
+    def weights(self) -> float:
+        """Parameters of one rank's share of the layers, before any sharding."""
+        return self.workload.parameters / (self.training.tensor_parallel * self.training.pipeline_parallel)
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model: the degree of data parallelism."""
+        return self.cluster.world_size // (self.training.tensor_parallel * self.training.pipeline_parallel)
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of one optimizer step."""
+        return self.training.micro_batch * self.training.accumulation * self.replicas
+
+
 class Interval(Struct, frozen=True):
     """An expected value, and the bounds within which four of five measurements should lie."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from worldsize.planning.estimates.model import Cluster, Training, Transformer, Workload
+from worldsize.planning.estimates.model import Case, Training, Transformer, Workload
 
 _BUCKETS = 10.0  # of gradients: some hundred MB in the 25 MB of DistributedDataParallel
 
@@ -28,29 +28,20 @@ def is_sharded(training: Training) -> bool:
     return training.strategy == "fsdp" or (training.strategy == "deepspeed" and training.zero_stage == 3)
 
 
-def count_replicas(training: Training, cluster: Cluster) -> int:
-    """Copies of the model: the degree of data parallelism."""
-    return cluster.world_size // (training.tensor_parallel * training.pipeline_parallel)
-
-
-def count_weights(workload: Workload, training: Training) -> float:
-    """Parameters of one rank's share of the layers, before any sharding."""
-    return workload.parameters / (training.tensor_parallel * training.pipeline_parallel)
-
-
-def count_traffic(workload: Workload, training: Training, cluster: Cluster) -> Traffic:
+def count_traffic(case: Case) -> Traffic:
     """What one rank exchanges over data-parallel ranks, and inside a layer that is divided.
 
     Sharded weights are gathered for the forward and again for the backward pass (stage 2 keeps them), and
     their gradients are scattered, with every micro-batch (Zhao et al. 2023, arXiv:2304.11277). Replicas
     exchange gradients once a step, in fp32.
     """
+    workload, training = case.workload, case.training
     layers = (workload.layers if isinstance(workload, Transformer) else 1) / training.pipeline_parallel
     per_micro = per_step = 0.0
     sharded = is_sharded(training)
-    several = count_replicas(training, cluster) > 1
+    several = case.replicas > 1
     if several:
-        per_micro, per_step = _data_parallel(training, count_weights(workload, training))
+        per_micro, per_step = _data_parallel(training, case.weights)
     return Traffic(
         gathered_per_micro_batch=per_micro,
         gathered_per_step=per_step,
@@ -73,7 +64,7 @@ def _data_parallel(training: Training, weights: float) -> tuple[float, float]:
 
 
 def _tensor_parallel(workload: Workload, training: Training) -> float:
-    """Two all-reduces of the activations in each direction a layer (Shoeybi et al. 2019, arXiv:1909.08053)."""
+    """Two all-reduces of activations in each direction a layer (Shoeybi et al. 2019, arXiv:1909.08053)."""
     if training.tensor_parallel == 1 or not isinstance(workload, Transformer):
         return 0.0
     tokens = training.micro_batch * workload.sequence_length

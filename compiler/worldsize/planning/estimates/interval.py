@@ -14,6 +14,7 @@ from worldsize.planning.estimates.model import Case, Convolutional, Interval, St
 # their model size is left out of the fit (tests/benchmarks/scaling). Independent causes add as squares.
 _TRANSFORMER = 0.13
 _CONVOLUTIONAL = 0.25
+_NO_ACTIVATIONS = 0.3  # a convolutional network whose activations are not given
 _RELATED = 0.25  # constants of a related architecture
 _NETWORK = 0.5  # of the share of time that exchanges take
 _TCP = 0.3  # more of that share: TCP over Ethernet varies more than RDMA
@@ -43,6 +44,8 @@ def find_spread(case: Case, parts: StepTime, calibration: Calibration) -> Spread
         half = math.hypot(_CALIBRATED, network)
         return Spread(half, f"{calibration.measurements} measured")
     own = _CONVOLUTIONAL if isinstance(case.workload, Convolutional) else _TRANSFORMER
+    if isinstance(case.workload, Convolutional) and case.workload.activation_bytes is None:
+        own = math.hypot(own, _NO_ACTIVATIONS)
     related = _RELATED if cluster.gpu.architecture in RELATED else 0.0
     basis = "fitted on published speeds"
     if related:

@@ -1,4 +1,4 @@
-"""``workload:`` of a spec or an estimate file: the model, as far as the speed of its training depends on it."""
+"""``workload:`` of a spec or an estimate file: the model, as far as its speed depends on it."""
 
 from __future__ import annotations
 

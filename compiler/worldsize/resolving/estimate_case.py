@@ -16,10 +16,7 @@ def resolve_case(keys: EstimateKeys, problems: list[Problem], learned: Learned =
     micro_batch = keys.training["micro_batch"]
     accumulation = keys.training.get("accumulation")
     training = make_training(
-        keys.training,
-        micro_batch.value,
-        accumulation.value if accumulation is not None else 1,
-        problems,
+        keys.training, micro_batch.value, accumulation.value if accumulation is not None else 1
     )
     cluster = make_cluster(keys.cluster, keys.spans["cluster"], problems, learned)
     if cluster is None or problems:

@@ -25,7 +25,6 @@ from worldsize.spec.model import Located, WorkloadKeys
 
 Values = Mapping[str, Located[Any]]
 _RECOMPUTATION: dict[Any, Recomputation] = {True: "full", False: "none", "selective": "selective"}
-_STAGES = {"fsdp": (2, 3), "deepspeed": (0, 1, 2, 3)}
 _DEFAULT_STAGE = {"fsdp": 3}
 
 
@@ -47,16 +46,14 @@ def make_workload(keys: WorkloadKeys) -> Workload:
     )
 
 
-def make_training(values: Values, micro_batch: int, accumulation: int, problems: list[Problem]) -> Training:
-    """How it is trained, from the keys of ``training:`` or ``arithmetic:``; what contradicts is reported."""
+def make_training(values: Values, micro_batch: int, accumulation: int) -> Training:
+    """How it is trained, from the keys of ``training:`` or ``arithmetic:``."""
 
     def value(name: str, default: Any) -> Any:
         return values[name].value if name in values else default
 
     strategy = value("strategy", "ddp")
     stage = value("zero_stage", _DEFAULT_STAGE.get(strategy, 0))
-    if stage not in _STAGES.get(strategy, (0,)):
-        problems.append(_report_stage(values["zero_stage"], strategy))
     degrees = value("parallelism", {})
     return Training(
         micro_batch=micro_batch,
@@ -68,17 +65,6 @@ def make_training(values: Values, micro_batch: int, accumulation: int, problems:
         optimizer=value("optimizer", "adamw"),
         tensor_parallel=degrees.get("tensor", 1),
         pipeline_parallel=degrees.get("pipeline", 1),
-    )
-
-
-def _report_stage(stage: Located[Any], strategy: str) -> Problem:
-    allowed = _STAGES.get(strategy)
-    if allowed is None:
-        message = f"`zero_stage` is {stage.value}, but `{strategy}` divides nothing between ranks"
-        return Problem("spec-value-not-allowed", stage.span, message, "remove it, or write `strategy: fsdp`")
-    message = f"`zero_stage` of `{strategy}` cannot be {stage.value}"
-    return Problem(
-        "spec-value-not-allowed", stage.span, message, f"allowed: {quoted_list(map(str, allowed))}"
     )
 
 

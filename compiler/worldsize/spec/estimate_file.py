@@ -42,9 +42,11 @@ def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], 
     keys = workload.parse_workload(root) if isinstance(root, yaml.Mapping) and not problems else None
     if keys is None or not isinstance(root, yaml.Mapping):
         return None, problems, document
+    training = _read_section(root, "training")
     problems += workload.check_workload(keys)
+    problems += workload.check_stage(training)
     spans = {key.text: key.span for key, _ in root.items()}
-    read = EstimateKeys(keys, _read_section(root, "training"), _read_section(root, "cluster"), spans)
+    read = EstimateKeys(keys, training, _read_section(root, "cluster"), spans)
     return read, problems, document
 
 

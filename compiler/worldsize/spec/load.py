@@ -90,8 +90,9 @@ def check_references(spec: Spec) -> Iterator[Problem]:
         yield from _check_compute(step, spec)
         yield from _check_counts(step)
         yield from sweep.check_sweep(step)
-        if step.scale is not None and step.scale.workload is not None:
-            yield from workload.check_workload(step.scale.workload)
+        if step.scale is not None:
+            yield from workload.check_stage(step.scale.arithmetic)
+            yield from workload.check_workload(step.scale.workload) if step.scale.workload is not None else ()
     yield from pipeline_inputs.check_inputs(spec)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Mapping as Entries
+from typing import Any
 
 from worldsize.base.problem import Problem
 from worldsize.base.wording import quoted_list
@@ -16,6 +18,7 @@ REQUIRED = {
     "transformer": ("layers", "width", "heads", "vocabulary", "sequence_length"),
     "convolutional": ("forward_flops",),
 }
+STAGES = {"fsdp": (2, 3), "deepspeed": (0, 1, 2, 3)}  # of ZeRO; the other strategies have only 0
 OPTIONAL = {"transformer": ("tied_embeddings",), "convolutional": ("activation_bytes",)}
 
 
@@ -58,3 +61,18 @@ def check_workload(workload: WorkloadKeys) -> Iterator[Problem]:
             example = write_flow(properties[name]["examples"][0])
             message = f"a {kind} workload has no `{name}`"
             yield Problem("spec-missing-key", workload.span, message, f"add `{name}: {example}`")
+
+
+def check_stage(values: Entries[str, Located[Any]]) -> Iterator[Problem]:
+    """Report a ZeRO stage that the strategy beside it does not have."""
+    stage = values.get("zero_stage")
+    strategy = values["strategy"].value if "strategy" in values else "ddp"
+    if stage is None or stage.value in STAGES.get(strategy, (0,)):
+        return
+    if strategy not in STAGES:
+        message = f"`zero_stage` is {stage.value}, but `{strategy}` divides nothing between ranks"
+        yield Problem("spec-value-not-allowed", stage.span, message, "remove it, or write `strategy: fsdp`")
+        return
+    message = f"`zero_stage` of `{strategy}` cannot be {stage.value}"
+    allowed = quoted_list(str(each) for each in STAGES[strategy])
+    yield Problem("spec-value-not-allowed", stage.span, message, f"allowed: {allowed}")

@@ -18,6 +18,7 @@ _NO_ACTIVATIONS = 0.3  # a convolutional network whose activations are not given
 _RELATED = 0.25  # constants of a related architecture
 _NETWORK = 0.5  # of the share of time that exchanges take
 _TCP = 0.3  # more of that share: TCP over Ethernet varies more than RDMA
+_HOST = 0.5  # of the share of time that launches, stragglers and loops take: hosts differ
 _CALIBRATED = 0.04  # steps of one run differ by that
 
 
@@ -46,8 +47,9 @@ def find_spread(case: Case, parts: StepTime, calibration: Calibration) -> Spread
     own = _CONVOLUTIONAL if isinstance(case.workload, Convolutional) else _TRANSFORMER
     if isinstance(case.workload, Convolutional) and case.workload.activation_bytes is None:
         own = math.hypot(own, _NO_ACTIVATIONS)
+    host = _HOST * parts.latency / parts.seconds if parts.seconds else 0.0
     related = _RELATED if cluster.gpu.architecture in RELATED else 0.0
     basis = "fitted on published speeds"
     if related:
         basis += f" of {RELATED[cluster.gpu.architecture]} GPUs"
-    return Spread(math.sqrt(own**2 + related**2 + network**2), basis)
+    return Spread(math.sqrt(own**2 + related**2 + network**2 + host**2), basis)

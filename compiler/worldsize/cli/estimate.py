@@ -13,7 +13,7 @@ from worldsize.base.wording import describe_os_error
 from worldsize.cli import common, price_commands
 
 if TYPE_CHECKING:
-    from worldsize.api import Estimated
+    from worldsize.resolving.forecasts import Estimated
 
 EPILOG = """\b
 Examples:

@@ -1,0 +1,82 @@
+"""GPUs by their short names: peak rates by precision, memory and links, from ``gpus.csv``."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from msgspec import Struct
+
+from worldsize.base.suggest import closest
+from worldsize.facts import table
+
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
+
+
+class Gpu(Struct, frozen=True):
+    """One GPU. Rates are the vendor's peaks without sparsity; those of precisions that it supports."""
+
+    name: str
+    architecture: str
+    memory_bytes: float
+    peak_flops: dict[str, float]  # floating-point operations a second, by precision
+    memory_bytes_per_s: float
+    link: str
+    link_bytes_per_s: float  # to the GPUs of the same instance, in one direction
+    power_watts: float
+    source: str
+
+    @property
+    def has_fused_attention(self) -> bool:
+        """Whether FlashAttention 2 runs on it (Dao 2023, arXiv:2307.08691: Ampere and newer)."""
+        return self.architecture not in ("kepler", "pascal", "volta", "turing")
+
+
+def names() -> list[str]:
+    """All names, oldest architecture first."""
+    return list(_gpus())
+
+
+def lookup(name: str) -> Gpu | None:
+    """Find a GPU by its short name in any case (``A100-80GB``); None if there is none."""
+    return _gpus().get(name) or _by_lower_name().get(name.lower())
+
+
+def lookup_model(gpu_model: str) -> Gpu | None:
+    """Find a GPU by the ``gpu_model`` of a VM size; None if there is none."""
+    return _by_model().get(gpu_model)
+
+
+def suggest(name: str) -> str | None:
+    """The name that is most similar to a mistyped one."""
+    return closest(name, names())
+
+
+@cache
+def _gpus() -> dict[str, Gpu]:
+    return {row["gpu"]: _read_gpu(row) for row in table.read_rows("gpus")}
+
+
+@cache
+def _by_lower_name() -> dict[str, Gpu]:
+    return {name.lower(): gpu for name, gpu in _gpus().items()}
+
+
+@cache
+def _by_model() -> dict[str, Gpu]:
+    rows = table.read_rows("gpus")
+    return {model: _gpus()[row["gpu"]] for row in rows for model in row["gpu_models"].split(";") if model}
+
+
+def _read_gpu(row: dict[str, str]) -> Gpu:
+    peaks = {name: float(row[f"{name}_tflops"]) * 1e12 for name in PRECISIONS if row[f"{name}_tflops"]}
+    return Gpu(
+        name=row["gpu"],
+        architecture=row["architecture"],
+        memory_bytes=float(row["memory_gigabytes"]) * 1e9,
+        peak_flops=peaks,
+        memory_bytes_per_s=float(row["memory_gigabytes_per_s"]) * 1e9,
+        link=row["link"],
+        link_bytes_per_s=float(row["link_gigabytes_per_s"]) * 1e9,
+        power_watts=float(row["power_watts"]),
+        source=row["source"],
+    )

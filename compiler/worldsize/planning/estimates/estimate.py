@@ -1,0 +1,75 @@
+"""The one function: from a workload, its training and a cluster to its speed, with an interval."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from worldsize.planning.estimates import operations
+from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
+from worldsize.planning.estimates.constants import Constants, fitted
+from worldsize.planning.estimates.interval import find_spread
+from worldsize.planning.estimates.model import (
+    Bound,
+    Case,
+    Cluster,
+    Estimate,
+    StepTime,
+    Training,
+    Transformer,
+    Workload,
+)
+from worldsize.planning.estimates.step_time import time_step
+
+
+def estimate(
+    workload: Workload,
+    training: Training,
+    cluster: Cluster,
+    calibration: Calibration = NOT_CALIBRATED,
+    constants: Constants | None = None,
+) -> Estimate | None:
+    """Estimate the speed of a training; None where a link between its GPUs is unknown.
+
+    Raises KeyError if the GPU has no peak rate in the precision of the training.
+    """
+    used, case = constants or fitted(), Case(workload, training, cluster)
+    parts = time_step(case, used, calibration)
+    if parts is None:
+        return None
+    speed = case.global_batch / parts.seconds
+    spread = find_spread(case, parts, calibration)
+    tokens = None
+    if isinstance(workload, Transformer):
+        tokens = spread.around(speed * workload.sequence_length / cluster.world_size)
+    peak = cluster.gpu.peak_flops[training.precision]
+    alone = _time_alone(case, used, calibration)
+    return Estimate(
+        samples_per_second=spread.around(speed),
+        step_seconds=spread.around(parts.seconds),
+        tokens_per_second_per_gpu=tokens,
+        model_flops_utilisation=operations.model_flops(workload) * speed / cluster.world_size / peak,
+        scaling_efficiency=None if alone is None else alone * speed / cluster.world_size,
+        bound=_find_bound(parts),
+        parts=parts,
+        basis=spread.basis,
+    )
+
+
+def _time_alone(case: Case, constants: Constants, calibration: Calibration) -> float | None:
+    """Seconds a sample on one GPU that has the whole model, with the same micro-batch and accumulation."""
+    training = replace(case.training, tensor_parallel=1, pipeline_parallel=1)
+    cluster = replace(case.cluster, gpus_per_instance=1, instance_count=1)
+    alone = Case(case.workload, training, cluster)
+    parts = time_step(alone, constants, calibration)
+    return None if parts is None else parts.seconds / alone.global_batch
+
+
+def _find_bound(parts: StepTime) -> Bound:
+    """What takes most of a step's time."""
+    shares: dict[Bound, float] = {
+        "compute": parts.compute + parts.bubble + parts.latency,
+        "memory": parts.memory,
+        "network": parts.communication,
+        "input": parts.input,
+    }
+    return max(shares, key=lambda name: shares[name])

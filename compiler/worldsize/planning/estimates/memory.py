@@ -1,0 +1,129 @@
+"""The least memory that one GPU needs for a workload: weights, gradients, optimizer, activations, logits.
+
+``planning.memory`` counts built-in models layer by layer; this is the same in closed form, for any
+transformer, by the leanest software known, so that what does not fit here does not fit at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from worldsize.planning.estimates.model import Case, Cluster, Convolutional, Training, Transformer
+from worldsize.planning.memory.estimate import GPU_CONTEXT
+
+# Numbers of 16 bits that a layer keeps for each token and unit of width: 34 bytes, without dropout masks and
+# stored scores (Korthikanti et al. 2022, arXiv:2205.05198, section 4.1, equation 2, less 2 of dropout).
+_KEPT_PER_LAYER = 16
+_KEPT_SCORES = 2  # for each attention score where attention is not fused: before and after the softmax
+_MOMENTS = {"sgd": 1, "adam": 2, "adamw": 2, "lamb": 2}
+
+
+class MemoryNeed(Struct, frozen=True):
+    """Bytes of the GPU that needs most."""
+
+    states: float  # weights, gradients, optimizer
+    working: float  # gathered weights and 16-bit copies
+    activations: float
+    logits: float
+
+    @property
+    def total(self) -> float:
+        """All of it, with the context of the GPU."""
+        return self.states + self.working + self.activations + self.logits + GPU_CONTEXT
+
+
+def estimate_need(case: Case) -> MemoryNeed:
+    """The memory of one GPU; of convolutional networks without known activations only that of the states."""
+    workload, training = case.workload, case.training
+    states, working = _count_states(case)
+    if isinstance(workload, Convolutional):
+        kept = (workload.activation_bytes or 0.0) * training.micro_batch * training.number_bytes / 4
+        # Normalisation and activation can be made from one another's output: half is kept.
+        kept /= 2 if training.recomputation == "none" else 8
+        return MemoryNeed(states, working, kept, 0.0)
+    return MemoryNeed(
+        states,
+        working,
+        _count_activations(workload, training, case.cluster),
+        _count_logits(workload, training),
+    )
+
+
+def _count_states(case: Case) -> tuple[float, float]:
+    """Weights, gradients and moments, and working copies (Rajbhandari et al. 2020, arXiv:1910.02054)."""
+    workload, training, weights, ranks = case.workload, case.training, case.weights, case.replicas
+    moments, narrow = 4.0 * _MOMENTS.get(training.optimizer, 2), float(training.number_bytes)
+    if training.strategy == "fsdp":
+        layers = workload.layers if isinstance(workload, Transformer) else 1
+        block = weights / max(layers, 1) * training.pipeline_parallel
+        gathered = weights if training.zero_stage == 2 else min(2 * block, weights)
+        return weights * (8 + moments) / ranks, (gathered * narrow if ranks > 1 else 0.0)
+    if training.strategy == "deepspeed":
+        stage, master = training.zero_stage, 4.0 if narrow == 2 or training.zero_stage else 0.0
+        optimizer = (master + moments) / (ranks if stage >= 1 else 1)
+        gradients = narrow / (ranks if stage >= 2 else 1)
+        kept = narrow / (ranks if stage == 3 else 1)
+        return weights * (optimizer + gradients + kept), 0.0
+    copies = 0.0 if narrow == 4 else narrow * weights
+    return weights * (8 + moments), copies
+
+
+def _count_activations(workload: Transformer, training: Training, cluster: Cluster) -> float:
+    """What layers keep for the backward pass; with full recomputation their inputs, and one layer whole."""
+    tokens = training.micro_batch * workload.sequence_length
+    layers = workload.layers / training.pipeline_parallel
+    token_width = float(tokens * workload.width * training.number_bytes)
+    layer = token_width * _KEPT_PER_LAYER / training.tensor_parallel
+    if not cluster.gpu.has_fused_attention:
+        scores = tokens * workload.sequence_length * workload.heads * training.number_bytes
+        layer += _KEPT_SCORES * scores / training.tensor_parallel
+    in_flight = min(training.accumulation, training.pipeline_parallel)  # 1F1B: Narayanan et al. 2019
+    if training.recomputation == "full":
+        return in_flight * layers * token_width + layer
+    share = 0.5 if training.recomputation == "selective" else 1.0
+    return in_flight * layers * layer * share
+
+
+def _count_logits(workload: Transformer, training: Training) -> float:
+    """Logits in the precision of the arithmetic, and in fp32 for the loss."""
+    tokens = training.micro_batch * workload.sequence_length
+    return tokens * workload.vocabulary * (training.number_bytes + 4.0) / training.tensor_parallel
+
+
+def available(case: Case) -> float:
+    """Bytes of a GPU: vendors print GB for what is GiB or a little less."""
+    return case.cluster.gpu.memory_bytes / 1e9 * 2**30
+
+
+def fits(case: Case) -> bool:
+    """Whether the least that a GPU needs is no more than it has."""
+    return estimate_need(case).total <= available(case)
+
+
+def find_fitting(case: Case) -> list[tuple[str, Case]]:
+    """Single changes of the training after which it fits, each with the text that makes it."""
+    training = case.training
+    changes: list[tuple[str, dict[str, Any]]] = []
+    sizes = (size for size in _smaller(training.micro_batch) if fits(_change(case, {"micro_batch": size})))
+    if size := next(sizes, None):
+        changes.append((f"`micro_batch: {size}`", {"micro_batch": size}))
+    if training.recomputation != "full" and isinstance(case.workload, Transformer):
+        changes.append(("`activation_checkpointing: true`", {"recomputation": "full"}))
+    if case.replicas > 1 and training.strategy != "fsdp":
+        changes.append(("`strategy: fsdp`", {"strategy": "fsdp", "zero_stage": 3}))
+    if case.replicas > 1 and training.strategy == "fsdp" and training.zero_stage == 2:
+        changes.append(("`zero_stage: 3`", {"zero_stage": 3}))
+    return [(text, _change(case, fields)) for text, fields in changes if fits(_change(case, fields))]
+
+
+def _smaller(micro_batch: int) -> list[int]:
+    """Powers of two below it, the largest first."""
+    return [2**power for power in reversed(range((micro_batch - 1).bit_length())) if 2**power < micro_batch]
+
+
+def _change(case: Case, fields: Mapping[str, Any]) -> Case:
+    return replace(case, training=replace(case.training, **fields))

@@ -1,4 +1,4 @@
-"""The verbs for one spec: check, plan and compile.
+"""The verbs for one spec: check, plan and compile; and the estimate of one file.
 
 A spec is read, validated, planned and resolved once: the check returns what it resolved, and the other
 verbs use it. ``worldsize run`` uses what :func:`compile` returns.
@@ -101,7 +101,7 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
         return estimate_steps(resolved.job, planned.plan, import_model, read_table, resolved.vm_sizes)
 
 
-def estimate_file(path: str | os.PathLike[str], region: str | None = None) -> Estimated:
+def estimate(path: str | os.PathLike[str], region: str | None = None) -> Estimated:
     """Estimate the speed of the workload of a file, as ``schemas/estimate.schema.json`` describes it.
 
     Args:
@@ -114,7 +114,7 @@ def estimate_file(path: str | os.PathLike[str], region: str | None = None) -> Es
     """
     from worldsize.checking import in_budget, settings
     from worldsize.facts.prices import read_price_list
-    from worldsize.planning.estimates.estimate import estimate
+    from worldsize.planning.estimates.estimate import estimate as estimate_case
     from worldsize.resolving.estimate_case import explain_unknown, resolve_case
     from worldsize.resolving.forecasts import Estimated
     from worldsize.resolving.step_costs import cost_step
@@ -130,7 +130,7 @@ def estimate_file(path: str | os.PathLike[str], region: str | None = None) -> Es
         from worldsize.rules import engine  # only a refusal needs it
 
         raise SpecError(list(engine.diagnose(problems)), sources)
-    answer = estimate(case.workload, case.training, case.cluster)
+    answer = estimate_case(case.workload, case.training, case.cluster)
     prices = read_price_list(region or project.region, project.prices_file)
     unknown = None if answer is not None else explain_unknown(case)
     return Estimated(case, answer, cost_step(case, None, None, prices), prices.region, unknown)
@@ -140,7 +140,7 @@ def forecast_steps(planned: Planned, region: str | None = None) -> dict[str, Ste
     """The time and cost of each training step, where its model, GPUs and network are known.
 
     Raises:
-        PriceFileError: As :func:`estimate_file`.
+        PriceFileError: As :func:`estimate`.
         SpecError: The estimate takes too long.
     """
     from worldsize.checking import in_budget, settings

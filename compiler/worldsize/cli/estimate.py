@@ -54,7 +54,7 @@ def command(file: Path, region: str | None, as_json: bool, picture: Path | None)
         raise click.UsageError(f"`--plot {picture}` does not end with `.svg` or `.html`")
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        estimated = api.estimate_file(file, region)
+        estimated = api.estimate(file, region)
     except SpecError as error:
         common.refuse_spec(error)
     except PriceFileError as error:

@@ -17,9 +17,11 @@ from msgspec import Struct, to_builtins
 from worldsize import yaml
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
+from worldsize.base.source import Source
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
+from worldsize.planning.estimates.model import Case, Estimate
 from worldsize.planning.model import Plan
 
 if TYPE_CHECKING:
@@ -97,6 +99,47 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
     with in_budget(spec.path, planned.sources):
         resolved = planned.resolved
         return estimate_steps(resolved.job, planned.plan, import_model, read_table, resolved.vm_sizes)
+
+
+class Estimated(Struct, frozen=True):
+    """What an estimate file asks, and the answer; None where a rate is unknown, as ``unknown`` says."""
+
+    case: Case
+    estimate: Estimate | None
+    unknown: str | None
+
+
+def estimate_file(path: str | os.PathLike[str]) -> Estimated:
+    """Estimate the speed of the workload of a file, as ``schemas/estimate.schema.json`` describes it.
+
+    Raises:
+        SpecError: The file has errors, or its workload cannot be trained so.
+    """
+    from worldsize.checking import in_budget, settings
+    from worldsize.planning.estimates.estimate import estimate
+    from worldsize.resolving.estimate_case import explain_unknown, resolve_case
+    from worldsize.spec.estimate_file import read_estimate_file
+
+    sources: dict[str, Source] = {}
+    with in_budget(Path(path), sources):
+        keys, problems, document = read_estimate_file(Path(path))
+        sources[document.path] = document.source
+        learned = settings.read_project_settings(Path(path).parent).vm_sizes
+        case = resolve_case(keys, problems, learned) if keys is not None else None
+    if case is None:
+        from worldsize.rules import engine  # only a refusal needs it
+
+        raise SpecError(list(engine.diagnose(problems)), sources)
+    answer = estimate(case.workload, case.training, case.cluster)
+    return Estimated(case, answer, None if answer is not None else explain_unknown(case))
+
+
+def estimate_document(estimated: Estimated) -> dict[str, Any]:
+    """An estimate ready for JSON: the same keys whether or not a quantity is known."""
+    answer = estimated.estimate
+    names = Estimate.__struct_fields__
+    document = to_builtins(answer) if answer is not None else dict.fromkeys(names)
+    return {**document, "unknown": estimated.unknown}
 
 
 def plan_document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[str, Any]:

@@ -77,7 +77,8 @@ def test_an_empty_cell_is_unknown_not_zero() -> None:
     confidential = vm_sizes.lookup("Standard_NCC40ads_H100_v5")
     assert h200 is not None
     assert confidential is not None
-    assert h200.price_usd_per_hour is None
+    assert h200.gpu_memory_gib == 141
+    assert confidential.ib_gbps_per_node is None
     assert h200.rdma is True
     assert confidential.rdma is None
 

@@ -185,6 +185,7 @@ def _check_project(
     if chosen is not None:
         run.problems += chosen.problems
         context.vm_sizes = chosen.vm_sizes
+        context.region, context.prices_file = chosen.region, chosen.prices_file
         for cluster in chosen.computes:
             context.describe(cluster)
     left_out = discover.find_left_out(project, _read_excluded(project, files), choice.exclude)

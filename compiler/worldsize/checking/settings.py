@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from worldsize.azureml import job
 from worldsize.azureml.job import Compute
@@ -24,10 +24,10 @@ from worldsize.base.wording import shorten
 from worldsize.checking import discover, exclusion
 from worldsize.checking.choice import describe_unknown_rule, find_prefix
 from worldsize.diagnostics.diagnostic import SEVERITIES
-from worldsize.facts import vm_sizes
+from worldsize.facts import prices, vm_sizes
 from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence, load
 
-KEYS = ("allow", "assets", "compute", "exclude", "ignore", "select", "severity", "vm_sizes")
+KEYS = ("allow", "assets", "compute", "exclude", "ignore", "region", "select", "severity", "vm_sizes")
 COMPUTE_KEYS = ("instance_type", "max_instances", "tier")
 SIZE_KEYS = ("gpus", "memory_gib", "vcpus")
 LARGEST = 2**31 - 1  # of what a VM size has, as a spec allows of anything
@@ -53,12 +53,15 @@ class Settings(Struct):
     assets: tuple[Asset, ...] = ()
     computes: list[Compute] = field(default_factory=list)
     vm_sizes: vm_sizes.Learned = vm_sizes.NOT_LEARNED
+    region: str | None = None
+    prices_file: Path = prices.REFRESHED_FILE  # what `worldsize catalogue --prices` has read, if it exists
     problems: list[Problem] = field(default_factory=list)
 
 
 def read_settings(document: Document) -> Settings:
     """The settings of a parsed file, with its problems."""
-    settings = Settings(problems=list(document.problems))
+    folder = Path(document.path).parent
+    settings = Settings(problems=list(document.problems), prices_file=folder / prices.REFRESHED_FILE)
     root = document.root
     if root is None:
         return settings
@@ -68,7 +71,6 @@ def read_settings(document: Document) -> Settings:
         )
         return settings
     settings.problems += islice(_report_unknown_keys(root, KEYS, "worldsize.yml"), limits.FOUND)
-    folder = Path(document.path).parent
     settings.select = tuple(_read_codes(settings, root, "select"))
     settings.ignore = tuple(_read_codes(settings, root, "ignore"))
     list(_read_globs(settings, root.get("exclude")))  # `read_excluded` reads those of the folders above too
@@ -77,6 +79,7 @@ def read_settings(document: Document) -> Settings:
     settings.assets = tuple(_read_assets(settings, root.get("assets"), folder))
     settings.computes = list(_read_computes(settings, root, Path(document.path)))
     settings.vm_sizes = vm_sizes.collect_learned(_read_vm_sizes(settings, root.get("vm_sizes")))
+    settings.region = _read_region(settings, root.get("region"))
     return settings
 
 
@@ -208,6 +211,24 @@ def _read_vm_sizes(settings: Settings, block: Node | None) -> Iterator[vm_sizes.
         if _is_number_of_gpus(gpus):
             cores, ram = vcpus if _is_number_of_cores(vcpus) else None, memory if _is_amount(memory) else None
             yield vm_sizes.make_learned(name.text, gpus, cores, ram)
+
+
+def _read_region(settings: Settings, node: Node | None) -> str | None:
+    """The region, in Azure's spelling; one without known prices is not a fault, because regions are added."""
+    if node is None:
+        return None
+    name = node.value if isinstance(node, Scalar) else None
+    if isinstance(name, str) and name.isascii() and name.isalnum() and name == name.lower():
+        return name
+    help_ = "write the name that `az account list-locations` gives, such as `westeurope`"
+    problem = _report_wrong(node, "region", "the name of an Azure region", help_)
+    if isinstance(node, Scalar) and isinstance(name, str):
+        squeezed = "".join(name.split()).lower()  # `West Europe`
+        if squeezed in prices.list_regions():
+            fix = fix_word(node.span, name, squeezed)
+            problem = structs.replace(problem, help=f"did you mean `{squeezed}`?", fix=fix)
+    settings.problems.append(problem)
+    return None
 
 
 def describe_size(size: vm_sizes.VmSize) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""`worldsize catalogue`: lists VM sizes; writes those and the clusters of a workspace to `worldsize.yml`."""
+"""`worldsize catalogue`: lists VM sizes with prices; reads clusters, sizes and prices from Azure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from worldsize.base.wording import plural
-from worldsize.cli import common, workspace_options
+from worldsize.cli import common, price_commands, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
@@ -18,15 +18,22 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  worldsize catalogue                   the VM sizes that can be had
+  worldsize catalogue                   the VM sizes that can be had, and their prices
   worldsize catalogue A100              those whose name or GPU contains a word
   worldsize catalogue --refresh         a workspace's clusters and VM sizes into worldsize.yml
+  worldsize catalogue --prices          today's prices into .worldsize/prices.csv
 
 \b
 --refresh writes the VM size, the limit and the tier of each cluster under `compute:` of
 `worldsize.yml` in this folder. Under `vm_sizes:` it writes the GPUs, vCPUs and memory of the VM sizes
 that Worldsize lacks: all with GPUs, and others if a cluster has them. It changes nothing else in the
 file, and prints the quotas. `worldsize check` then knows the clusters and sizes that jobs only name.
+
+\b
+Prices are those of one instance and hour, Linux, without discounts by contract: dedicated, and low
+priority, for which Azure ML pays the Spot rate. They are of `region:` of `worldsize.yml`, by default
+eastus. --prices reads them from Azure's public price list, which needs no account, into
+`.worldsize/prices.csv` beside `worldsize.yml`; without that file they are those of a dated snapshot.
 """
 
 
@@ -44,39 +51,60 @@ file, and prints the quotas. `worldsize check` then knows the clusters and sizes
     show_default=True,
     help="The file that --refresh writes.",
 )
+@click.option("--prices", "read_prices", is_flag=True, help="Read today's prices of a region from Azure.")
+@click.option("--region", metavar="NAME", help="The region of the prices, such as westeurope.")
+@click.option("--currency", metavar="CODE", help="The currency that --prices asks for.  [default: USD]")
 @workspace_options.required
 def command(
     words: tuple[str, ...],
     azure: WorkspaceChoice,
+    region: str | None,
+    currency: str | None,
     *,
     everything: bool,
     as_json: bool,
     refresh: bool,
     file: Path,
+    read_prices: bool,
 ) -> None:
-    """List VM sizes: GPUs, memory, network; or read the clusters, sizes and quotas of a workspace."""
+    """List VM sizes: GPUs, memory, network, prices; or read clusters, sizes, quotas or prices from Azure."""
+    if (refresh or read_prices) and (words or everything or as_json or (refresh and read_prices)):
+        raise click.UsageError("`--refresh` and `--prices` each take no words, `--all` or `--json`")
+    if currency is not None and not read_prices:
+        raise click.UsageError("`--currency` belongs to `--prices`")
     if refresh:
-        if words or everything or as_json:
-            raise click.UsageError("`--refresh` takes no words, `--all` or `--json`")
         with azure.connect() as rest:
             _refresh(rest, file)
-        return
+    elif read_prices:
+        price_commands.refresh_prices(region, currency or "USD")
+    else:
+        _list_sizes(words, region, everything=everything, as_json=as_json)
+
+
+def _list_sizes(words: tuple[str, ...], region: str | None, *, everything: bool, as_json: bool) -> None:
     from worldsize.checking import settings
     from worldsize.facts import vm_sizes
 
-    learned = settings.read_project_settings(Path.cwd()).vm_sizes
+    project = settings.read_project_settings(Path.cwd())
+    learned = project.vm_sizes
     sizes = [size for name in vm_sizes.names(learned) if (size := vm_sizes.lookup(name, learned)) is not None]
     shown = [size for size in sizes if _is_wanted(size, words, everything=everything)]
+    prices = price_commands.read_project_prices(project, region)
     if as_json:
         from msgspec import to_builtins
 
-        click.echo(json.dumps([to_builtins(size) for size in shown], indent=2))
+        listed = [to_builtins(size) | price_commands.describe_prices(prices, size) for size in shown]
+        click.echo(json.dumps(listed, indent=2))
         return
     if not shown:
         common.refuse("no VM size of the catalogue has these words", "`worldsize catalogue --all` lists all")
-    headings = ("VM size", "GPUs", "GPU", "GPU memory", "vCPUs", "memory", "InfiniBand", "status")
-    rows = [_row(size) for size in shown]
-    common.say("\n".join(common.format_table(headings, rows, right=frozenset({1, 3, 4, 5}))))
+    headings = (
+        *("VM size", "GPUs", "GPU", "GPU memory", "vCPUs", "memory", "InfiniBand"),
+        *("dedicated", "low priority", "status"),
+    )
+    rows = [_row(size, price_commands.show_amounts(prices, size)) for size in shown]
+    common.say("\n".join(common.format_table(headings, rows, right=frozenset({1, 3, 4, 5, 7, 8}))))
+    common.say("\n" + price_commands.describe_list(prices, shown))
 
 
 def _is_wanted(size: VmSize, words: tuple[str, ...], *, everything: bool) -> bool:
@@ -84,7 +112,7 @@ def _is_wanted(size: VmSize, words: tuple[str, ...], *, everything: bool) -> boo
     return (everything or size.status != "retired") and all(word.lower() in text for word in words)
 
 
-def _row(size: VmSize) -> tuple[str, ...]:
+def _row(size: VmSize, amounts: tuple[str, str]) -> tuple[str, ...]:
     status = f"retires on {size.retirement_date}" if size.status == "retiring" else size.status
     status = f"in {size.source}" if size.is_learned else status
     return (
@@ -95,6 +123,7 @@ def _row(size: VmSize) -> tuple[str, ...]:
         "" if size.vcpus is None else str(size.vcpus),
         _gibibytes(size.ram_gib),
         "yes" if size.rdma else "",
+        *amounts,
         {"no-growth": f"{status}, no growth", "no-new-capacity": f"{status}, no new capacity"}.get(
             size.capacity, status
         ),

@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "logs": "Print the logs of a step's processes.",
     "serve": "Serve a workspace on this machine to Azure ML's own clients.",
     "cache": "List the steps that can be reused, or forget them.",
+    "estimate": "Estimate how fast a workload trains on a cluster.",
     "catalogue": "List VM sizes, or read a workspace's clusters.",
     "explain": "Print the page of a rule.",
 }

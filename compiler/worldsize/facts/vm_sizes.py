@@ -1,4 +1,4 @@
-"""Azure's VM sizes: GPUs, links, peak rates, prices and retirements, from ``vm_sizes.csv``.
+"""Azure's VM sizes: GPUs, links, peak rates and retirements, from ``vm_sizes.csv``.
 
 A project may describe sizes that the catalogue lacks; the functions take those as ``learned``.
 """
@@ -48,8 +48,6 @@ class VmSize(Struct, frozen=True):
     peak_tflops_bf16_dense_per_gpu: float | None
     peak_tflops_fp32_per_gpu: float | None
     gpu_memory_bandwidth_gigabytes_per_s: float | None
-    price_usd_per_hour: float | None
-    price_usd_per_hour_spot: float | None
     status: Status  # as of AS_OF
     retirement_date: date | None
     capacity: Capacity
@@ -99,8 +97,6 @@ def make_learned(name: str, gpus: int, vcpus: int | None = None, ram_gib: float 
         peak_tflops_bf16_dense_per_gpu=None,
         peak_tflops_fp32_per_gpu=None,
         gpu_memory_bandwidth_gigabytes_per_s=None,
-        price_usd_per_hour=None,
-        price_usd_per_hour_spot=None,
         status="current",
         retirement_date=None,
         capacity="",
@@ -164,8 +160,6 @@ def _size(name: str) -> VmSize:
         peak_tflops_bf16_dense_per_gpu=number(row["peak_tflops_bf16_dense_per_gpu"]),
         peak_tflops_fp32_per_gpu=number(row["peak_tflops_fp32_per_gpu"]),
         gpu_memory_bandwidth_gigabytes_per_s=number(row["gpu_memory_bandwidth_gigabytes_per_s"]),
-        price_usd_per_hour=number(row["price_usd_per_hour"]),
-        price_usd_per_hour_spot=number(row["price_usd_per_hour_spot"]),
         status=_status(row["status"]),
         retirement_date=date.fromisoformat(retirement) if retirement else None,
         capacity=_capacity(row["capacity"]),

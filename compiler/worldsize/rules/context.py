@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from worldsize.azureml.job import Compute
     from worldsize.base.span import Span
+    from worldsize.facts.prices import PriceList
     from worldsize.facts.vm_sizes import Learned, VmSize
     from worldsize.planning.model import Plan
 
@@ -44,6 +45,8 @@ class Context(Struct):
     allowed: tuple[Path, ...] = ()  # further folders that may be read
     clusters: dict[str, Cluster] = field(default_factory=dict)
     vm_sizes: Learned = field(default_factory=dict)  # those that the project describes
+    region: str | None = None  # where the project runs, if it says
+    prices_file: Path | None = None  # the prices that the project has read from Azure
     budgets: Budgets = field(default_factory=Budgets)
     files: Files = field(default_factory=Files)
     placed: dict[int, dict[str, Cluster]] = field(default_factory=dict)  # a spec's own, by job
@@ -146,6 +149,16 @@ class Context(Struct):
         from worldsize.facts import vm_sizes  # the catalogue is read only where a rule needs it
 
         return vm_sizes.lookup(name, self.vm_sizes) if name else None
+
+    def prices(self) -> PriceList:
+        """The prices of the project; those of the catalogue alone if its own cannot be read."""
+        from worldsize.facts import prices  # as above
+
+        file = self.prices_file or prices.REFRESHED_FILE
+        try:
+            return prices.read_price_list(self.region, file)
+        except prices.PriceFileError:
+            return prices.PriceList(self.region or prices.DEFAULT_REGION, self.region is not None)
 
     def describe(self, compute: Compute) -> None:
         """Remember what a file says of a cluster. Files that differ count for nothing."""

@@ -145,11 +145,11 @@ def _written(properties: Mapping[str, Any], key: str) -> str:
 
 
 def _subject(where: NodeLocation) -> str:
-    return f"`{format_path(where.path)}`" if where.path else "the spec"
+    return f"`{format_path(where.path)}`" if where.path else where.document
 
 
 def _inside(where: NodeLocation) -> str:
-    return f"in `{format_path(where.path)}`" if where.path else "at the top of the spec"
+    return f"in `{format_path(where.path)}`" if where.path else f"at the top of {where.document}"
 
 
 def _key_span(where: NodeLocation, key: str) -> Span:

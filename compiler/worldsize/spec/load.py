@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from worldsize import yaml
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import quoted_list
-from worldsize.spec import parse, pipeline_inputs, schedule, sweep, violations
+from worldsize.spec import parse, pipeline_inputs, schedule, sweep, violations, workload
 from worldsize.spec.model import ComputeProfile, Located, Spec, Step
 from worldsize.spec.suggest import closest
 
@@ -35,6 +35,7 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
     fixed: list[pipeline_inputs.Fixed] = []
     unbound: list[Problem] = []
     if isinstance(root, yaml.Mapping):
+        _read_exponents(root)
         root, fixed, unbound = pipeline_inputs.fill_defaults(root)
     violations_found = violations.check_schema(root)
     if violations_found or unbound or not isinstance(root, yaml.Mapping):
@@ -48,6 +49,14 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
     problems = _sort_problems([*document.problems, *contradictions, *timing])
     spec = replace(spec, planned_inputs=frozenset(each.name for each in fixed))
     return None if contradictions else pipeline_inputs.plan_with_defaults(spec), problems
+
+
+def _read_exponents(root: yaml.Mapping) -> None:
+    steps = root.get("steps")
+    for _, step in steps.items() if isinstance(steps, yaml.Mapping) else ():
+        scale = step.get("scale") if isinstance(step, yaml.Mapping) else None
+        if isinstance(scale, yaml.Mapping):
+            workload.read_exponents(scale)
 
 
 def is_spec(document: yaml.Document) -> bool:
@@ -81,6 +90,9 @@ def check_references(spec: Spec) -> Iterator[Problem]:
         yield from _check_compute(step, spec)
         yield from _check_counts(step)
         yield from sweep.check_sweep(step)
+        if step.scale is not None:
+            yield from workload.check_stage(step.scale.arithmetic)
+            yield from workload.check_workload(step.scale.workload) if step.scale.workload is not None else ()
     yield from pipeline_inputs.check_inputs(spec)
 
 

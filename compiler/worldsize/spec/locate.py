@@ -19,6 +19,7 @@ class NodeLocation(Struct, frozen=True):
     path: Path
     node: Node
     key: Scalar | None
+    document: str = "the spec"  # what the top of the tree is called
 
     @property
     def value_span(self) -> Span:
@@ -38,7 +39,7 @@ class NodeLocation(Struct, frozen=True):
     @property
     def title(self) -> str:
         """The value as the subject of a sentence."""
-        return f"`{self.name}`" if self.path else "the spec"
+        return f"`{self.name}`" if self.path else self.document
 
     @property
     def name(self) -> str:
@@ -47,7 +48,7 @@ class NodeLocation(Struct, frozen=True):
         return format_path(self.path[-2:] if in_list else self.path[-1:])
 
 
-def locate(root: Node, path: Steps[str | int]) -> NodeLocation:
+def locate(root: Node, path: Steps[str | int], document: str = "the spec") -> NodeLocation:
     """Follow a path; if it leads nowhere, return the last existing node on it."""
     node, key, walked = root, None, 0
     for part in path:
@@ -56,7 +57,7 @@ def locate(root: Node, path: Steps[str | int]) -> NodeLocation:
             break
         child, child_key = following
         node, key, walked = child, child_key or key, walked + 1
-    return NodeLocation(tuple(path[:walked]), node, key)
+    return NodeLocation(tuple(path[:walked]), node, key, document)
 
 
 def format_path(path: Path) -> str:

@@ -74,6 +74,16 @@ class Scale(Struct, frozen=True):
     gradient_accumulation_steps: Located[int] | None
     global_batch_size: Located[int] | None
     learning_rate: Located[float] | None
+    workload: WorkloadKeys | None = None  # the model of an own script
+    arithmetic: Mapping[str, Located[Any]] = field(default_factory=dict)  # its precision and strategy
+
+
+class WorkloadKeys(Struct, frozen=True):
+    """A ``workload:`` as it is written: the keys of its kind with their places."""
+
+    span: Span  # of the key `workload`
+    kind: str
+    values: Mapping[str, Located[Any]]
 
 
 class Distribution(Struct, frozen=True):

@@ -22,6 +22,7 @@ from worldsize.spec.model import (
 )
 from worldsize.spec.pipeline_inputs import parse_inputs
 from worldsize.spec.values import to_plain
+from worldsize.spec.workload import parse_workload
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 
@@ -213,6 +214,8 @@ def _scale(section: tuple[Mapping, Span] | None) -> Scale | None:
         gradient_accumulation_steps=_integer(node, "gradient_accumulation_steps"),
         global_batch_size=_integer(node, "global_batch_size"),
         learning_rate=_number(node, "learning_rate"),
+        workload=parse_workload(node),
+        arithmetic=_entries(node, "arithmetic"),
     )
 
 

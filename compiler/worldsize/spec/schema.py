@@ -1,4 +1,4 @@
-"""The published JSON Schema of the spec, and its validator."""
+"""The published JSON Schemas of a spec and of an estimate file, and their validator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TYPES: dict[str, type] = {
     "boolean": bool,
     "null": type(None),
 }
-_ANNOTATIONS = frozenset({"$schema", "$defs", "title", "description", "examples", "default"})
+_ANNOTATIONS = frozenset({"$schema", "$id", "$defs", "title", "description", "examples", "default"})
 
 
 class Violation(Struct, frozen=True):
@@ -42,20 +42,34 @@ class Violation(Struct, frozen=True):
     about_name: bool  # the value is a key of the mapping at `path`
 
 
+SPEC = "spec"
+ESTIMATE = "estimate"  # refers to definitions of the spec's
+
+
 @cache
-def load_schema() -> Mapping[str, Any]:
-    """The schema as plain values."""
-    text = (resources.schemas() / "spec.schema.json").read_text(encoding="utf-8")
+def load_schema(name: str = SPEC) -> Mapping[str, Any]:
+    """A schema as plain values."""
+    text = (resources.schemas() / f"{name}.schema.json").read_text(encoding="utf-8")
     schema: Mapping[str, Any] = json.loads(text)
     return schema
 
 
-def find_violations(instance: object) -> list[Violation]:
-    """Find the violations of the schema with jsonschema, up to a few hundred."""
-    schema = load_schema()
-    if _conforms(instance, schema, schema["$defs"]):
+@cache
+def _definitions(name: str) -> Mapping[str, Any]:
+    """What a ``$ref`` of a schema refers to, by the last part of its address."""
+    definitions: Mapping[str, Any] = load_schema(SPEC)["$defs"]
+    return definitions if name == SPEC else {**definitions, **load_schema(name)["$defs"]}
+
+
+def _refer(reference: str, definitions: Mapping[str, Any]) -> Any:
+    return definitions[reference.rpartition("/")[2]]
+
+
+def find_violations(instance: object, name: str = SPEC) -> list[Violation]:
+    """Find the violations of a schema with jsonschema, up to a few hundred."""
+    if _conforms(instance, load_schema(name), _definitions(name)):
         return []
-    return [_violation(error) for error in islice(_validator().iter_errors(instance), limits.SAME)]
+    return [_violation(error) for error in islice(_validator(name).iter_errors(instance), limits.SAME)]
 
 
 def _violation(error: ValidationError) -> Violation:
@@ -78,7 +92,7 @@ def matches_schema(text: str, subschema: Mapping[str, Any]) -> bool:
 
 
 @cache
-def _validator() -> Any:
+def _validator(name: str) -> Any:
     # Imported here: what conforms needs no jsonschema, and loading it takes a tenth of a second.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
@@ -87,8 +101,7 @@ def _validator() -> Any:
     keywords = {"additionalProperties": _additional_properties, "not": _not, "pattern": _pattern}
     strict = make(Draft202012Validator, keywords)
     strict.descend, strict.is_type = _descend, _is_type
-    schema = load_schema()
-    return strict(_inline_references(schema, schema["$defs"]))
+    return strict(_inline_references(load_schema(name), _definitions(name)))
 
 
 def _descend(
@@ -120,7 +133,7 @@ def _inline_references(part: Any, definitions: Mapping[str, Any]) -> Any:
     if not isinstance(part, dict):
         return part
     reference = part.get("$ref")
-    referred = definitions[reference.removeprefix("#/$defs/")] if reference else {}
+    referred = _refer(reference, definitions) if reference else {}
     whole = {**referred, **part}
     return {
         key: _inline_references(value, definitions)
@@ -194,7 +207,7 @@ def _conforms(value: Any, part: Mapping[str, Any], definitions: Mapping[str, Any
         if keyword in _ANNOTATIONS or keyword == "then":
             continue
         if keyword == "$ref":
-            kept = holds(value, definitions[argument.removeprefix("#/$defs/")])
+            kept = holds(value, _refer(argument, definitions))
         elif keyword in _OF_ANY:
             kept = _OF_ANY[keyword](value, argument, part, holds)
         else:

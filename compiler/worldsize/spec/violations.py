@@ -32,14 +32,14 @@ _BOUNDS = {
 _LONGEST_EXAMPLE = 110
 
 
-def check_schema(root: Node) -> list[Problem]:
-    """Report the violations of the spec's schema in a YAML tree, one problem per cause, in file order."""
-    crowded = list(_too_many_entries(root))
+def check_schema(root: Node, name: str = schema.SPEC) -> list[Problem]:
+    """Report the violations of a schema in a YAML tree, one problem per cause, in file order."""
+    crowded = list(_too_many_entries(root)) if name == schema.SPEC else []
     if crowded:
         return crowded
     problems: list[Problem] = []
-    for path, errors in _by_path(schema.find_violations(to_plain(root))).items():
-        problems += _at_one_value(locate(root, path), path, errors)
+    for path, errors in _by_path(schema.find_violations(to_plain(root), name)).items():
+        problems += _at_one_value(locate(root, path, f"the {name}"), path, errors)
     return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span, problem.slug, problem.message))
 
 

@@ -14,8 +14,9 @@ from worldsize.planning.estimates.model import Case, Convolutional, Interval, St
 
 # Natural logarithms of measured over estimated speed, within which four of five published speeds lie when
 # their model size is left out of the fit (tests/benchmarks/scaling). Independent causes add as squares.
-_TRANSFORMER = 0.13
+_TRANSFORMER = 0.15
 _CONVOLUTIONAL = 0.25
+_NO_ACTIVATIONS = 0.3  # a convolutional network whose activations are not given
 _RELATED = 0.25  # constants of a related architecture
 _NETWORK = 0.5  # of the share of time that exchanges take
 _TCP = 0.3  # more of that share: TCP over Ethernet varies more than RDMA
@@ -54,6 +55,8 @@ def find_spread(case: Case, parts: StepTime, carried: Carried) -> Spread:
 
 def _spread_of_published(case: Case, network: float) -> Spread:
     own = _CONVOLUTIONAL if isinstance(case.workload, Convolutional) else _TRANSFORMER
+    if isinstance(case.workload, Convolutional) and case.workload.activation_bytes is None:
+        own = math.hypot(own, _NO_ACTIVATIONS)
     architecture = case.cluster.gpu.architecture
     related = _RELATED if architecture in RELATED else 0.0
     basis = "fitted on published speeds"

@@ -6,7 +6,11 @@ transformer, by the leanest software known, so that what does not fit here does 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.planning.estimates.model import Case, Cluster, Convolutional, Training, Transformer
 from worldsize.planning.memory.estimate import GPU_CONTEXT
@@ -88,3 +92,38 @@ def _count_logits(workload: Transformer, training: Training) -> float:
     """Logits in the precision of the arithmetic, and in fp32 for the loss."""
     tokens = training.micro_batch * workload.sequence_length
     return tokens * workload.vocabulary * (training.number_bytes + 4.0) / training.tensor_parallel
+
+
+def available(case: Case) -> float:
+    """Bytes of a GPU: vendors print GB for what is GiB or a little less."""
+    return case.cluster.gpu.memory_bytes / 1e9 * 2**30
+
+
+def fits(case: Case) -> bool:
+    """Whether the least that a GPU needs is no more than it has."""
+    return estimate_need(case).total <= available(case)
+
+
+def find_fitting(case: Case) -> list[tuple[str, Case]]:
+    """Single changes of the training after which it fits, each with the text that makes it."""
+    training = case.training
+    changes: list[tuple[str, dict[str, Any]]] = []
+    sizes = (size for size in _smaller(training.micro_batch) if fits(_change(case, {"micro_batch": size})))
+    if size := next(sizes, None):
+        changes.append((f"`micro_batch: {size}`", {"micro_batch": size}))
+    if training.recomputation != "full" and isinstance(case.workload, Transformer):
+        changes.append(("`activation_checkpointing: true`", {"recomputation": "full"}))
+    if case.replicas > 1 and training.strategy != "fsdp":
+        changes.append(("`strategy: fsdp`", {"strategy": "fsdp", "zero_stage": 3}))
+    if case.replicas > 1 and training.strategy == "fsdp" and training.zero_stage == 2:
+        changes.append(("`zero_stage: 3`", {"zero_stage": 3}))
+    return [(text, _change(case, fields)) for text, fields in changes if fits(_change(case, fields))]
+
+
+def _smaller(micro_batch: int) -> list[int]:
+    """Powers of two below it, the largest first."""
+    return [2**power for power in reversed(range((micro_batch - 1).bit_length())) if 2**power < micro_batch]
+
+
+def _change(case: Case, fields: Mapping[str, Any]) -> Case:
+    return replace(case, training=replace(case.training, **fields))

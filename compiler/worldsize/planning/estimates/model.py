@@ -30,7 +30,7 @@ class Convolutional(Struct, frozen=True):
     """A convolutional network, by one sample.
 
     ``forward_flops`` counts a multiplication and an addition as two. ``activation_bytes`` are those of the
-    outputs of all layers in fp32; None where they are unknown.
+    outputs of all layers in fp32; None to take those of a ResNet with as many operations.
     """
 
     parameters: float

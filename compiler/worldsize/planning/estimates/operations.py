@@ -8,6 +8,9 @@ from worldsize.planning.estimates.constants import Constants
 from worldsize.planning.estimates.model import Cluster, Convolutional, Training, Transformer, Workload
 
 BACKWARD = 2.0  # backward passes cost twice the forward one: a product for the input, one for the weight
+_FLOPS_PER_ACTIVATION_BYTE = (
+    100.0  # torchvision's ResNets 91 to 119, Inception-V3 154 (fp32, batch normalisation)
+)
 _MATCH = 0.02  # a count of parameters this near to a formula's is taken to be that
 
 
@@ -40,7 +43,10 @@ def _count_convolutional(
     if cluster.gpu.architecture in ("kepler", "pascal"):
         kind = "pascal"
     touches = constants.convolution_touches[kind]
-    size = (workload.activation_bytes or 0.0) * training.number_bytes / 4
+    size = workload.activation_bytes
+    if size is None:
+        size = workload.forward_flops / _FLOPS_PER_ACTIVATION_BYTE
+    size *= training.number_bytes / 4
     return Operations(
         convolution_flops=samples * passes * workload.forward_flops,
         bytes=samples * size * touches * passes / (1 + BACKWARD),

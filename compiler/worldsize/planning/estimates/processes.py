@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from worldsize.facts.gpus import Gpu
 from worldsize.planning.estimates.constants import Constants
-from worldsize.planning.estimates.model import Cluster
+from worldsize.planning.estimates.model import Case, Cluster
 
 ARCHITECTURE = "cpu"
 _CORE_FLOPS = 5e10  # a second, nominal: two 256-bit fused multiply-adds a cycle at 1.6 GHz
 _CORE_MEMORY = 1e10  # bytes a second, nominal
+_FIRST_BUCKET = 2.0**20
+_BUCKET = 25 * 2.0**20
 _PAYLOAD = 1448 / 1514  # of an Ethernet frame that carries TCP over IPv4 with time stamps (RFC 894, RFC 7323)
 
 
@@ -43,12 +45,11 @@ def is_process(cluster: Cluster) -> bool:
     return cluster.gpu.architecture == ARCHITECTURE
 
 
-def adapt_constants(constants: Constants) -> Constants:
-    """The constants of processes: all but what an exchange and its overlap are is left to the measurement.
+def adapt_constants(constants: Constants, case: Case) -> Constants:
+    """The constants of processes: all but exchanges and what hides them is left to the measurement.
 
-    No kernels are launched, and the instances are one machine, so that none straggles. FSDP waits for each
-    gather, and the gradients of a model smaller than a bucket of DistributedDataParallel (25 MB) leave after
-    the backward pass, so that computation hides no exchange.
+    No kernels are launched, and the instances are one machine, so that none straggles. FSDP and Horovod are
+    taken to wait for each exchange: on processors both compute and exchange one after the other.
     """
     return replace(
         constants,
@@ -65,7 +66,19 @@ def adapt_constants(constants: Constants) -> Constants:
         weight_touches=0.0,
         convolution_touches=dict.fromkeys(constants.convolution_touches, 0.0),
         exposed_share=1.0,
-        exposed_share_replicated=1.0,
+        exposed_share_replicated=_expose_buckets(case) if case.training.strategy == "ddp" else 1.0,
         tcp_share=_PAYLOAD,
         step_seconds=0.0,
     )
+
+
+def _expose_buckets(case: Case) -> float:
+    """Share of the gradients in the last bucket of DistributedDataParallel, which is full when all are there.
+
+    The first bucket has 1 MiB, the others 25 MiB (PyTorch 2, ``bucket_cap_mb``). Weights of a layer are not
+    divided, so that buckets are somewhat larger.
+    """
+    size = 4.0 * case.weights
+    if size <= _FIRST_BUCKET:
+        return 1.0
+    return ((size - _FIRST_BUCKET) % _BUCKET or _BUCKET) / size

@@ -31,7 +31,7 @@ def time_step(case: Case, constants: Constants, calibration: Calibration) -> Ste
     """
     cluster, count = case.cluster, case.training.accumulation
     if processes.is_process(cluster):
-        constants = processes.adapt_constants(constants)
+        constants = processes.adapt_constants(constants, case)
     links = collectives.find_links(cluster, constants)
     if links is None or (processes.is_process(cluster) and not calibration.measured):
         return None

@@ -137,16 +137,34 @@ def _need(
     import_model: ImportModel | None,
     read_table: ReadTable | None,
 ) -> Need | None:
-    if not is_trainer(step) or plan.training is None or _LEFT_OUT & set(step.inputs):
+    if _LEFT_OUT & set(step.inputs):
+        return None
+    read = read_training(job, step, plan, import_model=import_model, read_table=read_table)
+    if read is None:
+        return None
+    network, setup = read
+    breakdown = estimate(network, setup)
+    if breakdown is None:
+        return None
+    room = sizes.available_bytes(size, plan.topology.process_count_per_instance) if size is not None else None
+    return Need(network, setup, breakdown, room, "GPU" if setup.gpu else "RAM")
+
+
+def read_training(
+    job: Job,
+    step: Step,
+    plan: StepPlan,
+    *,
+    import_model: ImportModel | None = None,
+    read_table: ReadTable | None = None,
+) -> tuple[Network, Setup] | None:
+    """The model of a built-in PyTorch trainer and how a rank trains it; None where either is unknown."""
+    if not is_trainer(step) or plan.training is None:
         return None
     values = literal_inputs(step, _INPUTS)
     network = _network(job, step, values, import_model, read_table)
     setup = _setup(values, plan) if network is not None else None
-    breakdown = estimate(network, setup) if network is not None and setup is not None else None
-    if network is None or setup is None or breakdown is None:
-        return None
-    room = sizes.available_bytes(size, plan.topology.process_count_per_instance) if size is not None else None
-    return Need(network, setup, breakdown, room, "GPU" if setup.gpu else "RAM")
+    return None if network is None or setup is None else (network, setup)
 
 
 def _network(

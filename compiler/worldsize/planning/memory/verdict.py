@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from worldsize.facts import vm_sizes
+from worldsize.facts import prices, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.memory import remedies
 from worldsize.planning.memory.estimate import Breakdown
@@ -106,6 +106,10 @@ def larger_sizes(size: VmSize, processes: int) -> list[tuple[VmSize, int]]:
         memory = available_bytes(other, processes)
         if memory is not None and memory > own:
             breakdown.append((other, memory))
-    return sorted(
-        breakdown, key=lambda pair: (pair[1], pair[0].price_usd_per_hour or float("inf"), pair[0].name)
-    )
+    return sorted(breakdown, key=lambda pair: (pair[1], _amount(pair[0]), pair[0].name))
+
+
+def _amount(size: VmSize) -> float:
+    """What a size costs where most are sold, to order sizes; infinite if that is unknown."""
+    price = prices.find_price(size.name, prices.DEFAULT_REGION, "dedicated")
+    return float("inf") if price is None else price.amount

@@ -28,4 +28,7 @@ RULES = (
                      "`export: best` of a training that is never validated"),
     _validation_rule("WS727", "validation-after-training", "warning",
                      "validations further apart than the training is long"),
+    Rule("WS728", "low-priority-saves-nothing", "warning",
+         "low-priority instances that cost as much as dedicated ones", on=("Launch",), since="0.2.0",
+         confidence="likely"),
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
-from worldsize.facts import vm_sizes
+from worldsize.facts import prices, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.serving.control.document import JsonObject, answer
 from worldsize.serving.control.parse import PROVIDER
@@ -162,7 +162,7 @@ def _size(size: VmSize) -> JsonObject:
         "osVhdSizeMB": 1047552,
         "maxResourceVolumeMB": 0 if disk is None else int(disk * 1024),
         "memoryGB": size.ram_gib,
-        "lowPriorityCapable": size.price_usd_per_hour_spot is not None,
+        "lowPriorityCapable": prices.has_price(size.name, "low_priority"),
         "premiumIO": "s" in size.name.rpartition("_")[0][-3:].lower()
         or size.name.lower().startswith("standard_ds"),
         "supportedComputeTypes": ["AmlCompute", "ComputeInstance"],

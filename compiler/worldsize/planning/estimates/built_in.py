@@ -1,0 +1,68 @@
+"""The built-in models as workloads, from the shapes of their weights."""
+
+from __future__ import annotations
+
+from worldsize.planning.estimates.model import (
+    Convolutional,
+    Precision,
+    Strategy,
+    Training,
+    Transformer,
+    Workload,
+)
+from worldsize.planning.memory.network import Network, Part, Setup
+
+# Ranks of the other strategies of the trainer, tensor and pipeline parallelism, exchange gradients as DDP does.
+_STRATEGIES: dict[str, Strategy] = {"fsdp": "fsdp", "deepspeed": "deepspeed", "horovod": "horovod"}
+_PRECISIONS: dict[str, Precision] = {"fp16": "fp16", "bf16": "bf16"}
+
+
+def describe_network(network: Network, setup: Setup, heads: int | None) -> Workload:
+    """A network as a workload; ``heads`` are those of a ``gpt``."""
+    if network.name == "gpt" and heads:
+        embedding = next(part.weights[0] for part in network.parts if part.name == "tokens")
+        vocabulary, width = embedding.shape
+        return Transformer(
+            parameters=float(network.trained),
+            layers=sum(part.block for part in network.parts),
+            width=width,
+            heads=heads,
+            vocabulary=vocabulary,
+            sequence_length=network.sample // 8,  # numbers of tokens take 8 bytes
+            tied_embeddings=False,
+        )
+    kept = sum(part.kept.wide + part.kept.narrow + part.kept.normed for part in network.parts)
+    return Convolutional(
+        parameters=float(network.trained),
+        forward_flops=max(1.0, sum(_count_flops(part) for part in network.parts)),
+        activation_bytes=4.0 * kept,
+    )
+
+
+def _count_flops(part: Part) -> float:
+    """FLOPs of a part's forward pass: two for each weight and place where it is applied."""
+    total = 0.0
+    for weight in part.weights:
+        if len(weight.shape) == 4:  # a convolution: outputs, inputs, height, width of the kernel
+            outputs, inputs = weight.shape[:2]
+            area = (part.kept.narrow - part.inputs) / outputs if part.block else part.kept.narrow / inputs
+            total += 2.0 * weight.count * area
+        elif len(weight.shape) == 2:
+            total += 2.0 * weight.count
+    return total
+
+
+def describe_setup(setup: Setup) -> Training:
+    """How a built-in trainer trains: ``setup`` with the words of the step-time model."""
+    sharded = {"fsdp": 2 if setup.reshard == "never" else 3, "deepspeed": setup.stage}
+    return Training(
+        micro_batch=setup.micro_batch,
+        accumulation=setup.accumulation,
+        precision=_PRECISIONS.get(setup.precision, "fp32"),
+        strategy=_STRATEGIES.get(setup.strategy, "ddp"),
+        zero_stage=sharded.get(setup.strategy, 0),
+        recomputation="full" if setup.checkpointing else "none",
+        optimizer=setup.optimizer,
+        tensor_parallel=setup.tensor,
+        pipeline_parallel=setup.pipeline,
+    )

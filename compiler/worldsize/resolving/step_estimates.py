@@ -1,0 +1,137 @@
+"""The time of each training step of a spec: its workload and its cluster, from the spec and the plan."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from worldsize.azureml import literals
+from worldsize.azureml.model import Step as GraphStep
+from worldsize.facts import gpus, vm_sizes
+from worldsize.planning.estimates.built_in import describe_network, describe_setup
+from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
+from worldsize.planning.estimates.estimate import estimate
+from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training, Workload
+from worldsize.planning.memory.step_memory import read_training
+from worldsize.planning.memory.workload import ReadTable, literal_inputs
+from worldsize.planning.model import StepPlan, Topology
+from worldsize.resolving.resolve import ResolvedSpec
+from worldsize.resolving.workloads import describe_cluster, make_training, make_workload
+from worldsize.spec.model import Scale
+
+NO_GPUS = "speeds are estimated for GPUs only"
+
+
+class StepEstimate(Struct, frozen=True):
+    """The speed of a training step, and of the whole training; None where it is unknown.
+
+    ``unknown`` says why there is no estimate.
+    """
+
+    case: Case | None
+    estimate: Estimate | None
+    epoch_seconds: Interval | None
+    total_seconds: Interval | None
+    unknown: str | None = None
+
+
+def estimate_steps(
+    resolved: ResolvedSpec,
+    calibration: Calibration = NOT_CALIBRATED,
+    read_table: ReadTable | None = None,
+) -> dict[str, StepEstimate]:
+    """The estimate of every step that trains, or why there is none."""
+    plans = resolved.plan.steps if resolved.plan is not None else {}
+    return {
+        name: _estimate_step(resolved, name, plan, calibration, read_table)
+        for name, plan in plans.items()
+        if plan.training is not None
+    }
+
+
+def find_case(
+    resolved: ResolvedSpec, name: str, plan: StepPlan, read_table: ReadTable | None = None
+) -> Case | str:
+    """The question that a training step is, or the sentence that says what is missing."""
+    cluster = _find_cluster(resolved, plan.topology)
+    if isinstance(cluster, str):
+        return cluster
+    asked = _find_workload(resolved, name, plan, read_table)
+    if isinstance(asked, str):
+        return asked
+    workload, training = asked
+    if training.precision not in cluster.gpu.peak_flops:
+        return f"{cluster.gpu.name} does not compute in {training.precision}"
+    return Case(workload, training, cluster)
+
+
+def _estimate_step(
+    resolved: ResolvedSpec,
+    name: str,
+    plan: StepPlan,
+    calibration: Calibration,
+    read_table: ReadTable | None,
+) -> StepEstimate:
+    case = find_case(resolved, name, plan, read_table)
+    if isinstance(case, str):
+        return StepEstimate(None, None, None, None, case)
+    found = estimate(case.workload, case.training, case.cluster, calibration)
+    if found is None:
+        return StepEstimate(case, None, None, None, "the network of the VM size is not known")
+    planned = plan.training
+    steps = (planned.steps_per_epoch, planned.total_steps) if planned is not None else (None, None)
+    epoch, total = (None if count is None else _times(found.step_seconds, count) for count in steps)
+    return StepEstimate(case, found, epoch, total)
+
+
+def _times(interval: Interval, count: float) -> Interval:
+    return Interval(interval.low * count, interval.expected * count, interval.high * count)
+
+
+def _find_cluster(resolved: ResolvedSpec, topology: Topology) -> Cluster | str:
+    size = vm_sizes.lookup(topology.instance_type, resolved.vm_sizes) if topology.instance_type else None
+    if size is None:
+        return "the VM size is not known"
+    if size.gpus == 0:
+        return NO_GPUS
+    gpu = gpus.lookup_model(size.gpu_model)
+    if gpu is None or size.gpus != size.devices:
+        return f"no speed is known of {size.gpu_model or 'the GPUs'} in `{size.name}`"
+    # TensorFlow's replicas and processes of the other launchers are one a GPU.
+    used = max(1, topology.world_size // max(topology.instance_count, 1))
+    return describe_cluster(
+        gpu, size, gpus_per_instance=min(used, size.devices), instance_count=topology.instance_count
+    )
+
+
+def _find_workload(
+    resolved: ResolvedSpec, name: str, plan: StepPlan, read_table: ReadTable | None
+) -> tuple[Workload, Training] | str:
+    scale, step = resolved.spec.steps[name].scale, resolved.job.steps.get(name)
+    if scale is not None and scale.workload is not None:
+        return make_workload(scale.workload), _read_arithmetic(scale, plan)
+    read = read_training(resolved.job, step, plan, read_table=read_table) if step is not None else None
+    if read is None or step is None:
+        return "the model is not known: describe it by `scale: {workload: …}`"
+    network, setup = read
+    return describe_network(network, _count_heads(step)), describe_setup(setup)
+
+
+def _count_heads(step: GraphStep) -> int | None:
+    number = literals.parse_number(literal_inputs(step, ("gpt_heads",))["gpt_heads"])
+    return int(number) if number is not None and number >= 1 else None
+
+
+def _read_arithmetic(scale: Scale, plan: StepPlan) -> Training:
+    """How a script with a described workload trains: what `arithmetic` says, and what was planned."""
+    planned = plan.training
+    assert planned is not None
+    training = make_training(
+        scale.arithmetic, planned.batch_size_per_device, planned.gradient_accumulation_steps
+    )
+    return replace(
+        training,
+        optimizer=(planned.optimizer or training.optimizer).lower(),
+        tensor_parallel=plan.topology.tensor_parallel_size,
+        pipeline_parallel=plan.topology.pipeline_parallel_size,
+    )

@@ -1,0 +1,230 @@
+"""From the keys of a workload, a training and a cluster to a question for the step-time model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.suggest import did_you_mean
+from worldsize.base.wording import plural, quoted_list
+from worldsize.facts import gpus, vm_sizes
+from worldsize.facts.gpus import Gpu
+from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize
+from worldsize.planning.estimates.model import (
+    Case,
+    Cluster,
+    Convolutional,
+    Recomputation,
+    Training,
+    Transformer,
+    Workload,
+)
+from worldsize.spec.model import Located, WorkloadKeys
+
+Values = Mapping[str, Located[Any]]
+_RECOMPUTATION: dict[Any, Recomputation] = {True: "full", False: "none", "selective": "selective"}
+_DEFAULT_STAGE = {"fsdp": 3}
+
+
+def make_workload(keys: WorkloadKeys) -> Workload:
+    """The workload of keys that were checked."""
+    values = {name: located.value for name, located in keys.values.items()}
+    if keys.kind == "convolutional":
+        return Convolutional(
+            float(values["parameters"]), float(values["forward_flops"]), values.get("activation_bytes")
+        )
+    return Transformer(
+        parameters=float(values["parameters"]),
+        layers=values["layers"],
+        width=values["width"],
+        heads=values["heads"],
+        vocabulary=values["vocabulary"],
+        sequence_length=values["sequence_length"],
+        tied_embeddings=values.get("tied_embeddings"),
+    )
+
+
+def make_training(values: Values, micro_batch: int, accumulation: int) -> Training:
+    """How it is trained, from the keys of ``training:`` or ``arithmetic:``."""
+
+    def value(name: str, default: Any) -> Any:
+        return values[name].value if name in values else default
+
+    strategy = value("strategy", "ddp")
+    stage = value("zero_stage", _DEFAULT_STAGE.get(strategy, 0))
+    degrees = value("parallelism", {})
+    return Training(
+        micro_batch=micro_batch,
+        accumulation=accumulation,
+        precision=value("precision", "fp32"),
+        strategy=strategy,
+        zero_stage=stage,
+        recomputation=_RECOMPUTATION[value("activation_checkpointing", False)],
+        optimizer=value("optimizer", "adamw"),
+        tensor_parallel=degrees.get("tensor", 1),
+        pipeline_parallel=degrees.get("pipeline", 1),
+    )
+
+
+def make_cluster(
+    values: Values, span: Span, problems: list[Problem], learned: Learned = NOT_LEARNED
+) -> Cluster | None:
+    """The cluster of the keys of ``cluster:``; None, with what is wrong reported, if its GPU is unknown."""
+    before, gpu = len(problems), None
+    size = _find_size(values, problems, learned)
+    if len(problems) > before:
+        return None
+    if "gpu" in values:
+        gpu = _find_gpu(values["gpu"], size, problems)
+    elif size is not None:
+        gpu = _find_gpu_of_size(values["instance_type"], size, problems)
+    count = _count_gpus(values, size, span, problems)
+    if gpu is None or len(problems) > before:
+        return None
+    return describe_cluster(
+        gpu,
+        size,
+        gpus_per_instance=count,
+        instance_count=_value(values, "instance_count", 1),
+        network_gbit=_value(values, "network_gbit", None),
+        rdma=_value(values, "rdma", None),
+        input_samples_per_s=_value(values, "input_samples_per_second", None),
+    )
+
+
+def describe_cluster(
+    gpu: Gpu,
+    size: VmSize | None,
+    *,
+    gpus_per_instance: int,
+    instance_count: int,
+    network_gbit: float | None = None,
+    rdma: bool | None = None,
+    input_samples_per_s: float | None = None,
+) -> Cluster:
+    """A cluster of a VM size; what is given overrides the catalogue. Rates that nobody states are None."""
+    link = gpu.link_bytes_per_s
+    if size is not None:
+        known = vm_sizes.intra_node_link(size)
+        link = known.gigabytes_per_s * 1e9 if known is not None else link
+        if rdma is None:
+            rdma = size.rdma
+        if network_gbit is None:
+            network_gbit = size.ib_gbps_per_node if rdma else size.ethernet_gbps
+    network = None if network_gbit is None else network_gbit / 8 * 1e9
+    if size is not None and vm_sizes.link_spans_instances(size):
+        network, rdma = link * gpus_per_instance, True
+    return Cluster(
+        gpu=gpu,
+        gpus_per_instance=gpus_per_instance,
+        instance_count=instance_count,
+        link_bytes_per_s=link,
+        network_bytes_per_s=network,
+        rdma=rdma,
+        instance_type=size.name if size is not None else None,
+        input_samples_per_s=input_samples_per_s,
+    )
+
+
+def _value(values: Values, name: str, default: Any) -> Any:
+    return values[name].value if name in values else default
+
+
+def _find_size(values: Values, problems: list[Problem], learned: Learned) -> VmSize | None:
+    if "instance_type" not in values:
+        return None
+    located = values["instance_type"]
+    size = vm_sizes.lookup(located.value, learned)
+    if size is None:
+        near = vm_sizes.suggest(located.value, learned)
+        help_ = f"did you mean `{near}`?" if near else "`worldsize catalogue` lists those that are known"
+        message = f"`{located.value}` is not a VM size that Worldsize knows"
+        problems.append(Problem("spec-value-not-allowed", located.span, message, help_))
+    return size
+
+
+def _find_gpu(located: Located[Any], size: VmSize | None, problems: list[Problem]) -> Gpu | None:
+    gpu = gpus.lookup(located.value)
+    if gpu is None:
+        help_ = did_you_mean(located.value, gpus.names())
+        message = f"`{located.value}` is not a GPU that Worldsize knows"
+        problems.append(Problem("spec-value-not-allowed", located.span, message, help_))
+    elif size is not None and gpus.lookup_model(size.gpu_model) not in (gpu, None):
+        message = f"`gpu` is {gpu.name}, but `{size.name}` has {size.gpu_model}"
+        problems.append(Problem("spec-value-not-allowed", located.span, message, "remove `gpu`"))
+    return gpu
+
+
+def _find_gpu_of_size(located: Located[Any], size: VmSize, problems: list[Problem]) -> Gpu | None:
+    gpu = gpus.lookup_model(size.gpu_model)
+    if size.gpus == 0:
+        message = f"`{size.name}` has no GPU, and only speeds of GPUs are estimated"
+        problems.append(Problem("spec-value-not-allowed", located.span, message, "choose a size with GPUs"))
+    elif gpu is None or size.gpus != size.devices:
+        what = size.gpu_model or "its GPUs" if gpu is None else f"a share of {size.gpu_model}"
+        message = f"no speed is known of {what} in `{size.name}`"
+        help_ = f"choose one of {quoted_list(gpus.names(), 24)} by `gpu:`"
+        problems.append(Problem("spec-value-not-allowed", located.span, message, help_))
+    return gpu
+
+
+def _count_gpus(values: Values, size: VmSize | None, span: Span, problems: list[Problem]) -> int:
+    located = values.get("gpus_per_instance")
+    if located is None:
+        if size is None:
+            message = "`cluster` has `gpu` but no `gpus_per_instance`"
+            problems.append(Problem("spec-missing-key", span, message, "add `gpus_per_instance: 8`"))
+            return 1
+        return max(size.devices, 1)
+    if size is not None and located.value > size.devices > 0:
+        message = (
+            f"`gpus_per_instance` is {located.value}, but `{size.name}` has {plural(size.devices, 'GPU')}"
+        )
+        problems.append(Problem("spec-out-of-range", located.span, message, f"write at most {size.devices}"))
+    return int(located.value)
+
+
+def check_case(case: Case, places: Mapping[str, Span]) -> list[Problem]:
+    """What keeps a case from being trained at all.
+
+    ``places`` has the spans of ``precision`` and ``parallelism``, or of what stands for them.
+    """
+    return [*_check_precision(case, places["precision"]), *_check_degrees(case, places["parallelism"])]
+
+
+def _check_precision(case: Case, span: Span) -> list[Problem]:
+    gpu, precision = case.cluster.gpu, case.training.precision
+    if precision in gpu.peak_flops:
+        return []
+    message = f"`precision` is {precision}, which {gpu.name} does not compute in"
+    return [Problem("spec-value-not-allowed", span, message, f"allowed: {quoted_list(gpu.peak_flops)}")]
+
+
+def _check_degrees(case: Case, span: Span) -> list[Problem]:
+    training, world = case.training, case.cluster.world_size
+    ways = training.tensor_parallel * training.pipeline_parallel
+    problems = []
+    if ways > 1 and not isinstance(case.workload, Transformer):
+        message = "only transformers are estimated with tensor or pipeline parallelism"
+        return [Problem("spec-value-not-allowed", span, message, "remove `parallelism`")]
+    if world % ways:
+        message = (
+            f"tensor parallelism of {training.tensor_parallel} × pipeline parallelism of"
+            f" {training.pipeline_parallel} does not divide {plural(world, 'GPU')}"
+        )
+        problems.append(
+            Problem("parallelism-product", span, message, "choose divisors of the number of GPUs")
+        )
+    if isinstance(case.workload, Transformer):
+        if case.workload.heads % training.tensor_parallel:
+            degree = training.tensor_parallel
+            message = f"tensor parallelism of {degree} does not divide {case.workload.heads} heads"
+            help_ = "choose a divisor of `heads`"
+            problems.append(Problem("tensor-degree-does-not-divide-model", span, message, help_))
+        if training.pipeline_parallel > case.workload.layers:
+            message = f"{training.pipeline_parallel} stages for {plural(case.workload.layers, 'layer')}"
+            help_ = f"write at most `pipeline: {case.workload.layers}`"
+            problems.append(Problem("pipeline-degree-does-not-divide-layers", span, message, help_))
+    return problems

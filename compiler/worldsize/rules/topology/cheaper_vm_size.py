@@ -1,0 +1,54 @@
+"""A VM size costs more than another that is at least as good in everything that is documented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from worldsize.base.problem import Finding
+from worldsize.rules import price_comparison
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+
+if TYPE_CHECKING:
+    from worldsize.facts.prices import Price, Tier
+    from worldsize.facts.vm_sizes import VmSize
+
+
+def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+    size, span = launch.size, launch.chosen_size_span
+    if size is None or span is None or size.status == "retired":
+        return
+    from worldsize.facts.size_comparison import find_as_good  # reads the whole catalogue
+
+    tier: Tier = "low_priority" if price_comparison.find_preemptible_tier(launch) else "dedicated"
+    cheaper: list[tuple[list[tuple[Price, Price]], VmSize]] = []
+    for other in find_as_good(size) if not size.is_learned else ():
+        pairs = price_comparison.find_prices(context.prices(), (size.name, tier), (other.name, tier))
+        if pairs and all(theirs.amount < ours.amount for ours, theirs in pairs):
+            cheaper.append((pairs, other))
+    if cheaper:
+        pairs, other = min(cheaper, key=lambda each: each[0][0][1].amount)
+        ours, theirs = pairs[0]
+        message = (
+            f"`{size.name}` costs {ours.amount:.5g} {ours.currency} an hour, `{other.name}` only"
+            f" {theirs.amount:.5g} {theirs.currency} {price_comparison.describe_place(pairs)}"
+        )
+        yield Finding(span, message, _describe(other, size))
+
+
+def _describe(other: VmSize, size: VmSize) -> str:
+    """What the cheaper size has, and where it has slightly less."""
+    less = [
+        f"{theirs:g} GiB instead of {ours:g} GiB of {what}"
+        for what, theirs, ours in (
+            ("memory", other.ram_gib, size.ram_gib),
+            ("temporary disk", other.temp_disk_gib, size.temp_disk_gib),
+        )
+        if theirs is not None and ours is not None and theirs < ours
+    ]
+    exception = f", but {' and '.join(less)}" if less else ""
+    return (
+        f"if the region and your quota have it, write `{other.name}`: its GPUs ({other.gpu_model}) and links"
+        f" are at least as fast{exception}"
+    )

@@ -1,0 +1,69 @@
+"""Reads an estimate file: a workload, its training and a cluster, each value with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from worldsize import yaml
+from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.spec import violations, workload
+from worldsize.spec.load import is_spec
+from worldsize.spec.model import Located, WorkloadKeys
+from worldsize.spec.schema import ESTIMATE
+from worldsize.spec.values import to_plain
+
+
+class EstimateKeys(Struct, frozen=True):
+    """The file as it is written. ``spans`` are those of its sections' keys."""
+
+    workload: WorkloadKeys
+    training: Mapping[str, Located[Any]]
+    cluster: Mapping[str, Located[Any]]
+    spans: Mapping[str, Span]
+
+
+def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], yaml.Document]:
+    """The content of a file, None if it violates the schema; its problems; and the document."""
+    document = yaml.load(path)
+    root = document.root
+    problems = list(document.problems)
+    if isinstance(root, yaml.Mapping):
+        workload.read_exponents(root)
+    if root is None or problems:
+        return None, problems or [_report_empty(path)], document
+    if is_spec(document):
+        return None, [_report_spec(root.span)], document
+    problems += violations.check_schema(root, ESTIMATE)
+    keys = workload.parse_workload(root) if isinstance(root, yaml.Mapping) and not problems else None
+    if keys is None or not isinstance(root, yaml.Mapping):
+        return None, problems, document
+    training = _read_section(root, "training")
+    problems += workload.check_workload(keys)
+    problems += workload.check_stage(training)
+    spans = {key.text: key.span for key, _ in root.items()}
+    read = EstimateKeys(keys, training, _read_section(root, "cluster"), spans)
+    return read, problems, document
+
+
+def _report_spec(span: Span) -> Problem:
+    message = "this is a spec; an estimate file has `workload`, `training` and `cluster`"
+    return Problem("spec-missing-key", span, message, "`worldsize plan` shows the time and cost of its steps")
+
+
+def _report_empty(path: Path) -> Problem:
+    span = Span(str(path), 1, 1, 1, 1)
+    return Problem(
+        "spec-missing-key", span, "the estimate is empty", "add `workload`, `training` and `cluster`"
+    )
+
+
+def _read_section(root: yaml.Mapping, name: str) -> dict[str, Located[Any]]:
+    section = root.get(name)
+    if not isinstance(section, yaml.Mapping):
+        return {}
+    return {key.text: Located(to_plain(node), node.span, key.span, node) for key, node in section.items()}

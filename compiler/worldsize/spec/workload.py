@@ -1,0 +1,78 @@
+"""``workload:`` of a spec or an estimate file: the model, as far as its speed depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping as Entries
+from typing import Any
+
+from worldsize.base.problem import Problem
+from worldsize.base.wording import quoted_list
+from worldsize.spec.model import Located, WorkloadKeys
+from worldsize.spec.schema import load_schema
+from worldsize.spec.values import number_with_dot, to_plain, write_flow
+from worldsize.yaml.nodes import Mapping, Scalar
+
+# What each kind needs, and may have beside `kind` and `parameters`.
+REQUIRED = {
+    "transformer": ("layers", "width", "heads", "vocabulary", "sequence_length"),
+    "convolutional": ("forward_flops",),
+}
+STAGES = {"fsdp": (2, 3), "deepspeed": (0, 1, 2, 3)}  # of ZeRO; the other strategies have only 0
+OPTIONAL = {"transformer": ("tied_embeddings",), "convolutional": ("activation_bytes",)}
+
+
+def read_exponents(parent: Mapping) -> None:
+    """Read ``6.65e9`` under ``workload:`` as a number.
+
+    YAML 1.1 takes it for text, but counts of parameters and operations are written so, and Azure ML never
+    reads this part of a file.
+    """
+    node = parent.get("workload")
+    for _, value in node.items() if isinstance(node, Mapping) else ():
+        if isinstance(value, Scalar) and not value.style and isinstance(value.value, str):
+            number = number_with_dot(value.text)
+            if number is not None:
+                value._value = float(number)  # noqa: SLF001 - the value that is computed on demand
+
+
+def parse_workload(parent: Mapping) -> WorkloadKeys | None:
+    """The workload under a mapping that has passed the schema."""
+    node, key = parent.get("workload"), parent.key("workload")
+    if not isinstance(node, Mapping) or key is None:
+        return None
+    values = {
+        name.text: Located(to_plain(value), value.span, name.span, value) for name, value in node.items()
+    }
+    return WorkloadKeys(key.span, str(values["kind"].value), values)
+
+
+def check_workload(workload: WorkloadKeys) -> Iterator[Problem]:
+    """Report keys that the kind of a workload lacks, and keys of another kind."""
+    kind = workload.kind
+    known = ("kind", "parameters", *REQUIRED[kind], *OPTIONAL[kind])
+    for name, located in workload.values.items():
+        if name not in known:
+            message = f"`{name}` is not a key of a {kind} workload"
+            yield Problem("spec-unknown-key", located.key_span, message, f"its keys are {quoted_list(known)}")
+    properties = load_schema()["$defs"]["workload"]["properties"]
+    for name in REQUIRED[kind]:
+        if name not in workload.values:
+            example = write_flow(properties[name]["examples"][0])
+            message = f"a {kind} workload has no `{name}`"
+            yield Problem("spec-missing-key", workload.span, message, f"add `{name}: {example}`")
+
+
+def check_stage(values: Entries[str, Located[Any]]) -> Iterator[Problem]:
+    """Report a ZeRO stage that the strategy beside it does not have."""
+    stage = values.get("zero_stage")
+    strategy = values["strategy"].value if "strategy" in values else "ddp"
+    if stage is None or stage.value in STAGES.get(strategy, (0,)):
+        return
+    if strategy not in STAGES:
+        message = f"`zero_stage` is {stage.value}, but `{strategy}` divides nothing between ranks"
+        yield Problem("spec-value-not-allowed", stage.span, message, "remove it, or write `strategy: fsdp`")
+        return
+    message = f"`zero_stage` of `{strategy}` cannot be {stage.value}"
+    allowed = quoted_list(str(each) for each in STAGES[strategy])
+    yield Problem("spec-value-not-allowed", stage.span, message, f"allowed: {allowed}")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from worldsize.emit.layout import Layout
     from worldsize.planning.memory.step_memory import Need
     from worldsize.resolving.resolve import ResolvedSpec
+    from worldsize.resolving.step_costs import StepCost
+    from worldsize.resolving.step_estimates import StepEstimate
 
 
 class Planned(Struct, frozen=True):
@@ -106,44 +108,88 @@ class Estimated(Struct, frozen=True):
 
     case: Case
     estimate: Estimate | None
+    cost: StepCost
+    region: str  # of the prices
     unknown: str | None
 
 
-def estimate_file(path: str | os.PathLike[str]) -> Estimated:
+def estimate_file(path: str | os.PathLike[str], region: str | None = None) -> Estimated:
     """Estimate the speed of the workload of a file, as ``schemas/estimate.schema.json`` describes it.
+
+    Args:
+        path: The file.
+        region: Of Azure, for the prices; by default that of ``worldsize.yml``, else East US.
 
     Raises:
         SpecError: The file has errors, or its workload cannot be trained so.
+        PriceFileError: The prices that the project has read from Azure cannot be read again.
     """
     from worldsize.checking import in_budget, settings
+    from worldsize.facts.prices import read_price_list
     from worldsize.planning.estimates.estimate import estimate
     from worldsize.resolving.estimate_case import explain_unknown, resolve_case
+    from worldsize.resolving.step_costs import cost_step
     from worldsize.spec.estimate_file import read_estimate_file
 
     sources: dict[str, Source] = {}
     with in_budget(Path(path), sources):
         keys, problems, document = read_estimate_file(Path(path))
         sources[document.path] = document.source
-        learned = settings.read_project_settings(Path(path).parent).vm_sizes
-        case = resolve_case(keys, problems, learned) if keys is not None else None
+        project = settings.read_project_settings(Path(path).parent)
+        case = resolve_case(keys, problems, project.vm_sizes) if keys is not None else None
     if case is None:
         from worldsize.rules import engine  # only a refusal needs it
 
         raise SpecError(list(engine.diagnose(problems)), sources)
     answer = estimate(case.workload, case.training, case.cluster)
-    return Estimated(case, answer, None if answer is not None else explain_unknown(case))
+    prices = read_price_list(region or project.region, project.prices_file)
+    unknown = None if answer is not None else explain_unknown(case)
+    return Estimated(case, answer, cost_step(case, None, None, prices), prices.region, unknown)
 
 
-def estimate_document(estimated: Estimated) -> dict[str, Any]:
-    """An estimate ready for JSON: the same keys whether or not a quantity is known."""
-    answer = estimated.estimate
-    names = Estimate.__struct_fields__
-    document = to_builtins(answer) if answer is not None else dict.fromkeys(names)
-    return {**document, "unknown": estimated.unknown}
+class StepForecast(Struct, frozen=True):
+    """The time and the cost of one training step of a spec."""
+
+    time: StepEstimate
+    cost: StepCost | None  # None where the time is unknown
+    region: str
 
 
-def plan_document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[str, Any]:
-    """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with the memory of its steps."""
+def forecast_steps(planned: Planned, region: str | None = None) -> dict[str, StepForecast]:
+    """The time and cost of each training step, where its model, GPUs and network are known.
+
+    Raises:
+        PriceFileError: As :func:`estimate_file`.
+        SpecError: The estimate takes too long.
+    """
+    from worldsize.checking import in_budget, settings
+    from worldsize.facts.prices import read_price_list
+    from worldsize.resolving import rows
+    from worldsize.resolving.step_costs import cost_step, find_checkpoint_seconds
+    from worldsize.resolving.step_estimates import estimate_steps
+
+    resolved, path = planned.resolved, planned.resolved.spec.path
+    project = settings.read_project_settings(path.parent)
+    prices = read_price_list(region or project.region, project.prices_file)
+    forecasts: dict[str, StepForecast] = {}
+    with in_budget(path, planned.sources):
+        for name, time in estimate_steps(resolved, partial(rows.read_table_samples, path.parent)).items():
+            cost = None
+            if time.case is not None:
+                saving = find_checkpoint_seconds(planned.plan.steps[name], resolved.job.steps[name])
+                seconds = time.total_seconds.expected if time.total_seconds is not None else None
+                cost = cost_step(time.case, seconds, saving, prices)
+            forecasts[name] = StepForecast(time, cost, prices.region)
+    return forecasts
+
+
+def plan_document(
+    plan: Plan,
+    needs: Mapping[str, Need] | None = None,
+    forecasts: Mapping[str, StepForecast] | None = None,
+) -> dict[str, Any]:
+    """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with memory, time and cost."""
+    from worldsize.emit.forecast import describe_forecast
     from worldsize.emit.plan_file import FORMAT, describe_step
 
     steps = {name: describe_step(step) for name, step in plan.steps.items()}
@@ -154,6 +200,8 @@ def plan_document(plan: Plan, needs: Mapping[str, Need] | None = None) -> dict[s
             "available": need.available,
             "device": need.device,
         }
+    for name, forecast in (forecasts or {}).items():
+        steps[name]["forecast"] = describe_forecast(forecast)
     return {"format": FORMAT, "name": plan.name, "steps": steps}
 
 

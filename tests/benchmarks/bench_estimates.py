@@ -1,4 +1,4 @@
-"""The step-time model against published speeds that it was not fitted on: `scaling/validate.py`, with bounds."""
+"""The step-time model against published speeds that were left out of its fit: `scaling/validate.py`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common
+from worldsize.cli import common, price_commands
 
 if TYPE_CHECKING:
     from worldsize.api import Planned
@@ -20,6 +20,7 @@ Examples:
   worldsize plan pipelines/digits_ddp.yml           a table for people
   worldsize plan SPEC --json | jq .steps.train      the same for programs
   worldsize plan SPEC --memory                      with the memory of each training step
+  worldsize plan SPEC --region westeurope           with the prices of another region
   worldsize plan SPEC --set inputs.epochs=3         with another value of a pipeline input
 
 \b
@@ -41,35 +42,50 @@ Exit status: 0 planned, 1 faults in the spec, 2 usage, 3 an internal error of wo
     is_flag=True,
     help="With --memory: run the code of your own models in a separate process, for their shapes.",
 )
+@click.option("--region", metavar="REGION", help="The Azure region of the prices.")
 @common.set_option
 def command(
-    spec: Path, as_json: bool, with_memory: bool, import_model: bool, settings: tuple[str, ...]
+    spec: Path,
+    *,
+    as_json: bool,
+    with_memory: bool,
+    import_model: bool,
+    region: str | None,
+    settings: tuple[str, ...],
 ) -> None:
-    """Print the plan of a spec, with the formula behind each number."""
+    """Print the plan of a spec: the formula behind each number, the time and the cost of its trainings."""
     from worldsize import api
     from worldsize.errors import SpecError
+    from worldsize.facts.prices import PriceFileError
 
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         planned = api.plan_spec(spec, common.override_spec(spec, settings))
         needs = _memory(planned, import_model) if with_memory or import_model else None
+        forecasts = api.forecast_steps(planned, region)
     except SpecError as error:
         common.refuse_spec(error)
+    except PriceFileError as error:
+        common.refuse(str(error), price_commands.REMOVE_FILE)
     if planned.warnings:
         common.show_findings(planned.warnings, planned.sources)
     if as_json:
         import json
 
-        common.say(json.dumps(api.plan_document(planned.plan, needs), indent=2, ensure_ascii=False))
+        common.say(
+            json.dumps(api.plan_document(planned.plan, needs, forecasts), indent=2, ensure_ascii=False)
+        )
         return
-    from worldsize.cli import plan_table
+    from worldsize.cli import estimate_table, plan_table
     from worldsize.diagnostics.text import wants_colour
 
     if wants_colour(sys.stdout):
         plan_table.show_plan(planned.plan)
     else:
         common.say(plan_table.render_plan(planned.plan), nl=False)
+    if forecasts:
+        common.say(f"\n{estimate_table.render_forecasts(forecasts)}", nl=False)
     if needs is not None:
         table = plan_table.render_memory(planned, needs, imported=import_model)
         common.say(f"\n{table}", nl=False)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from worldsize.facts.prices import Price, PriceList
     from worldsize.facts.vm_sizes import VmSize
 
+REMOVE_FILE = "remove the file; `worldsize catalogue --prices` writes a new one"
+
 
 def read_project_prices(project: Settings, region: str | None) -> PriceList:
     """The prices of a project, in the user's region or else its own; exits if its file is wrong."""
@@ -26,7 +28,7 @@ def read_project_prices(project: Settings, region: str | None) -> PriceList:
     try:
         return prices.read_price_list(region or project.region, locate_file(project))
     except prices.PriceFileError as error:
-        common.refuse(str(error), "remove the file; `worldsize catalogue --prices` writes a new one")
+        common.refuse(str(error), REMOVE_FILE)
 
 
 def locate_file(project: Settings) -> Path:

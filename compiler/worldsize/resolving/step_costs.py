@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from worldsize.azureml.model import Step
 from worldsize.facts.prices import Price, PriceList
 from worldsize.planning import cost
 from worldsize.planning.cost import Cost, Evictions
+from worldsize.planning.estimates.model import Case
 from worldsize.planning.model import StepPlan
 
 
@@ -20,13 +22,16 @@ class StepCost(Struct, frozen=True):
 
 
 def cost_step(
-    instance_type: str, instances: int, seconds: float | None, plan: StepPlan | None, prices: PriceList
+    case: Case, seconds: float | None, checkpoint_seconds: float | None, prices: PriceList
 ) -> StepCost:
-    """The cost of ``seconds`` on instances of a VM size; None for the whole where they are unknown."""
-    dedicated, low = prices.find(instance_type, "dedicated"), prices.find(instance_type, "low_priority")
+    """The cost of ``seconds`` on a cluster; ``checkpoint_seconds`` is None for a training that saves none."""
+    name, instances = case.cluster.instance_type, case.cluster.instance_count
+    if name is None:
+        return StepCost(None, None, None, None)
+    dedicated, low = prices.find(name, "dedicated"), prices.find(name, "low_priority")
     if seconds is None:
         return StepCost(dedicated, low, None, None)
-    evictions = Evictions(cost.mean_seconds_between_evictions(instances), _checkpoint_seconds(plan))
+    evictions = Evictions(cost.mean_seconds_between_evictions(instances), checkpoint_seconds)
     return StepCost(
         dedicated,
         low,
@@ -35,12 +40,16 @@ def cost_step(
     )
 
 
-def _checkpoint_seconds(plan: StepPlan | None) -> float | None:
-    """Seconds of one checkpoint; None for a step that is not known to save any."""
+def find_checkpoint_seconds(plan: StepPlan, step: Step) -> float | None:
+    """Seconds that one checkpoint takes: as planned, else assumed; None for a step that may save none.
+
+    A component that asks for the interval between checkpoints, or has an output of that name, saves them.
+    """
     from wstrain.checkpoint import save_policy  # few commands ask for it
 
-    for row in plan.derivations if plan is not None else ():
+    for row in plan.derivations:
         if row.quantity == "checkpoint_seconds" and isinstance(row.value, (int, float)):
             return float(row.value)
-    saves = plan is not None and "checkpoint_interval" in plan.inputs
+    inputs = step.component.inputs if step.component is not None else {}
+    saves = "checkpoint_interval" in inputs or "checkpoints" in step.outputs
     return save_policy.ASSUMED_COST_SECONDS if saves else None

@@ -37,8 +37,8 @@ class StepEstimate(Struct, frozen=True):
 
 def estimate_steps(
     resolved: ResolvedSpec,
-    calibration: Calibration = NOT_CALIBRATED,
     read_table: ReadTable | None = None,
+    calibration: Calibration = NOT_CALIBRATED,
 ) -> dict[str, StepEstimate]:
     """The estimate of every step that trains, or why there is none."""
     plans = resolved.plan.steps if resolved.plan is not None else {}

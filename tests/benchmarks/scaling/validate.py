@@ -1,7 +1,7 @@
 """How well the step-time model predicts published speeds that it was not fitted on.
 
     python tests/benchmarks/scaling/validate.py                the table
-    python tests/benchmarks/scaling/validate.py --plot F.svg   also predicted over published speeds as a picture
+    python tests/benchmarks/scaling/validate.py --plot F.svg   also a picture
 
 Each size of a family of models is left out of the fit once, then each family, and at last the clusters of 32
 and more GPUs.

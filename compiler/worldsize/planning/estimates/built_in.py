@@ -12,12 +12,12 @@ from worldsize.planning.estimates.model import (
 )
 from worldsize.planning.memory.network import Network, Part, Setup
 
-# Ranks of the other strategies of the trainer, tensor and pipeline parallelism, exchange gradients as DDP does.
+# With tensor and pipeline parallelism, replicas exchange gradients as with DDP.
 _STRATEGIES: dict[str, Strategy] = {"fsdp": "fsdp", "deepspeed": "deepspeed", "horovod": "horovod"}
 _PRECISIONS: dict[str, Precision] = {"fp16": "fp16", "bf16": "bf16"}
 
 
-def describe_network(network: Network, setup: Setup, heads: int | None) -> Workload:
+def describe_network(network: Network, heads: int | None) -> Workload:
     """A network as a workload; ``heads`` are those of a ``gpt``."""
     if network.name == "gpt" and heads:
         embedding = next(part.weights[0] for part in network.parts if part.name == "tokens")

@@ -20,6 +20,7 @@ _NO_ACTIVATIONS = 0.3  # a convolutional network whose activations are not given
 _RELATED = 0.25  # constants of a related architecture
 _NETWORK = 0.5  # of the share of time that exchanges take
 _TCP = 0.3  # more of that share: TCP over Ethernet varies more than RDMA
+_HOST = 0.5  # of the share of time that launches, stragglers and loops take: hosts differ
 _CALIBRATED = 0.04  # steps of one run differ by that
 _PER_DOUBLING = 0.1  # of the share of time that exchanges take, for each doubling beyond measured ranks
 _WIDEST = 2.0
@@ -44,7 +45,7 @@ def find_spread(case: Case, parts: StepTime, carried: Carried) -> Spread:
     """
     exchanged = parts.communication / parts.seconds if parts.seconds else 0.0
     network = exchanged * (_NETWORK + (_TCP if case.cluster.rdma is False else 0.0))
-    published = _spread_of_published(case, network)
+    published = _spread_of_published(case, parts, network)
     if not carried.calibration.measured:
         return published
     half = _spread_of_measured(case, exchanged, network, carried)
@@ -53,16 +54,17 @@ def find_spread(case: Case, parts: StepTime, carried: Carried) -> Spread:
     return Spread(min(half, _WIDEST), _describe(case, carried))
 
 
-def _spread_of_published(case: Case, network: float) -> Spread:
+def _spread_of_published(case: Case, parts: StepTime, network: float) -> Spread:
     own = _CONVOLUTIONAL if isinstance(case.workload, Convolutional) else _TRANSFORMER
     if isinstance(case.workload, Convolutional) and case.workload.activation_bytes is None:
         own = math.hypot(own, _NO_ACTIVATIONS)
+    host = _HOST * parts.latency / parts.seconds if parts.seconds else 0.0
     architecture = case.cluster.gpu.architecture
     related = _RELATED if architecture in RELATED else 0.0
     basis = "fitted on published speeds"
     if related:
         basis += f" of {RELATED[architecture]} GPUs"
-    return Spread(math.sqrt(own**2 + related**2 + network**2), basis)
+    return Spread(math.sqrt(own**2 + related**2 + network**2 + host**2), basis)
 
 
 def _spread_of_measured(case: Case, exchanged: float, network: float, carried: Carried) -> float:

@@ -1,0 +1,135 @@
+"""Times and costs as rows of a table, for `worldsize estimate` and `worldsize plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from worldsize.base.wording import plural
+
+if TYPE_CHECKING:
+    from worldsize.api import Estimated, StepForecast
+    from worldsize.facts.prices import Price
+    from worldsize.planning.cost import Cost
+    from worldsize.planning.estimates.model import Case, Estimate, Interval, StepTime
+    from worldsize.resolving.step_costs import StepCost
+
+_CENT = 0.01
+_SMALLEST_SHARE = 0.005  # of a step's time, that is shown
+
+
+def render_estimated(estimated: Estimated) -> str:
+    """The table of an estimate file."""
+    rows = [("unknown", estimated.unknown or "")]
+    if estimated.estimate is not None:
+        rows = list(_speed(estimated.estimate))
+    rows += _prices(estimated.cost, estimated.case.cluster.instance_count)
+    if estimated.estimate is not None:
+        rows.append(("rests on", estimated.estimate.basis))
+    return "\n".join([_describe_cluster(estimated.case), *_align(rows)])
+
+
+def render_forecasts(forecasts: dict[str, StepForecast]) -> str:
+    """A block for each training step, or a line that says why its time is unknown."""
+    return "\n".join(_render_forecast(name, forecast) for name, forecast in forecasts.items())
+
+
+def _render_forecast(name: str, forecast: StepForecast) -> str:
+    time, cost, case = forecast.time, forecast.cost, forecast.time.case
+    if time.estimate is None or case is None or cost is None:
+        return f"{name}  time unknown: {time.unknown}\n"
+    rows: list[tuple[str, str]] = []
+    if time.epoch_seconds is not None:
+        rows.append(("an epoch", _show_interval(time.epoch_seconds, "s")))
+    if time.total_seconds is not None:
+        rows.append(("all epochs", _show_interval(time.total_seconds, "s")))
+    rows += _speed(time.estimate)
+    rows += _costs(cost)
+    rows += _prices(cost, case.cluster.instance_count)
+    rows.append(("rests on", time.estimate.basis))
+    return "\n".join([f"{name}  time and cost on {_describe_cluster(case)}", *_align(rows), ""])
+
+
+def _describe_cluster(case: Case) -> str:
+    cluster = case.cluster
+    what = cluster.instance_type or f"{cluster.gpus_per_instance} {cluster.gpu.name}"
+    return f"{cluster.instance_count} × {what}, {plural(cluster.world_size, 'GPU')}"
+
+
+def _align(rows: list[tuple[str, str]]) -> Iterator[str]:
+    width = max(len(name) for name, _ in rows)
+    return (f"  {name:<{width}}  {text}" for name, text in rows)
+
+
+def _speed(found: Estimate) -> Iterator[tuple[str, str]]:
+    yield "a step", _show_interval(found.step_seconds, "s")
+    yield "samples per second", _show_interval(found.samples_per_second)
+    if found.tokens_per_second_per_gpu is not None:
+        yield "tokens per second and GPU", _show_interval(found.tokens_per_second_per_gpu)
+    if found.model_flops_utilisation is not None:
+        yield "model FLOPs utilisation", _show_share(found.model_flops_utilisation)
+    if found.scaling_efficiency is not None:
+        yield "scaling efficiency", _show_share(found.scaling_efficiency)
+    yield "bound by", f"{found.bound} ({_show_parts(found.parts)})"
+
+
+def _show_parts(parts: StepTime) -> str:
+    shares = ((name, getattr(parts, name) / parts.seconds) for name in parts.__struct_fields__)
+    return ", ".join(
+        f"{name} {share:.0%}".replace("%", " %") for name, share in shares if share >= _SMALLEST_SHARE
+    )
+
+
+def _costs(cost: StepCost) -> Iterator[tuple[str, str]]:
+    """The whole training on each tier."""
+    if cost.dedicated is not None:
+        yield "cost, dedicated", _show_cost(cost.dedicated)
+    if cost.low_priority is not None:
+        loss = _show_share(cost.low_priority.expected_loss)
+        yield "cost, low priority", f"{_show_cost(cost.low_priority)}, {loss} of the time lost by evictions"
+
+
+def _show_cost(cost: Cost) -> str:
+    if cost.amount is None:
+        return "unknown"
+    return f"{'less than 0.01' if cost.amount < _CENT else f'{cost.amount:,.2f}'} {cost.currency}"
+
+
+def _prices(cost: StepCost, instances: int) -> Iterator[tuple[str, str]]:
+    for name, price in (("dedicated", cost.dedicated_price), ("low priority", cost.low_priority_price)):
+        if price is not None:
+            yield f"an hour, {name}", _show_price(price, instances)
+
+
+def _show_price(price: Price, instances: int) -> str:
+    amount = f"{price.amount * instances:,.2f} {price.currency}"
+    return f"{amount} for {plural(instances, 'instance')} in {price.region}, as of {price.as_of}"
+
+
+def _show_interval(interval: Interval, unit: str = "") -> str:
+    """``1,230 (1,100 to 1,380)``; seconds in the unit that suits the expected value."""
+    if not unit:
+        low, expected, high = (
+            _show_number(each) for each in (interval.low, interval.expected, interval.high)
+        )
+        return f"{expected} ({low} to {high})"
+    divisor, unit = _choose_unit(interval.expected)
+    bounds = (interval.low / divisor, interval.expected / divisor, interval.high / divisor)
+    low, expected, high = (_show_number(each) for each in bounds)
+    return f"{expected} {unit} ({low} to {high})"
+
+
+def _choose_unit(seconds: float) -> tuple[float, str]:
+    for most, divisor, unit in ((0.1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < most:
+            return divisor, unit
+    return 86_400, "days"
+
+
+def _show_share(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %")
+
+
+def _show_number(value: float) -> str:
+    """Three digits that count, thousands with commas."""
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"

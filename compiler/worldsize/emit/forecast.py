@@ -1,0 +1,84 @@
+"""Times and costs as plain values for JSON, rounded to what counts; null where a quantity is unknown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+
+from worldsize.facts.prices import Price
+from worldsize.planning.cost import Cost
+from worldsize.planning.estimates.model import Estimate, Interval
+from worldsize.resolving.step_costs import StepCost
+
+if TYPE_CHECKING:
+    from worldsize.api import Estimated, StepForecast
+
+_DIGITS = 5
+
+
+def describe_estimated(estimated: Estimated) -> dict[str, Any]:
+    """The answer to an estimate file: the same keys whatever is known."""
+    hourly = _describe_hour(estimated.cost, estimated.region, estimated.case.cluster.instance_count)
+    return {
+        **_describe_estimate(estimated.estimate),
+        "cost_per_hour": hourly,
+        "unknown": estimated.unknown,
+    }
+
+
+def describe_forecast(forecast: StepForecast) -> dict[str, Any]:
+    """The time and cost of a training step."""
+    time, cost, case = forecast.time, forecast.cost, forecast.time.case
+    instances = case.cluster.instance_count if case is not None else 1
+    return {
+        **_describe_estimate(time.estimate),
+        "epoch_seconds": _describe_interval(time.epoch_seconds),
+        "total_seconds": _describe_interval(time.total_seconds),
+        "cost_per_hour": None if cost is None else _describe_hour(cost, forecast.region, instances),
+        "cost": None
+        if cost is None
+        else {
+            "dedicated": _describe_cost(cost.dedicated),
+            "low_priority": _describe_cost(cost.low_priority),
+        },
+        "unknown": time.unknown,
+    }
+
+
+def _describe_estimate(estimate: Estimate | None) -> dict[str, Any]:
+    if estimate is None:
+        return dict.fromkeys(Estimate.__struct_fields__)
+    return {name: _round(value) for name, value in to_builtins(estimate).items()}
+
+
+def _round(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _round(inner) for name, inner in value.items()}
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+
+
+def _describe_interval(interval: Interval | None) -> Any:
+    return None if interval is None else _round(to_builtins(interval))
+
+
+def _describe_hour(cost: StepCost, region: str, instances: int) -> dict[str, Any] | None:
+    """What all instances cost in an hour."""
+    known = cost.dedicated_price or cost.low_priority_price
+    if known is None:
+        return None
+
+    def amount(price: Price | None) -> float | None:
+        return None if price is None else float(_round(price.amount * instances))
+
+    return {
+        "currency": known.currency,
+        "dedicated": amount(cost.dedicated_price),
+        "low_priority": amount(cost.low_priority_price),
+        "region": region,
+        "as_of": known.as_of.isoformat(),
+    }
+
+
+def _describe_cost(cost: Cost | None) -> Any:
+    return None if cost is None else _round(to_builtins(cost))

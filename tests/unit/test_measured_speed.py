@@ -7,12 +7,21 @@ import math
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from worldsize.cli.main import main
+from worldsize.facts import gpus
 from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.calibrate import calibrate
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.model import Transformer
-from worldsize.resolving.measured_case import Speed, UnusableRunError, measure_from_run
+from worldsize.resolving.measured_case import (
+    MeasuredRun,
+    Speed,
+    UnusableRunError,
+    calibrate_from_runs,
+    measure_from_run,
+)
 from worldsize.running.record.measured_speed import read_speeds, summarise_speed
 
 GPT = Transformer(1.3e9, 24, 2048, 16, 50368, 2048)
@@ -107,3 +116,103 @@ def test_a_run_that_tells_nothing_says_why(changed: dict[str, str | None], messa
 def test_a_speed_that_is_none(speed: float) -> None:
     with pytest.raises(UnusableRunError, match="no speed"):
         measure_from_run(GPT, Speed(speed, 0.0, INPUTS))
+
+
+def test_a_run_of_another_machine_has_the_gpus_of_that() -> None:
+    cluster = measure_from_run(GPT, Speed(1.0, 0.0, INPUTS, gpu="H100")).case.cluster
+    assert (cluster.gpu.name, cluster.gpus_per_instance, cluster.instance_count) == ("H100", 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("product", "name"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "A100-80GB"),
+        ("NVIDIA A100 80GB PCIe", "A100-80GB-PCIe"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 NVL", "H100-NVL"),
+        ("NVIDIA H200", "H200"),
+        ("Tesla V100-SXM2-16GB", "V100-16GB"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA A10G", None),
+        ("", None),
+    ],
+)
+def test_a_driver_names_a_gpu(product: str, name: str | None) -> None:
+    gpu = gpus.lookup_product(product)
+    assert (gpu.name if gpu is not None else None) == name
+
+
+ESTIMATE = """
+workload: {kind: transformer, parameters: 1.3e9, layers: 24, width: 2048, heads: 16, vocabulary: 50368,
+           sequence_length: 2048}
+training: {micro_batch: 4, accumulation: 2, precision: bf16, strategy: fsdp, activation_checkpointing: true}
+cluster: {gpu: H100, gpus_per_instance: 8, instance_count: 1, network_gbit: 400, rdma: true}
+"""
+
+
+def make_home(folder: Path, inputs: dict[str, str], speed: float) -> None:
+    reports = "\n".join(json.dumps({"step": step, "samples_per_second": speed}) for step in range(9))
+    root = folder / ".worldsize" / "runs" / "20260102-030405-000"
+    write_run(root, reports, {"steps": {"train": {"parameters": inputs}}})
+    (folder / "estimate.yml").write_text(ESTIMATE, encoding="utf-8")
+
+
+def test_the_command_calibrates_by_a_run_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    driver = tmp_path / "nvidia-smi"
+    driver.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3'\n", encoding="utf-8")
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    make_home(tmp_path, INPUTS, 50.0)
+    done = CliRunner().invoke(main, ["estimate", "estimate.yml", "--from", "last", "--json"])
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    assert answer["samples_per_second"]["expected"] == pytest.approx(50.0, rel=1e-3)
+    assert answer["basis"].startswith("calibrated by 1 run on 8 GPUs")
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ("last", "`last` ran on this machine, which has no GPU, and tells nothing of GPUs"),
+        ("last:other", "step `other` of `last` reported no speed"),
+        ("2027", "there is no run `2027`"),
+    ],
+)
+def test_the_command_says_why_a_run_tells_nothing(
+    run: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    make_home(tmp_path, INPUTS, 50.0)
+    done = CliRunner().invoke(main, ["estimate", "estimate.yml", "--from", run])
+    assert done.exit_code == 1
+    assert done.output.startswith(f"error: {message}")
+
+
+def test_a_run_without_gpus_is_refused() -> None:
+    run = MeasuredRun("last", Speed(1.0, 0.0, {**INPUTS, "planned_gpus_per_instance": "0"}))
+    with pytest.raises(UnusableRunError, match="`last` tells nothing of this workload: it ran without GPUs"):
+        calibrate_from_runs(GPT, [run])
+
+
+@pytest.mark.run
+@pytest.mark.timeout(120)
+@pytest.mark.filterwarnings("ignore")  # of the libraries that MLflow imports
+def test_the_command_calibrates_by_a_run_of_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/runs.db")
+    (tmp_path / "estimate.yml").write_text(ESTIMATE, encoding="utf-8")
+    with mlflow.start_run() as run:
+        mlflow.log_params(INPUTS)
+        for step in range(8):
+            mlflow.log_metric("samples_per_second", 30.0, step=step)
+    command = ["estimate", str(tmp_path / "estimate.yml"), "--json", "--from"]
+    done = CliRunner().invoke(main, [*command, f"mlflow:{run.info.run_id}"])
+    assert done.exit_code == 0, done.output
+    assert "measured on A100-80GB" in json.loads(done.stdout)["basis"]
+    unknown = CliRunner().invoke(main, [*command, "mlflow:none"])
+    assert unknown.exit_code == 1
+    assert unknown.output.startswith("error: `mlflow:none` cannot be read")

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import click
 
-from worldsize.cli import common, price_commands
+from worldsize.cli import common, measured_runs, price_commands, workspace_options
+from worldsize.cli.workspace_options import WorkspaceChoice
 
 EPILOG = """\b
 Examples:
   worldsize estimate FILE           a table
   worldsize estimate FILE --json    the same for programs
+  worldsize estimate FILE --from JOB --azure    calibrated by a job that trained this workload
 
 \b
 FILE has three parts, as schemas/estimate.schema.json describes them:
@@ -23,6 +25,11 @@ FILE has three parts, as schemas/estimate.schema.json describes them:
   cluster:  {instance_type: Standard_ND96isr_H100_v5, instance_count: 4}
 
 \b
+--from takes a run of the built-in trainers, and RUN:STEP where several steps of it trained. One run tells how
+much faster or slower computation is than the published speeds; two on different counts of GPUs tell that of
+the network as well. A run on processors tells nothing of GPUs.
+
+\b
 Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of worldsize.
 """
 
@@ -30,16 +37,36 @@ Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of 
 @click.command(epilog=EPILOG)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--region", metavar="REGION", help="The Azure region of the prices.")
+@click.option(
+    "--from",
+    "runs",
+    multiple=True,
+    metavar="RUN[:STEP]",
+    help="Calibrate by a run of this workload: its id, `last`, or `mlflow:ID`; repeatable.",
+)
+@common.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def command(file: Path, region: str | None, as_json: bool) -> None:
+@workspace_options.of_azure
+def command(
+    file: Path,
+    region: str | None,
+    runs: tuple[str, ...],
+    home: Path,
+    azure: WorkspaceChoice | None,
+    *,
+    as_json: bool,
+) -> None:
     """Estimate how fast a workload trains on a cluster, and what an hour of it costs."""
     from worldsize import api
     from worldsize.errors import SpecError
     from worldsize.facts.prices import PriceFileError
+    from worldsize.resolving.measured_case import UnusableRunError
 
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        estimated = api.estimate_file(file, region)
+        estimated = api.estimate_file(file, region, measured_runs.read_runs(runs, home, azure))
+    except UnusableRunError as error:
+        common.refuse(str(error))
     except SpecError as error:
         common.refuse_spec(error)
     except PriceFileError as error:

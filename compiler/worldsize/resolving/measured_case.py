@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -12,10 +12,12 @@ from worldsize.azureml import literals
 from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning.estimates import processes
-from worldsize.planning.estimates.calibration import Measurement
+from worldsize.planning.estimates.calibrate import calibrate
+from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration, Measurement
 from worldsize.planning.estimates.model import Case, Cluster, Precision, Strategy, Training, Workload
 from worldsize.resolving.workloads import describe_cluster
 
+SPEED = "samples_per_second"  # the metric that trainers log
 _PRECISIONS: dict[str, Precision] = {"fp16": "fp16", "bf16": "bf16"}
 _STRATEGIES: dict[str, Strategy] = {"fsdp": "fsdp", "deepspeed": "deepspeed", "horovod": "horovod"}
 
@@ -26,6 +28,14 @@ class Speed(Struct, frozen=True):
     samples_per_second: float  # the median of its reports
     deviation: float  # standard error of the logarithm of that median; 0 where it is unknown
     parameters: Mapping[str, str]
+    gpu: str | None = None  # of the machine that it ran on, if that is not the planned one
+
+
+class MeasuredRun(Struct, frozen=True):
+    """A run that the user names, and its speed."""
+
+    name: str
+    speed: Speed
 
 
 class UnusableRunError(ValueError):
@@ -59,6 +69,8 @@ def measure_from_run(
         if cores is None:
             raise UnusableRunError("it ran without GPUs")
         cluster = processes.make_cluster(ranks, cores, link_bytes_per_s)
+    elif speed.gpu is not None and (gpu := gpus.lookup(speed.gpu)) is not None:
+        cluster = describe_cluster(gpu, None, gpus_per_instance=ranks, instance_count=1)
     else:
         cluster = _find_cluster(speed, ranks, learned)
     case = Case(workload, _read_training(speed), cluster)
@@ -66,6 +78,28 @@ def measure_from_run(
     if ranks % ways or case.training.precision not in cluster.gpu.peak_flops:
         raise UnusableRunError(f"its {ranks} ranks of {cluster.gpu.name} cannot have trained so")
     return Measurement(case, case.global_batch / speed.samples_per_second, speed.deviation)
+
+
+def calibrate_from_runs(
+    workload: Workload, runs: Sequence[MeasuredRun], learned: Learned = NOT_LEARNED
+) -> Calibration:
+    """The calibration of a workload by runs that trained it on GPUs; no runs calibrate nothing.
+
+    Raises:
+        UnusableRunError: A run tells nothing; the message names it.
+    """
+    measured = [_measure_named_run(workload, run, learned) for run in runs]
+    try:
+        return calibrate(measured) if measured else NOT_CALIBRATED
+    except ValueError as error:  # a link between its GPUs is not known
+        raise UnusableRunError(f"the runs tell nothing of this workload: {error}") from None
+
+
+def _measure_named_run(workload: Workload, run: MeasuredRun, learned: Learned) -> Measurement:
+    try:
+        return measure_from_run(workload, run.speed, learned=learned)
+    except UnusableRunError as error:
+        raise UnusableRunError(f"`{run.name}` tells nothing of this workload: {error}") from None
 
 
 def _find_cluster(speed: Speed, ranks: int, learned: Learned) -> Cluster:

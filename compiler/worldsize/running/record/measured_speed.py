@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from worldsize.resolving.measured_case import Speed
+from worldsize.resolving.measured_case import SPEED, Speed
 from worldsize.running.record.history import RECORD
 from worldsize.running.record.json_files import read_json
 from worldsize.running.record.reports import parse_progress
@@ -60,3 +60,17 @@ def _read_reports(path: Path) -> list[tuple[int, float]]:
 def _parameters(recorded: Any) -> dict[str, str]:
     listed = recorded.get("parameters") if isinstance(recorded, dict) else None
     return {str(name): str(value) for name, value in listed.items()} if isinstance(listed, dict) else {}
+
+
+def read_mlflow_speed(run_id: str) -> Speed | None:
+    """The speed of a run of the tracking server in use, by all that it logged; None for too little.
+
+    Raises:
+        MlflowException: There is no such run, or the server does not answer.
+    """
+    import mlflow  # takes seconds
+
+    client = mlflow.MlflowClient()
+    parameters = client.get_run(run_id).data.params
+    history = client.get_metric_history(run_id, SPEED)
+    return summarise_speed([(point.step, point.value) for point in history], parameters)

@@ -31,7 +31,7 @@ file, and prints the quotas. `worldsize check` then knows the clusters and sizes
 
 \b
 Prices are those of one instance and hour, Linux, without discounts by contract: dedicated, and low
-priority, for which Azure ML pays the Spot rate. They are of `region:` of `worldsize.yml`, by default
+priority, which Azure ML bills at the Spot rate. They are of `region:` of `worldsize.yml`, by default
 eastus. --prices reads them from Azure's public price list, which needs no account, into
 `.worldsize/prices.csv` beside `worldsize.yml`; without that file they are those of a dated snapshot.
 """

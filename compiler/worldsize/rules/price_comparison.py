@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from worldsize.azureml import fields
 from worldsize.base.span import Span
-from worldsize.base.wording import plural
 from worldsize.rules.launch import Launch
 from worldsize.yaml.nodes import Mapping
 
@@ -48,8 +47,8 @@ def find_prices(
 
 
 def describe_place(pairs: list[tuple[Price, Price]]) -> str:
-    """``in eastus2 and 13 other regions (prices of 2026-06-18)``, of the first pair."""
+    """``in eastus2, one of 14 such regions (prices of 2026-06-18)``, of the first pair."""
     first, second = pairs[0]
     days = " and ".join(sorted({str(first.as_of), str(second.as_of)}))
-    others = f" and {plural(len(pairs) - 1, 'other region')}" if len(pairs) > 1 else ""
+    others = f", one of {len(pairs)} such regions" if len(pairs) > 1 else ""
     return f"in {first.region}{others} (prices of {days})"

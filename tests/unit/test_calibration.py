@@ -216,3 +216,14 @@ def test_an_unknown_link_is_refused() -> None:
     unknown = replace(case, cluster=replace(case.cluster, network_bytes_per_s=None))
     with pytest.raises(ValueError, match="unknown"):
         calibrate([Measurement(unknown, 1.0)])
+
+
+def test_the_interval_widens_with_ranks_and_with_the_rate() -> None:
+    runs = [measure(make_process_case(1, cores=1), 1.2, 1.1), measure(make_process_case(2), 1.2, 1.1)]
+    calibration = calibrate(runs)
+    cases = [make_process_case(2), make_process_case(2, mbit=50), make_process_case(4, mbit=50)]
+    widths = []
+    for case in cases:
+        interval = answer(case, calibration).step_seconds
+        widths.append(interval.high / interval.low)
+    assert widths[0] < widths[1] < widths[2]

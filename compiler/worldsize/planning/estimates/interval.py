@@ -10,7 +10,7 @@ from worldsize.base.wording import join_words
 from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.calibration import Calibration, Carried
 from worldsize.planning.estimates.constants import RELATED
-from worldsize.planning.estimates.model import Case, Convolutional, Interval, StepTime
+from worldsize.planning.estimates.model import Case, Cluster, Convolutional, Interval, StepTime
 
 # Natural logarithms of measured over estimated speed, within which four of five published speeds lie when
 # their model size is left out of the fit (tests/benchmarks/scaling). Independent causes add as squares.
@@ -22,7 +22,7 @@ _NETWORK = 0.5  # of the share of time that exchanges take
 _TCP = 0.3  # more of that share: TCP over Ethernet varies more than RDMA
 _HOST = 0.5  # of the share of time that launches, stragglers and loops take: hosts differ
 _CALIBRATED = 0.04  # steps of one run differ by that
-_PER_DOUBLING = 0.1  # of the share of time that exchanges take, for each doubling beyond measured ranks
+_PER_DOUBLING = 0.1  # of the share of time that exchanges take, for each doubling of ranks or of the rate
 _WIDEST = 2.0
 
 
@@ -79,11 +79,17 @@ def _spread_of_measured(case: Case, exchanged: float, network: float, carried: C
 
 
 def _count_doublings(case: Case, calibration: Calibration) -> float:
-    """How often the case's ranks are twice the nearest measured count, up or down."""
-    return min(
-        abs(math.log2(case.cluster.world_size / each.case.cluster.world_size))
-        for each in calibration.measured
-    )
+    """How often ranks and the network's rate must double, up or down, from the nearest that was measured."""
+    with_ranks = [each.case.cluster for each in calibration.measured if each.case.cluster.world_size > 1]
+    return min(_compare_clusters(case.cluster, measured) for measured in with_ranks)
+
+
+def _compare_clusters(cluster: Cluster, measured: Cluster) -> float:
+    doublings = abs(math.log2(cluster.world_size / measured.world_size))
+    rates = (cluster.network_bytes_per_s, measured.network_bytes_per_s)
+    if cluster.instance_count > 1 and measured.instance_count > 1 and rates[0] and rates[1]:
+        doublings += abs(math.log2(rates[0] / rates[1]))
+    return doublings
 
 
 def _describe(case: Case, carried: Carried) -> str:

@@ -21,7 +21,6 @@ from worldsize.base.source import Source
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
-from worldsize.planning.estimates.model import Case, Estimate
 from worldsize.planning.model import Plan
 
 if TYPE_CHECKING:
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
     from worldsize.checking.boundary import Allowed
     from worldsize.emit.layout import Layout
     from worldsize.planning.memory.step_memory import Need
+    from worldsize.resolving.forecasts import Estimated, StepForecast
     from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.resolving.resolve import ResolvedSpec
-    from worldsize.resolving.step_costs import StepCost
-    from worldsize.resolving.step_estimates import StepEstimate
 
 
 class Planned(Struct, frozen=True):
@@ -104,16 +102,6 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
         return estimate_steps(resolved.job, planned.plan, import_model, read_table, resolved.vm_sizes)
 
 
-class Estimated(Struct, frozen=True):
-    """What an estimate file asks, and the answer; None where a rate is unknown, as ``unknown`` says."""
-
-    case: Case
-    estimate: Estimate | None
-    cost: StepCost
-    region: str  # of the prices
-    unknown: str | None
-
-
 def estimate_file(
     path: str | os.PathLike[str], region: str | None = None, runs: Sequence[MeasuredRun] = ()
 ) -> Estimated:
@@ -133,6 +121,7 @@ def estimate_file(
     from worldsize.facts.prices import read_price_list
     from worldsize.planning.estimates.estimate import estimate
     from worldsize.resolving.estimate_case import explain_unknown, resolve_case
+    from worldsize.resolving.forecasts import Estimated
     from worldsize.resolving.measured_case import calibrate_from_runs
     from worldsize.resolving.step_costs import cost_step
     from worldsize.spec.estimate_file import read_estimate_file
@@ -154,14 +143,6 @@ def estimate_file(
     return Estimated(case, answer, cost_step(case, None, None, prices), prices.region, unknown)
 
 
-class StepForecast(Struct, frozen=True):
-    """The time and the cost of one training step of a spec."""
-
-    time: StepEstimate
-    cost: StepCost | None  # None where the time is unknown
-    region: str
-
-
 def forecast_steps(planned: Planned, region: str | None = None) -> dict[str, StepForecast]:
     """The time and cost of each training step, where its model, GPUs and network are known.
 
@@ -172,6 +153,7 @@ def forecast_steps(planned: Planned, region: str | None = None) -> dict[str, Ste
     from worldsize.checking import in_budget, settings
     from worldsize.facts.prices import read_price_list
     from worldsize.resolving import rows
+    from worldsize.resolving.forecasts import StepForecast
     from worldsize.resolving.step_costs import cost_step, find_checkpoint_seconds
     from worldsize.resolving.step_estimates import estimate_steps
 

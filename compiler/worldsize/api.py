@@ -7,7 +7,7 @@ verbs use it. ``worldsize run`` uses what :func:`compile` returns.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from worldsize.emit.layout import Layout
     from worldsize.planning.memory.step_memory import Need
     from worldsize.resolving.forecasts import Estimated, StepForecast
+    from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.resolving.resolve import ResolvedSpec
 
 
@@ -101,15 +102,19 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
         return estimate_steps(resolved.job, planned.plan, import_model, read_table, resolved.vm_sizes)
 
 
-def estimate(path: str | os.PathLike[str], region: str | None = None) -> Estimated:
+def estimate(
+    path: str | os.PathLike[str], region: str | None = None, runs: Sequence[MeasuredRun] = ()
+) -> Estimated:
     """Estimate the speed of the workload of a file, as ``schemas/estimate.schema.json`` describes it.
 
     Args:
         path: The file.
         region: Of Azure, for the prices; by default that of ``worldsize.yml``, else East US.
+        runs: That trained this workload, by which the estimate is calibrated.
 
     Raises:
         SpecError: The file has errors, or its workload cannot be trained so.
+        UnusableRunError: A run tells nothing of the workload.
         PriceFileError: The prices that the project has read from Azure cannot be read again.
     """
     from worldsize.checking import in_budget, settings
@@ -117,6 +122,7 @@ def estimate(path: str | os.PathLike[str], region: str | None = None) -> Estimat
     from worldsize.planning.estimates.estimate import estimate as estimate_case
     from worldsize.resolving.estimate_case import explain_unknown, resolve_case
     from worldsize.resolving.forecasts import Estimated
+    from worldsize.resolving.measured_case import calibrate_from_runs
     from worldsize.resolving.step_costs import cost_step
     from worldsize.spec.estimate_file import read_estimate_file
 
@@ -130,7 +136,8 @@ def estimate(path: str | os.PathLike[str], region: str | None = None) -> Estimat
         from worldsize.rules import engine  # only a refusal needs it
 
         raise SpecError(list(engine.diagnose(problems)), sources)
-    answer = estimate_case(case.workload, case.training, case.cluster)
+    calibration = calibrate_from_runs(case.workload, runs, project.vm_sizes)
+    answer = estimate_case(case.workload, case.training, case.cluster, calibration)
     prices = read_price_list(region or project.region, project.prices_file)
     unknown = None if answer is not None else explain_unknown(case)
     return Estimated(case, answer, cost_step(case, None, None, prices), prices.region, unknown)

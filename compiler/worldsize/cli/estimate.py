@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from worldsize.base.wording import describe_os_error
-from worldsize.cli import common, price_commands
+from worldsize.cli import common, measured_runs, price_commands, workspace_options
+from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
     from worldsize.resolving.forecasts import Estimated
@@ -19,6 +20,7 @@ EPILOG = """\b
 Examples:
   worldsize estimate FILE           a table
   worldsize estimate FILE --json    the same for programs
+  worldsize estimate FILE --from JOB --azure    calibrated by a job that trained this workload
   worldsize estimate FILE --plot scaling.svg
                                     a picture: speed over instances, time of a step
 
@@ -30,6 +32,11 @@ FILE has three parts, as schemas/estimate.schema.json describes them:
   cluster:  {instance_type: Standard_ND96isr_H100_v5, instance_count: 4}
 
 \b
+--from takes a run of the built-in trainers, and RUN:STEP where several steps of it trained. One run tells how
+much faster or slower computation is than the published speeds; two on different counts of GPUs tell that of
+the network as well. A run on processors tells nothing of GPUs.
+
+\b
 Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of worldsize.
 """
 
@@ -37,6 +44,14 @@ Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of 
 @click.command(epilog=EPILOG)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--region", metavar="REGION", help="The Azure region of the prices.")
+@click.option(
+    "--from",
+    "runs",
+    multiple=True,
+    metavar="RUN[:STEP]",
+    help="Calibrate by a run of this workload: its id, `last`, or `mlflow:ID`; repeatable.",
+)
+@common.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option(
     "--plot",
@@ -44,17 +59,30 @@ Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of 
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also draw it, into a file of this name with `.svg` or `.html`.",
 )
-def command(file: Path, region: str | None, as_json: bool, picture: Path | None) -> None:
+@workspace_options.of_azure
+def command(
+    file: Path,
+    region: str | None,
+    runs: tuple[str, ...],
+    home: Path,
+    azure: WorkspaceChoice | None,
+    *,
+    as_json: bool,
+    picture: Path | None,
+) -> None:
     """Estimate how fast a workload trains on a cluster, and what an hour of it costs."""
     from worldsize import api
     from worldsize.errors import SpecError
     from worldsize.facts.prices import PriceFileError
+    from worldsize.resolving.measured_case import UnusableRunError
 
     if picture is not None and picture.suffix not in (".svg", ".html"):
         raise click.UsageError(f"`--plot {picture}` does not end with `.svg` or `.html`")
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        estimated = api.estimate(file, region)
+        estimated = api.estimate(file, region, measured_runs.read_runs(runs, home, azure))
+    except UnusableRunError as error:
+        common.refuse(str(error))
     except SpecError as error:
         common.refuse_spec(error)
     except PriceFileError as error:

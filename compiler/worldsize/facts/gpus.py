@@ -46,6 +46,16 @@ def lookup_model(gpu_model: str) -> Gpu | None:
     return _by_model().get(gpu_model)
 
 
+def lookup_product(product: str) -> Gpu | None:
+    """Find a GPU by what its driver calls it (``NVIDIA A100-SXM4-80GB``); None if there is none.
+
+    Every part of the short name must be a word of the product; the name with most parts wins.
+    """
+    words = set(product.lower().replace("-", " ").split())
+    fitting = [gpu for name, gpu in _gpus().items() if words.issuperset(name.lower().split("-"))]
+    return max(fitting, key=lambda gpu: gpu.name.count("-"), default=None)
+
+
 def suggest(name: str) -> str | None:
     """The name that is most similar to a mistyped one."""
     return closest(name, names())

@@ -16,10 +16,19 @@ from worldsize.remote import logs
 from worldsize.remote.errors import RemoteError
 from worldsize.remote.rest import Rest
 from worldsize.remote.states import error_of, parse_time, run_state, seconds_of, step_state
+from worldsize.resolving.measured_case import SPEED, Speed
 from worldsize.running.record.history import RunRecord, StepRecord
 
 THREADS = 8  # requests at a time
 MAX_DEPTH = 4  # pipelines inside pipelines
+
+
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """What a step has logged to MLflow."""
+
+    metrics: Mapping[str, float]
+    parameters: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -128,7 +137,7 @@ class RemoteJob:
     def metrics(self, step: StepRecord) -> Mapping[str, float]:
         """The newest values of the metrics that the step has logged to MLflow."""
         name = self.steps[step.name].id
-        return self._metrics.get(name, {}) if name is not None else {}
+        return self._logged[name].metrics if name is not None else {}
 
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """The end of the log of a step that failed."""
@@ -137,20 +146,30 @@ class RemoteJob:
             return []
         return logs.last_lines(self.rest, name, count)
 
+    def speeds(self) -> dict[str, Speed]:
+        """The speed of each step that has logged one to MLflow: its newest."""
+        return {
+            name: Speed(logged.metrics[SPEED], 0.0, logged.parameters)
+            for name, step in self.steps.items()
+            if (logged := self._logged.get(step.id or "")) is not None and SPEED in logged.metrics
+        }
+
     @cached_property
-    def _metrics(self) -> Mapping[str, Mapping[str, float]]:
+    def _logged(self) -> Mapping[str, _Logged]:
         names = [step.id for step in self.steps.values() if step.id is not None]
         with ThreadPoolExecutor(THREADS) as pool:
-            return dict(zip(names, pool.map(self._read_metrics, names), strict=True))
+            return dict(zip(names, pool.map(self._read_logged, names), strict=True))
 
-    def _read_metrics(self, name: str) -> Mapping[str, float]:
+    def _read_logged(self, name: str) -> _Logged:
         from azure.core.exceptions import HttpResponseError
 
         try:
             data = self.rest.tracked_run(name).get("data") or {}
         except HttpResponseError:  # nothing was logged
-            return {}
-        return {str(metric["key"]): float(metric["value"]) for metric in data.get("metrics") or []}
+            return _Logged({}, {})
+        metrics = {str(metric["key"]): float(metric["value"]) for metric in data.get("metrics") or []}
+        parameters = {str(each["key"]): str(each.get("value")) for each in data.get("params") or []}
+        return _Logged(metrics, parameters)
 
 
 def find_studio(properties: Mapping[str, Any]) -> str | None:

@@ -16,6 +16,10 @@ class Links(Struct, frozen=True):
     inside: float  # an instance
     everywhere: float
 
+    def slow_down(self, factor: float) -> Links:
+        """The rates at which exchanges take ``factor`` times as long."""
+        return Links(self.inside / factor, self.everywhere / factor)
+
 
 def find_links(cluster: Cluster, constants: Constants) -> Links | None:
     """The rates of rings inside an instance and over all instances; None where a link is unknown.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.planning.estimates import collectives, compute, traffic
+from worldsize.planning.estimates import collectives, compute, processes, traffic
 from worldsize.planning.estimates.calibration import Calibration
 from worldsize.planning.estimates.compute import ComputeTime
 from worldsize.planning.estimates.constants import Constants
@@ -25,29 +25,36 @@ class _Exposed(Struct, frozen=True):
 
 
 def time_step(case: Case, constants: Constants, calibration: Calibration) -> StepTime | None:
-    """The parts of one step; None where a link that it needs is unknown."""
+    """The parts of one step; None where a link is unknown, or the speed of processes has not been measured.
+
+    They are proportional to both factors of the calibration together, except where data is waited for.
+    """
     cluster, count = case.cluster, case.training.accumulation
+    if processes.is_process(cluster):
+        constants = processes.adapt_constants(constants, case)
     links = collectives.find_links(cluster, constants)
-    if links is None:
+    if links is None or (processes.is_process(cluster) and not calibration.measured):
         return None
+    links = links.slow_down(calibration.network)
     busy = _time_pass(case, constants, calibration)
     straggling = busy.seconds * constants.pick(constants.straggler_share, cluster.gpu.architecture)
     straggling *= collectives.expected_straggler(cluster.instance_count)
     moved = traffic.count_traffic(case)
     hidden_by = busy.seconds + straggling
     exposed = _time_exchanges(case, moved, links, constants, hidden_by)
-    network = calibration.network
-    hops = collectives.count_hops(cluster) * constants.hop_seconds
+    hops = collectives.count_hops(cluster) * constants.hop_seconds * calibration.network
     latency = busy.launch + straggling + moved.collectives_per_micro_batch * hops
-    one_pass = hidden_by + exposed.per_micro_batch * network
+    one_pass = hidden_by + exposed.per_micro_batch
     parts = StepTime(
         compute=count * busy.arithmetic,
         memory=count * busy.memory + _time_update(case, constants) * calibration.compute,
-        communication=(count * exposed.per_micro_batch + exposed.per_step) * network,
+        communication=count * exposed.per_micro_batch + exposed.per_step,
         # A rank idles for one pass of each other stage (Huang et al. 2019, arXiv:1811.06965, section 2.3).
         bubble=(case.training.pipeline_parallel - 1) * one_pass,
         input=0.0,
-        latency=count * latency + moved.collectives_per_step * hops + constants.step_seconds,
+        latency=count * latency
+        + moved.collectives_per_step * hops
+        + constants.step_seconds * calibration.compute,
     )
     return replace(parts, input=_wait_for_input(case, parts.seconds))
 

@@ -68,20 +68,30 @@ def _gpus() -> tuple[str, ...]:
     if chosen is not None:
         names = [name.strip() for name in chosen.split(",")]
         return tuple(name for name in names if name and name != "-1")
+    return tuple(word for word in _ask_driver("index") if word.isdigit())
+
+
+def detect_gpu_products() -> tuple[str, ...]:
+    """What the driver calls each GPU of this machine; empty if there is none."""
+    return tuple(name.strip() for name in _ask_driver("name") if name.strip())
+
+
+def _ask_driver(field: str) -> list[str]:
+    """One line for each GPU; none without an answer of the driver."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        return ()
+        return []
     try:
         listing = subprocess.run(
-            [program, "--query-gpu=index", "--format=csv,noheader"],
+            [program, f"--query-gpu={field}", "--format=csv,noheader"],
             capture_output=True,
             text=True,
             timeout=10,
             check=True,
         )
-    except (OSError, subprocess.SubprocessError):  # without an answer of the driver there is no GPU
-        return ()
-    return tuple(word for word in listing.stdout.split() if word.isdigit())
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in listing.stdout.splitlines()]
 
 
 def fit_devices(

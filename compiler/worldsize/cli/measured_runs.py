@@ -1,0 +1,84 @@
+"""The runs that ``--from`` names, with their speeds: of this machine, a workspace, or an MLflow server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from worldsize.base.wording import quoted_list
+from worldsize.cli import common
+from worldsize.cli.workspace_options import WorkspaceChoice
+
+if TYPE_CHECKING:
+    from worldsize.resolving.measured_case import MeasuredRun, Speed
+
+_MLFLOW = "mlflow:"
+
+
+def read_runs(names: Sequence[str], home: Path, azure: WorkspaceChoice | None) -> list[MeasuredRun]:
+    """The speed of each run; exits with a message if there is no such run, or it reported no speed."""
+    return [_read_run(name, home, azure) for name in names]
+
+
+def _read_run(name: str, home: Path, azure: WorkspaceChoice | None) -> MeasuredRun:
+    from worldsize.resolving.measured_case import MeasuredRun
+
+    if name.startswith(_MLFLOW):
+        return MeasuredRun(name, _read_tracked(name))
+    run, _, step = name.partition(":")
+    if azure is not None:
+        return MeasuredRun(name, _choose_step(run, step, _read_job(run, azure)))
+    from worldsize.running.record.measured_speed import read_speeds
+
+    speed = _choose_step(run, step, read_speeds(common.find_run(home, run)))
+    return MeasuredRun(name, replace(speed, gpu=_find_gpu(name)))
+
+
+def _find_gpu(name: str) -> str:
+    """The GPU of this machine, where a run of it ran."""
+    from worldsize.facts import gpus
+    from worldsize.running.prepare.machine import detect_gpu_products
+
+    products = detect_gpu_products()
+    gpu = gpus.lookup_product(products[0]) if products else None
+    if gpu is None:
+        reason = f"of whose {products[0]} no speed is known" if products else "which has no GPU"
+        help_ = "name a job of a workspace with `--azure`, or `mlflow:ID`"
+        common.refuse(f"`{name}` ran on this machine, {reason}, and tells nothing of GPUs", help_)
+    return gpu.name
+
+
+def _read_job(name: str, azure: WorkspaceChoice) -> Mapping[str, Speed]:
+    from worldsize.remote import jobs
+
+    with azure.connect() as rest:
+        return jobs.read_job(rest, name).speeds()
+
+
+def _choose_step(run: str, step: str, speeds: Mapping[str, Speed]) -> Speed:
+    if step in speeds:
+        return speeds[step]
+    if len(speeds) == 1 and not step:
+        return next(iter(speeds.values()))
+    if not speeds:
+        help_ = "the built-in trainers report it after their first steps"
+        return common.refuse(f"`{run}` reported no speed", help_)
+    wrong = f"step `{step}` of `{run}` reported no speed" if step else f"several steps of `{run}` trained"
+    return common.refuse(wrong, f"write one of {quoted_list([f'{run}:{each}' for each in speeds])}")
+
+
+def _read_tracked(name: str) -> Speed:
+    from mlflow.exceptions import MlflowException
+
+    from worldsize.running.record.measured_speed import read_mlflow_speed
+
+    try:
+        speed = read_mlflow_speed(name.removeprefix(_MLFLOW))
+    except MlflowException as error:
+        common.refuse(f"`{name}` cannot be read: {error.message}", "`MLFLOW_TRACKING_URI` names the server")
+    if speed is None:
+        common.refuse(f"`{name}` reported no speed", "the built-in trainers log `samples_per_second`")
+    return speed

@@ -1,0 +1,148 @@
+"""From the speed that a training reported, and the inputs it had, to a measurement of a known workload."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from worldsize.azureml import literals
+from worldsize.facts import gpus, vm_sizes
+from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
+from worldsize.planning.estimates import processes
+from worldsize.planning.estimates.calibrate import calibrate
+from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration, Measurement
+from worldsize.planning.estimates.model import Case, Cluster, Precision, Strategy, Training, Workload
+from worldsize.resolving.workloads import describe_cluster
+
+SPEED = "samples_per_second"  # the metric that trainers log
+_PRECISIONS: dict[str, Precision] = {"fp16": "fp16", "bf16": "bf16"}
+_STRATEGIES: dict[str, Strategy] = {"fsdp": "fsdp", "deepspeed": "deepspeed", "horovod": "horovod"}
+
+
+class Speed(Struct, frozen=True):
+    """The speed of one training step over all its ranks, and the inputs that it ran with, by name."""
+
+    samples_per_second: float  # the median of its reports
+    deviation: float  # standard error of the logarithm of that median; 0 where it is unknown
+    parameters: Mapping[str, str]
+    gpu: str | None = None  # of the machine that it ran on, if that is not the planned one
+
+
+class MeasuredRun(Struct, frozen=True):
+    """A run that the user names, and its speed."""
+
+    name: str
+    speed: Speed
+
+
+class UnusableRunError(ValueError):
+    """A run that tells nothing of the workload; the message says why."""
+
+
+def measure_from_run(
+    workload: Workload,
+    speed: Speed,
+    *,
+    learned: Learned = NOT_LEARNED,
+    cores: int | None = None,
+    link_bytes_per_s: float | None = None,
+) -> Measurement:
+    """A run of a trainer as a measurement of ``workload``, which it must have trained.
+
+    Args:
+        workload: What the run trained.
+        speed: Its speed and inputs, as trainers log them to MLflow.
+        learned: VM sizes that the project describes.
+        cores: Those that the ranks shared if the run had no GPU; None if it ran elsewhere.
+        link_bytes_per_s: Of each rank's link if the run had no GPU.
+
+    Raises:
+        UnusableRunError: The speed is not positive, or an input that the question needs is missing.
+    """
+    if not (math.isfinite(speed.samples_per_second) and speed.samples_per_second > 0):
+        raise UnusableRunError("it reported no speed")
+    ranks = _read_count(speed, "world_size")
+    if speed.parameters.get("planned_gpus_per_instance") in (None, "0", "0.0"):
+        if cores is None:
+            raise UnusableRunError("it ran without GPUs")
+        cluster = processes.make_cluster(ranks, cores, link_bytes_per_s)
+    elif speed.gpu is not None and (gpu := gpus.lookup(speed.gpu)) is not None:
+        cluster = describe_cluster(gpu, None, gpus_per_instance=ranks, instance_count=1)
+    else:
+        cluster = _find_cluster(speed, ranks, learned)
+    case = Case(workload, _read_training(speed), cluster)
+    ways = case.training.tensor_parallel * case.training.pipeline_parallel
+    if ranks % ways or case.training.precision not in cluster.gpu.peak_flops:
+        raise UnusableRunError(f"its {ranks} ranks of {cluster.gpu.name} cannot have trained so")
+    return Measurement(case, case.global_batch / speed.samples_per_second, speed.deviation)
+
+
+def calibrate_from_runs(
+    workload: Workload, runs: Sequence[MeasuredRun], learned: Learned = NOT_LEARNED
+) -> Calibration:
+    """The calibration of a workload by runs that trained it on GPUs; no runs calibrate nothing.
+
+    Raises:
+        UnusableRunError: A run tells nothing; the message names it.
+    """
+    measured = [_measure_named_run(workload, run, learned) for run in runs]
+    try:
+        return calibrate(measured) if measured else NOT_CALIBRATED
+    except ValueError as error:  # a link between its GPUs is not known
+        raise UnusableRunError(f"the runs tell nothing of this workload: {error}") from None
+
+
+def _measure_named_run(workload: Workload, run: MeasuredRun, learned: Learned) -> Measurement:
+    try:
+        return measure_from_run(workload, run.speed, learned=learned)
+    except UnusableRunError as error:
+        raise UnusableRunError(f"`{run.name}` tells nothing of this workload: {error}") from None
+
+
+def _find_cluster(speed: Speed, ranks: int, learned: Learned) -> Cluster:
+    name = speed.parameters.get("planned_instance_type")
+    size = vm_sizes.lookup(name, learned) if name else None
+    if size is None:
+        raise UnusableRunError(
+            f"its VM size `{name}` is not known" if name else "its VM size was not recorded"
+        )
+    gpu = gpus.lookup_model(size.gpu_model)
+    if gpu is None or size.gpus != size.devices:
+        raise UnusableRunError(f"no speed is known of {size.gpu_model or 'the GPUs'} in `{size.name}`")
+    each = min(ranks, size.devices)
+    if ranks % each:
+        raise UnusableRunError(f"its {ranks} ranks do not divide into instances of {each}")
+    return describe_cluster(gpu, size, gpus_per_instance=each, instance_count=ranks // each)
+
+
+def _read_training(speed: Speed) -> Training:
+    given = speed.parameters
+    strategy = _STRATEGIES.get(given.get("strategy", ""), "ddp")
+    stage = 2 if given.get("fsdp_reshard") == "never" else 3
+    if strategy == "deepspeed":
+        stage = _read_count(speed, "zero_stage", 2)
+    return Training(
+        micro_batch=_read_count(speed, "batch_size_per_device"),
+        accumulation=max(1, _read_count(speed, "gradient_accumulation_steps", 1)),
+        precision=_PRECISIONS.get(given.get("precision", ""), "fp32"),
+        strategy=strategy,
+        zero_stage=stage if strategy in ("fsdp", "deepspeed") else 0,
+        recomputation="none" if given.get("activation_checkpointing", "none") == "none" else "full",
+        optimizer=given.get("optimizer", "adamw"),
+        tensor_parallel=_read_count(speed, "tensor_parallel_size", 1),
+        pipeline_parallel=_read_count(speed, "pipeline_parallel_size", 1),
+    )
+
+
+def _read_count(speed: Speed, name: str, default: int | None = None) -> int:
+    """A count of the run's inputs, 0 or more; ranks and samples are at least 1."""
+    text: Any = speed.parameters.get(name)
+    number = literals.parse_number(text) if text is not None else default
+    if number is None or number != int(number) or number < (1 if default is None else 0):
+        raise UnusableRunError(
+            f"its `{name}` was not recorded" if text is None else f"its `{name}` is `{text}`"
+        )
+    return int(number)

@@ -140,7 +140,7 @@ def estimate(
     answer = estimate_case(case.workload, case.training, case.cluster, calibration)
     prices = read_price_list(region or project.region, project.prices_file)
     unknown = None if answer is not None else explain_unknown(case)
-    return Estimated(case, answer, cost_step(case, None, None, prices), prices.region, unknown)
+    return Estimated(case, answer, cost_step(case, None, None, prices), prices.region, unknown, calibration)
 
 
 def forecast_steps(planned: Planned, region: str | None = None) -> dict[str, StepForecast]:

@@ -103,7 +103,7 @@ def _draw(estimated: Estimated, file: Path) -> None:
     from worldsize.cli.estimate_plot import draw_estimate
 
     try:
-        draw_estimate(estimated.case, file)
+        draw_estimate(estimated.case, file, estimated.calibration)
     except ImportError:
         common.refuse("pictures need matplotlib", "`pip install 'worldsize[run]'` brings it")
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.model import Case, Estimate
 from worldsize.resolving.step_costs import StepCost
 from worldsize.resolving.step_estimates import StepEstimate
@@ -17,6 +18,7 @@ class Estimated(Struct, frozen=True):
     cost: StepCost
     region: str  # of the prices
     unknown: str | None
+    calibration: Calibration = NOT_CALIBRATED  # by measured runs
 
 
 class StepForecast(Struct, frozen=True):

@@ -4,6 +4,7 @@ import cProfile
 import gc
 import os
 import runpy
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,9 @@ from hypothesis import HealthCheck, settings
 
 # Tests share the cores: a thread of torch that spins while it waits keeps the others from what it waits for.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Hundreds of processes import the same modules: Python keeps what it compiles, whatever its variable says.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # The same examples on every machine, however busy: a failure is the change's, not the day's.
 settings.register_profile(
     "repeatable",

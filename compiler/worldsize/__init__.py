@@ -9,6 +9,7 @@ The verbs of the command line, typed::
     worldsize.compile("pipelines/digits_ddp.yml", "build")
     result = worldsize.run("pipelines/digits_ddp.yml", worldsize.RunOptions(processes=2))
     result = worldsize.resume(result.folder)          # continue a stopped run
+    speed = worldsize.estimate("estimate.yml").estimate  # of a workload on a cluster
 
 ``worldsize.components`` loads the built-in components for an azure-ai-ml ``@dsl.pipeline``; its job, or
 ``"file.py:function"``, is planned, checked and run by the same verbs.
@@ -22,14 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from worldsize import components
-    from worldsize.api import Compiled, compile  # noqa: A004 - the verbs, as users say them
+    from worldsize.api import Compiled, compile, estimate  # noqa: A004 - the verbs, as users say them
     from worldsize.checking import Report
     from worldsize.dsl.verbs import check, plan, run
     from worldsize.errors import OutputError, PipelineError, SpecError
+    from worldsize.resolving.forecasts import Estimated
     from worldsize.running import ResumeError, RunOptions, RunResult, resume
 
 __all__ = [
     "Compiled",
+    "Estimated",
     "OutputError",
     "PipelineError",
     "Report",
@@ -40,6 +43,7 @@ __all__ = [
     "check",
     "compile",
     "components",
+    "estimate",
     "plan",
     "resume",
     "run",
@@ -51,6 +55,8 @@ _HOMES = {
     "plan": "worldsize.dsl.verbs",
     "compile": "worldsize.api",
     "Compiled": "worldsize.api",
+    "estimate": "worldsize.api",
+    "Estimated": "worldsize.resolving.forecasts",
     "run": "worldsize.dsl.verbs",
     "resume": "worldsize.running",
     "ResumeError": "worldsize.running",

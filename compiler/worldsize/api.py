@@ -1,4 +1,4 @@
-"""The verbs for one spec: check, plan and compile.
+"""The verbs for one spec: check, plan and compile; and the estimate of one file.
 
 A spec is read, validated, planned and resolved once: the check returns what it resolved, and the other
 verbs use it. ``worldsize run`` uses what :func:`compile` returns.
@@ -21,7 +21,6 @@ from worldsize.base.source import Source
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
-from worldsize.planning.estimates.model import Case, Estimate
 from worldsize.planning.model import Plan
 
 if TYPE_CHECKING:
@@ -30,9 +29,8 @@ if TYPE_CHECKING:
     from worldsize.checking.boundary import Allowed
     from worldsize.emit.layout import Layout
     from worldsize.planning.memory.step_memory import Need
+    from worldsize.resolving.forecasts import Estimated, StepForecast
     from worldsize.resolving.resolve import ResolvedSpec
-    from worldsize.resolving.step_costs import StepCost
-    from worldsize.resolving.step_estimates import StepEstimate
 
 
 class Planned(Struct, frozen=True):
@@ -103,17 +101,7 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
         return estimate_steps(resolved.job, planned.plan, import_model, read_table, resolved.vm_sizes)
 
 
-class Estimated(Struct, frozen=True):
-    """What an estimate file asks, and the answer; None where a rate is unknown, as ``unknown`` says."""
-
-    case: Case
-    estimate: Estimate | None
-    cost: StepCost
-    region: str  # of the prices
-    unknown: str | None
-
-
-def estimate_file(path: str | os.PathLike[str], region: str | None = None) -> Estimated:
+def estimate(path: str | os.PathLike[str], region: str | None = None) -> Estimated:
     """Estimate the speed of the workload of a file, as ``schemas/estimate.schema.json`` describes it.
 
     Args:
@@ -126,8 +114,9 @@ def estimate_file(path: str | os.PathLike[str], region: str | None = None) -> Es
     """
     from worldsize.checking import in_budget, settings
     from worldsize.facts.prices import read_price_list
-    from worldsize.planning.estimates.estimate import estimate
+    from worldsize.planning.estimates.estimate import estimate as estimate_case
     from worldsize.resolving.estimate_case import explain_unknown, resolve_case
+    from worldsize.resolving.forecasts import Estimated
     from worldsize.resolving.step_costs import cost_step
     from worldsize.spec.estimate_file import read_estimate_file
 
@@ -141,30 +130,23 @@ def estimate_file(path: str | os.PathLike[str], region: str | None = None) -> Es
         from worldsize.rules import engine  # only a refusal needs it
 
         raise SpecError(list(engine.diagnose(problems)), sources)
-    answer = estimate(case.workload, case.training, case.cluster)
+    answer = estimate_case(case.workload, case.training, case.cluster)
     prices = read_price_list(region or project.region, project.prices_file)
     unknown = None if answer is not None else explain_unknown(case)
     return Estimated(case, answer, cost_step(case, None, None, prices), prices.region, unknown)
-
-
-class StepForecast(Struct, frozen=True):
-    """The time and the cost of one training step of a spec."""
-
-    time: StepEstimate
-    cost: StepCost | None  # None where the time is unknown
-    region: str
 
 
 def forecast_steps(planned: Planned, region: str | None = None) -> dict[str, StepForecast]:
     """The time and cost of each training step, where its model, GPUs and network are known.
 
     Raises:
-        PriceFileError: As :func:`estimate_file`.
+        PriceFileError: As :func:`estimate`.
         SpecError: The estimate takes too long.
     """
     from worldsize.checking import in_budget, settings
     from worldsize.facts.prices import read_price_list
     from worldsize.resolving import rows
+    from worldsize.resolving.forecasts import StepForecast
     from worldsize.resolving.step_costs import cost_step, find_checkpoint_seconds
     from worldsize.resolving.step_estimates import estimate_steps
 

@@ -29,13 +29,15 @@ from worldsize.azureml.snapshot import read_snapshot as snapshot_of
 COMPONENTS = Path(__file__).parents[2] / "components"
 # What evaluating, registering and every training import.
 MLFLOW = ["mlflow.pyfunc", "mlflow.store.tracking.sqlalchemy_store"]
-MLFLOW += ["mlflow.store.model_registry.sqlalchemy_store"]
+MLFLOW += ["mlflow.store.model_registry.sqlalchemy_store", "alembic.command", "sqlalchemy.dialects.sqlite"]
+MLFLOW += ["IPython", "git"]  # it looks for a notebook and a repository as a run starts
 TORCH = [*MLFLOW, "matplotlib.pyplot", "torch", "horovod.torch", "torch.distributed.checkpoint"]
 TORCH += ["torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining"]
 TORCH += ["torch._dynamo", "torch._export.non_strict_utils", "torch._functorch.aot_autograd"]  # for an export
+TORCH += ["torch.export._trace", "torch._inductor.ir"]
 TORCH += ["pytorch_optimizer"] if importlib.util.find_spec("pytorch_optimizer") else []
 HUGGING_FACE = ["transformers.models.llama.modeling_llama", "peft"]
-TENSORFLOW = ["tensorflow", "keras", *MLFLOW[:2]]
+TENSORFLOW = ["tensorflow", "keras", *MLFLOW]
 # In it `import torch` fails, as where only TensorFlow is installed.
 WITHOUT_TORCH = Path(__file__).with_name("without_torch")
 # Importing DeepSpeed looks for GPUs, after which a fork could not use them.

@@ -45,6 +45,9 @@ def serve(path, modules):
     for module in modules:
         with contextlib.suppress(ImportError):  # not every machine has each
             importlib.import_module(module)
+    with contextlib.suppress(ImportError, AttributeError):
+        # MLflow looks for every installed package before it saves or loads a model, once in a process.
+        importlib.import_module("mlflow.utils.requirements_utils")._init_modules_to_packages_map()
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen(64)

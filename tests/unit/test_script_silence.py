@@ -108,3 +108,18 @@ def test_a_script_of_many_steps_is_parsed_once(tmp_path: Path, monkeypatch: pyte
     report = worldsize.check(tmp_path)
     assert [one.code for one in report.diagnostics if one.code.startswith("WS9")] == ["WS930"]
     assert len(parsed) == 2
+
+
+def test_scripts_of_built_in_components_are_not_parsed_for_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    from worldsize.rules.script import _module, _program
+
+    parsed: list[str] = []
+    real = _module.parse_module
+    monkeypatch.setattr(
+        _program._module, "parse_module", lambda source: parsed.append(source.path) or real(source)
+    )
+    pipelines = Path(__file__).parents[2] / "pipelines"
+    assert worldsize.check([pipelines / "digits_ddp.yml", pipelines / "diabetes_ddp.yml"]).exit_code == 0
+    assert not parsed
+    worldsize.check(pipelines.parent / "components" / "train_ddp" / "component.yml")
+    assert len(parsed) > 10, "a component is checked with its scripts"

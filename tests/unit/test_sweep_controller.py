@@ -72,7 +72,8 @@ class Driver:
         folder = self.run.step(name)
         for place in (folder.outputs / "model", folder.code):
             place.mkdir(parents=True)
-        failure = Failure("rank-0", 0, 3, None, ("why",), "rank 0 ended with exit status 3")
+        message = "rank 0 ended with exit status 3"
+        failure = Failure("rank-0", 0, 3, None, ("why",), message, ("its environment pins `x<1`",))
         result = StepResult(name, state, 1.0, folder.root, {}, failure if state == "failed" else None)
         self.running.remove(name)
         self.running += [task.name for task in self.sweep.ended(name, result)]
@@ -120,7 +121,10 @@ def test_failed_and_stopped_trials_and_nan_are_never_the_best(driver: Driver) ->
     driver.end("s.trial-002", -5.0, state="stopped")
     failure = driver.sweep.finish()
     assert failure is not None
-    assert failure.message == "no trial that succeeded logged a number as `loss`"
+    assert failure.message == (
+        "no trial that succeeded logged a number as `loss`; in trial-000 rank 0 ended with exit status 3"
+    )
+    assert failure.last_lines == ("why",)
 
 
 def test_where_all_trials_fail_the_first_reason_is_given(driver: Driver) -> None:
@@ -131,6 +135,7 @@ def test_where_all_trials_fail_the_first_reason_is_given(driver: Driver) -> None
     assert failure is not None
     assert failure.message == "all 3 trials failed; in trial-000 rank 0 ended with exit status 3"
     assert failure.last_lines == ("why",)
+    assert failure.notes == ("its environment pins `x<1`",)
 
 
 @pytest.mark.parametrize("state", ["failed", "succeeded"])

@@ -75,7 +75,7 @@ def _read_subjects(file: Path) -> Read:
     """The trainings of a spec, or that of an estimate file."""
     document = yaml.load(file)
     if not is_spec(document):
-        return Read((describe_file(file.stem, api.estimate_file(file).case),), {}, None)
+        return Read((describe_file(file.stem, api.estimate(file).case),), {}, None)
     planned = api.plan_spec(file, document)
     subjects, unknown = read_steps(planned.resolved, planned.plan)
     return Read(subjects, unknown, planned)

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.base.wording import describe_os_error
 from worldsize.cli import common, price_commands
+
+if TYPE_CHECKING:
+    from worldsize.resolving.forecasts import Estimated
 
 EPILOG = """\b
 Examples:
   worldsize estimate FILE           a table
   worldsize estimate FILE --json    the same for programs
+  worldsize estimate FILE --plot scaling.svg
+                                    a picture: speed over instances, time of a step
 
 \b
 FILE has three parts, as schemas/estimate.schema.json describes them:
@@ -31,19 +38,29 @@ Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of 
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--region", metavar="REGION", help="The Azure region of the prices.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def command(file: Path, region: str | None, as_json: bool) -> None:
+@click.option(
+    "--plot",
+    "picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also draw it, into a file of this name with `.svg` or `.html`.",
+)
+def command(file: Path, region: str | None, as_json: bool, picture: Path | None) -> None:
     """Estimate how fast a workload trains on a cluster, and what an hour of it costs."""
     from worldsize import api
     from worldsize.errors import SpecError
     from worldsize.facts.prices import PriceFileError
 
+    if picture is not None and picture.suffix not in (".svg", ".html"):
+        raise click.UsageError(f"`--plot {picture}` does not end with `.svg` or `.html`")
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        estimated = api.estimate_file(file, region)
+        estimated = api.estimate(file, region)
     except SpecError as error:
         common.refuse_spec(error)
     except PriceFileError as error:
         common.refuse(str(error), price_commands.REMOVE_FILE)
+    if picture is not None and estimated.estimate is not None:
+        _draw(estimated, picture)
     if as_json:
         from worldsize.emit.forecast import describe_estimated
 
@@ -52,3 +69,14 @@ def command(file: Path, region: str | None, as_json: bool) -> None:
     from worldsize.cli import estimate_table
 
     common.say(estimate_table.render_estimated(estimated))
+
+
+def _draw(estimated: Estimated, file: Path) -> None:
+    from worldsize.cli.estimate_plot import draw_estimate
+
+    try:
+        draw_estimate(estimated.case, file)
+    except ImportError:
+        common.refuse("pictures need matplotlib", "`pip install 'worldsize[run]'` brings it")
+    except OSError as error:
+        common.refuse(f"`{file}` cannot be written: {describe_os_error(error)}")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from worldsize.base.wording import plural
 
 if TYPE_CHECKING:
-    from worldsize.api import Estimated, StepForecast
     from worldsize.facts.prices import Price
     from worldsize.planning.cost import Cost
     from worldsize.planning.estimates.model import Case, Estimate, Interval, StepTime
+    from worldsize.resolving.forecasts import Estimated, StepForecast
     from worldsize.resolving.step_costs import StepCost
 
 _CENT = 0.01

@@ -93,6 +93,7 @@ def command(
 
 
 def _serve(settings: Settings, words: tuple[str, ...], umask: int, *, keep_jobs: bool) -> int:
+    from worldsize.running.environments.mlflow_schema import SchemaError
     from worldsize.serving.front.server import open_workspace
     from worldsize.serving.front.tunnel import UpstreamError, find_upstream
     from worldsize.serving.home import HomeInUseError
@@ -105,7 +106,7 @@ def _serve(settings: Settings, words: tuple[str, ...], umask: int, *, keep_jobs:
         common.refuse(str(error), "unset it, or give --no-proxy")
     except HomeInUseError as error:
         _refuse_second(settings, str(error))
-    except (OSError, sqlite3.DatabaseError) as error:
+    except (OSError, sqlite3.DatabaseError, SchemaError) as error:
         _refuse_opening(settings, error)
 
 
@@ -153,6 +154,7 @@ async def _finish(workspace: Workspace, *, keep_jobs: bool) -> None:
 
 
 def _print_environment(settings: Settings) -> None:
+    from worldsize.running.environments.mlflow_schema import SchemaError
     from worldsize.serving.front.environment import format_exports
     from worldsize.serving.front.server import describe_client
     from worldsize.serving.home import HomeInUseError
@@ -161,7 +163,7 @@ def _print_environment(settings: Settings) -> None:
         variables, running = describe_client(settings)
     except HomeInUseError as error:
         _refuse_second(settings, str(error))
-    except (OSError, sqlite3.DatabaseError) as error:
+    except (OSError, sqlite3.DatabaseError, SchemaError) as error:
         _refuse_opening(settings, error)
     for line in format_exports(variables):
         click.echo(line)
@@ -180,7 +182,7 @@ def _refuse_second(settings: Settings, reason: str) -> NoReturn:
     )
 
 
-def _refuse_opening(settings: Settings, error: OSError | sqlite3.DatabaseError) -> NoReturn:
+def _refuse_opening(settings: Settings, error: Exception) -> NoReturn:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         common.refuse(f"port {settings.port} is taken", "give another with --port, or none")
     if isinstance(error, OSError) and error.filename is not None:

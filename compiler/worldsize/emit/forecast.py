@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import to_builtins
 
 from worldsize.facts.prices import Price
 from worldsize.planning.cost import Cost
 from worldsize.planning.estimates.model import Estimate, Interval
+from worldsize.resolving.forecasts import Estimated, StepForecast
 from worldsize.resolving.step_costs import StepCost
-
-if TYPE_CHECKING:
-    from worldsize.api import Estimated, StepForecast
 
 _DIGITS = 5
 

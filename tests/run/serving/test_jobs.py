@@ -58,6 +58,8 @@ made = job(
     experiment_name="numbers", outputs={"result": Output(type="uri_folder", name="numbers")},
     compute="cpu-cluster",
 )
+import mlflow
+report["early"] = mlflow.get_run(made.name).info.run_id
 said = io.StringIO()
 with contextlib.redirect_stdout(said):
     ml.jobs.stream(made.name)
@@ -131,6 +133,7 @@ def report(served: Served) -> dict[str, Any]:
 def test_a_command_runs_and_is_streamed_and_downloaded(report: dict[str, Any], served: Served) -> None:
     command = report["command"]
     assert command["status"] == "Completed"
+    assert report["early"] == command["name"]
     assert (
         f"RunId: {command['name']}" in command["stream"]
     )  # a short job has ended before its log is asked for

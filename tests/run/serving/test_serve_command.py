@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +97,17 @@ def test_a_home_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     result = serve(tmp_path, "--home", "home", "--", "true")
     assert result.returncode == 1
     assert "cannot be opened" in result.stderr
+
+
+def test_a_home_of_a_newer_mlflow_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    with contextlib.closing(sqlite3.connect(tmp_path / "home" / "mlflow.db")) as database, database:
+        database.execute("CREATE TABLE alembic_version AS SELECT 'ffffffffffff' AS version_num")
+    for words in (["--", "true"], ["--print-env"]):
+        result = serve(tmp_path, "--home", "home", *words)
+        assert result.returncode == 1
+        assert result.stderr.startswith("error: the workspace in `home` cannot be opened: a newer MLflow")
+        assert len(result.stderr.splitlines()) == 1
 
 
 def test_a_proxy_that_cannot_be_chained_is_one_line(tmp_path: Path) -> None:

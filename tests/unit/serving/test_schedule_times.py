@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -68,15 +69,20 @@ fields = st.builds(
 )
 
 
+@lru_cache(maxsize=16)
+def walls(zone: str, begin: datetime, length: int) -> list[tuple[datetime, datetime]]:
+    """Each minute from a day and more before `begin`, and what the clock of the zone shows then."""
+    clock = ZoneInfo(ZONES[zone])
+    moments = [begin + count * MINUTE for count in range(-26 * 60 - 1, length)]
+    return [(moment, moment.astimezone(clock).replace(tzinfo=None, fold=0)) for moment in moments]
+
+
 def wanted_by_minute(expression: list[str], zone: str, begin: datetime, length: int) -> list[datetime]:
     """Every minute whose clock matches, by the definition alone; `begin` is a whole minute."""
     allowed = [numbers(text, high) for text, high in zip(expression, (59, 23, 6), strict=True)]
-    clock, seen, wanted = ZoneInfo(ZONES[zone]), set[datetime](), []
+    seen, wanted = set[datetime](), []
     skipped: list[datetime] = []
-    for count in range(-26 * 60, length):
-        moment = begin + count * MINUTE
-        wall = moment.astimezone(clock).replace(tzinfo=None, fold=0)
-        before = (moment - MINUTE).astimezone(clock).replace(tzinfo=None, fold=0)
+    for (_, before), (moment, wall) in itertools.pairwise(walls(zone, begin, length)):
         gap = wall - before - MINUTE
         for late in range(int(gap / MINUTE)):  # clock times that do not exist come as much later
             missing = before + (late + 1) * MINUTE

@@ -32,7 +32,7 @@ def time_compute(
     arithmetic = _time_arithmetic(operations, training, cluster, constants)
     memory = operations.bytes / (gpu.memory_bytes_per_s * constants.memory_share)
     busy = arithmetic + memory
-    host = operations.layers / 3 * constants.of(constants.launch_seconds, gpu.architecture)
+    host = operations.layers / 3 * constants.pick(constants.launch_seconds, gpu.architecture)
     longest = (busy**_SHARPNESS + host**_SHARPNESS) ** (1 / _SHARPNESS)
     return ComputeTime(arithmetic, memory, longest - busy)
 
@@ -43,12 +43,12 @@ def _time_arithmetic(
     gpu, precision = cluster.gpu, training.precision
     peak = gpu.peak_flops[precision]
     wide = peak if precision in ("fp32", "tf32") else gpu.peak_flops.get("bf16") or gpu.peak_flops["fp16"]
-    share = constants.of(constants.matmul_share, gpu.architecture)
+    share = constants.pick(constants.matmul_share, gpu.architecture)
     gain = constants.precision_gain.get(precision, 1.0)
     small = 1 + constants.saturation_tokens / max(operations.tokens, 1.0)
     seconds = small * operations.matmul_flops / (peak * share * gain)
     seconds += small * operations.head_flops / (wide * share * (gain if wide == peak else 1.0))
-    attention = constants.of(constants.attention_share, gpu.architecture)
+    attention = constants.pick(constants.attention_share, gpu.architecture)
     seconds += operations.attention_flops / (wide * attention)
     kind = "fp32" if precision == "fp32" else "tensor"
     return seconds + operations.convolution_flops / (peak * constants.convolution_share[kind])

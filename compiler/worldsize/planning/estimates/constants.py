@@ -42,7 +42,7 @@ class Constants(Struct, frozen=True):
     hop_seconds: float  # of one collective, for each doubling of instances
     step_seconds: float  # of a step, whatever its size
 
-    def of(self, values: dict[str, float], architecture: str) -> float:
+    def pick(self, values: dict[str, float], architecture: str) -> float:
         """The value of an architecture, else of the related one."""
         return values[architecture] if architecture in values else values[RELATED[architecture]]
 

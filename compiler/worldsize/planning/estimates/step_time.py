@@ -31,7 +31,7 @@ def time_step(case: Case, constants: Constants, calibration: Calibration) -> Ste
     if links is None:
         return None
     busy = _time_pass(case, constants, calibration)
-    straggling = busy.seconds * constants.of(constants.straggler_share, cluster.gpu.architecture)
+    straggling = busy.seconds * constants.pick(constants.straggler_share, cluster.gpu.architecture)
     straggling *= collectives.expected_straggler(cluster.instance_count)
     moved = traffic.count_traffic(case)
     hidden_by = busy.seconds + straggling

@@ -146,7 +146,10 @@ def make_job(_context: Context, component: Component) -> Job:
 
 
 def find_programs(context: Context, job: Job) -> list[Program]:
-    """The Python scripts that the steps of a job start, as far as they can be read; once a job."""
+    """The Python scripts that the steps of a job start, as far as they can be read; once a job.
+
+    Those of built-in components are left out: they are checked as components, not in each job that uses them.
+    """
     return context.once(_find_programs, job)
 
 
@@ -156,6 +159,8 @@ def _find_programs(context: Context, job: Job) -> list[Program]:
     met: set[Path] = set()
     repeated = 0
     for launch in read_launches(context, job):
+        if _is_checked_elsewhere(context, launch):
+            continue
         key = _way(launch)
         folder = ""  # of the code, in which a command runs
         for position, command in enumerate(itertools.islice(launch.commands, _COMMANDS)):
@@ -173,6 +178,13 @@ def _find_programs(context: Context, job: Job) -> list[Program]:
                 repeated += sum(len(module.text) for module in program.modules) * (program.path in met)
                 met.add(program.path)
     return [program for program in by_start.values() if program is not None]
+
+
+def _is_checked_elsewhere(context: Context, launch: Launch) -> bool:
+    """Whether a job uses a built-in component."""
+    component = launch.step.component
+    path = component.path if component is not None else None
+    return launch.step.name != _NAMELESS and path is not None and context.built_in(path)
 
 
 def _way(launch: Launch) -> object:

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from worldsize.running.engine import early_stopping
 from worldsize.running.engine.early_stopping import best_value, should_stop
@@ -235,31 +235,29 @@ class Sweep:
         return best
 
     def _failure(self) -> Failure | None:
+        """Why there is no best trial, and the failure of the first that failed; None if there is one."""
         if self._reason is not None:
             return failure_of_step(self._reason)
-        if self._timed_out:
-            ended = self._counts()
-            return failure_of_step(f"it was stopped at its timeout of {self.plan.timeout} s, after {ended}")
         failed = [trial for trial in self.trials.values() if trial.state == "failed"]
-        if len(failed) == len(self.trials):
-            return self._all_failed(failed)
-        if self._best() is None:
-            return failure_of_step(self._not_logged() + self._given_up())
-        return None
+        if self._timed_out:
+            message = f"it was stopped at its timeout of {self.plan.timeout} s, after {self._counts()}"
+        elif len(failed) == len(self.trials):
+            message = f"all {len(failed)} trials failed" if len(failed) > 1 else "its only trial failed"
+        elif self._best() is None:
+            message = self._not_logged()
+        else:
+            return None
+        for trial in failed:
+            if trial.failure is not None:
+                said = f"{message}; in {trial.name.rpartition('.')[2]} {trial.failure.message}"
+                return replace(trial.failure, message=said + self._given_up())
+        return failure_of_step(message + self._given_up())
 
     def _given_up(self) -> str:
         """Why there are fewer trials than requested, if the first ones all failed in the same way."""
         if self._over or not self._is_futile():
             return ""
         return f"; after {len(self.trials)} that failed in the same way no further trial was started"
-
-    def _all_failed(self, failed: Sequence[Trial]) -> Failure:
-        first = failed[0].failure if failed else None
-        many = f"all {len(failed)} trials failed" if len(failed) > 1 else "its only trial failed"
-        if first is None:
-            return failure_of_step(many + self._given_up())
-        message = f"{many}; in {failed[0].name.rpartition('.')[2]} {first.message}{self._given_up()}"
-        return Failure(first.process, first.rank, first.status, first.log, first.last_lines, message)
 
     def _not_logged(self) -> str:
         metric = self.plan.primary_metric

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,6 +26,7 @@ from worldsize.running.environments.docker import (
     run_in_container,
 )
 from worldsize.running.environments.layers import layer_variables, make_layer, packages_folder
+from worldsize.running.environments.mlflow_schema import find_mlflow, list_migrations
 from worldsize.running.environments.store import BuildError, LayerStore, layer_key, run_program
 from worldsize.running.launch.logs import last_lines
 from worldsize.running.launch.supervisor import Supervisor
@@ -44,7 +44,6 @@ LAYER = "environment"  # in a step's folder, while it runs
 
 MLFLOW_FOLDER = "mlruns"  # in a step's folder
 _RUN = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_")
-_MIGRATIONS = ("store", "db_migrations", "versions")
 
 
 class FolderRemover:
@@ -276,10 +275,10 @@ def _enter_layer(process: Process, places: Mapping[int, Path], below: Sequence[P
 def has_other_mlflow(layer: Path) -> bool:
     """Whether a layer has an MLflow with another schema of its database, by the list of migrations."""
     theirs = packages_folder(layer) / "mlflow"
-    spec = util.find_spec("mlflow")
-    if not theirs.is_dir() or spec is None or spec.origin is None:
+    ours = find_mlflow()
+    if not theirs.is_dir() or ours is None:
         return False
-    return _list_migrations(theirs) != _list_migrations(Path(spec.origin).parent)
+    return [each.name for each in list_migrations(theirs)] != [each.name for each in list_migrations(ours)]
 
 
 def keep_mlflow_apart(environment: Mapping[str, str], step: Path) -> dict[str, str]:
@@ -289,9 +288,3 @@ def keep_mlflow_apart(environment: Mapping[str, str], step: Path) -> dict[str, s
     uri = (step / MLFLOW_FOLDER).as_uri()
     kept = {name: value for name, value in environment.items() if not name.startswith(_RUN)}
     return {**kept, "MLFLOW_TRACKING_URI": uri, "MLFLOW_REGISTRY_URI": uri}
-
-
-def _list_migrations(package: Path) -> set[str]:
-    folder = package.joinpath(*_MIGRATIONS)
-    names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names are all that is wanted
-    return {name for name in names if name.endswith(".py")}

@@ -19,19 +19,21 @@ import logging
 import os
 import queue
 import re
+import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from worldsize.running.environments.mlflow_schema import SchemaError
+from worldsize.running.record.mlflow_database import prepared_database
+
 ANSWERS: TextIO = sys.stdout
-DATABASE = "mlflow.db"
 # Below the artifacts' folder: those of runs with chosen ids. No experiment's folder has this name.
 CHOSEN = ".jobs"
 ALIVE_SECONDS = 1.0
-LOCK_SECONDS = 60.0  # while another run prepares the database
 # Tags of a step's run: the number of starts, the time of the last one, and the step's key.
 ATTEMPT, ATTEMPT_TIME, KEY = "worldsize.attempt", "worldsize.attempt_time", "worldsize.step_key"
 MAX_PARAMETERS = 100  # per request (MLflow REST API, runs/log-batch)
@@ -60,8 +62,7 @@ class Record:
         self._runs: dict[str, str] = {}  # all, because metrics of ended ones are read too
         self._earlier_runs: dict[tuple[str, str], str] = {}  # of a resumed run, by step and key
         known = begin.get("known")
-        with only_one(home / "mlflow.lock"):
-            prepare_database(home)
+        with prepared_database(home):
             self._client = MlflowClient(self._uri, self._uri)
             self.experiment = self._experiment(begin["experiment"], home / "artifacts")
         if known is not None:
@@ -252,45 +253,6 @@ def artifact_folder(artifacts: Path, experiment: str) -> Path:
     return artifacts / (re.sub(r"[^\w. -]|^[.]+", "_", experiment)[:200] or "_")
 
 
-def prepare_database(home: Path) -> None:
-    """Create the database under another name, so that a killed process leaves no incomplete one."""
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    if (home / DATABASE).exists():
-        return
-    for left in home.glob(f"{DATABASE}.part*"):
-        left.unlink()
-    part = home / f"{DATABASE}.part"
-    try:
-        # With the default experiment, whose artifacts would be in the working folder otherwise.
-        SqlAlchemyStore(f"sqlite:///{part}", (home / "artifacts").absolute().as_uri())
-    except BaseException:  # the disk may be full: free what was written
-        for left in home.glob(f"{DATABASE}.part*"):
-            left.unlink(missing_ok=True)
-        raise
-    part.replace(home / DATABASE)
-
-
-@contextlib.contextmanager
-def only_one(path: Path) -> Iterator[None]:
-    """Hold a lock among the processes of this machine, which the kernel releases if the process dies."""
-    import fcntl  # POSIX only
-
-    deadline = time.monotonic() + LOCK_SECONDS
-    with path.open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise TimeoutError(
-                        f"another run prepares its database for {LOCK_SECONDS:.0f} s"
-                    ) from None
-                time.sleep(0.05)
-        yield
-
-
 def listen(lines: queue.Queue[dict[str, Any] | None]) -> None:
     """Read the runner's lines; if the runner dies, exit, even during an import."""
     finished = False
@@ -360,8 +322,10 @@ def answer(**document: Any) -> None:
 
 def reason(error: Exception) -> str:
     """Describe an error in one line; of an error of the database only its message, not the statement."""
+    if isinstance(error, SchemaError):
+        return str(error)
     first = (str(error).strip().splitlines() or [""])[0][:160]
-    cause = getattr(error, "orig", None)
+    cause = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None)
     if cause is not None:
         return f"its database: {cause}"[:160]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from worldsize.running.record import tracker
 from worldsize.running.record.forked_tracker import ANSWER_SECONDS, LINK, describe_python
+from worldsize.running.record.mlflow_database import prepared_database
 
 # What a tracker imports after MLflow itself.
 MODULES = (
@@ -36,8 +37,8 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel forgets ended trackers
     for module in MODULES:
         importlib.import_module(module)
-    with tracker.only_one(home / "mlflow.lock"):
-        tracker.prepare_database(home)
+    with prepared_database(home):
+        pass
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(path)
         listener.listen(64)

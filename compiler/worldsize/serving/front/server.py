@@ -15,6 +15,7 @@ from pathlib import Path
 
 import uvicorn
 
+from worldsize.running.environments.mlflow_schema import check_schema
 from worldsize.running.record.json_files import read_json, write_json
 from worldsize.serving.app import make_app
 from worldsize.serving.database import Database
@@ -71,10 +72,12 @@ def open_workspace(settings: Settings) -> Iterator[Opened]:
     Raises:
         HomeInUseError: Another server holds the home.
         OSError: The port is taken, or the home cannot be written.
+        SchemaError: The database of another version of MLflow is in the home.
     """
     home = Home(settings.home.absolute())
     home.make()
     with home.lock(), _bind(home, settings.port) as listening:
+        check_schema(home.tracking_database)
         port = listening.getsockname()[1]
         page = f"http://127.0.0.1:{port}"
         endpoints = make_endpoints(page, port, proxy=settings.proxy)
@@ -103,6 +106,7 @@ def describe_client(settings: Settings) -> tuple[Mapping[str, str | None], bool]
     Raises:
         HomeInUseError: A server is just starting, or ending.
         OSError: The home cannot be written.
+        SchemaError: The database of another version of MLflow is in the home.
     """
     home = Home(settings.home.absolute())
     try:

@@ -6,7 +6,9 @@ What azureml-mlflow and Azure ML have beside MLflow's own interface is answered 
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from worldsize.serving.control.document import is_shallow
 from worldsize.serving.errors import ServiceError, bad_request
+from worldsize.serving.jobs import records
 from worldsize.serving.tracking.registry import place_version
 from worldsize.serving.tracking.server import mlflow_session, sync_when_ready
 from worldsize.serving.tracking.uris import ArtifactUris
@@ -24,6 +27,7 @@ from worldsize.serving.workspace import Workspace
 
 MAX_BODY = 64 << 20  # bytes
 REGISTRY = ("registered-models/", "model-versions/")
+COMING_SECONDS, LOOK_SECONDS = 30.0, 0.2  # for the run of a job that is about to start
 PASSED = ("content-type", "accept", "user-agent", "x-mlflow-workspace")
 
 
@@ -69,7 +73,12 @@ async def forward(workspace: Workspace, request: Request, path: str, uris: Artif
         return JSONResponse({"is_complete": True})
     elif operation == "model-versions/create":
         return await place_version(workspace, uris, call, send)
-    return rewrite(uris, *await send(workspace, call))
+    answer = await send(workspace, call)
+    until = time.monotonic() + COMING_SECONDS
+    while answer[0] == 404 and _is_coming(workspace, request) and time.monotonic() < until:
+        await asyncio.sleep(LOOK_SECONDS)
+        answer = await send(workspace, call)
+    return rewrite(uris, *answer)
 
 
 async def send(workspace: Workspace, call: MlflowCall) -> tuple[int, str, bytes]:
@@ -86,6 +95,13 @@ async def send(workspace: Workspace, call: MlflowCall) -> tuple[int, str, bytes]
     except (aiohttp.ClientError, TimeoutError) as error:
         reason = str(error) or type(error).__name__
         raise ServiceError(503, "ServiceUnavailable", f"MLflow's server does not answer: {reason}") from None
+
+
+def _is_coming(workspace: Workspace, request: Request) -> bool:
+    """Whether a request asks for the run of a job that has not ended: in Azure a run exists with its job."""
+    name = request.query_params.get("run_id")
+    job = records.get_job(workspace.database, name) if name and request.method == "GET" else None
+    return job is not None and not job.has_ended
 
 
 def rewrite(uris: ArtifactUris, status: int, kind: str, body: bytes) -> Response:

@@ -12,13 +12,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from worldsize.running.record.tracker import DATABASE, only_one, prepare_database
+from worldsize.running.record.mlflow_database import DATABASE, prepared_database
 
 
 def load_application(home: Path) -> Any:
     """MLflow's application, on the database that ``worldsize run`` uses too."""
-    with only_one(home / "mlflow.lock"):
-        prepare_database(home)
+    with prepared_database(home):
+        pass
     os.environ["MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE"] = "true"  # requests were judged before
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     database, artifacts = f"sqlite:///{home / DATABASE}", (home / "artifacts").as_uri()

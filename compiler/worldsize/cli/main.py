@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "serve": "Serve a workspace on this machine to Azure ML's own clients.",
     "cache": "List the steps that can be reused, or forget them.",
     "estimate": "Estimate how fast a workload trains on a cluster.",
+    "advise": "Find the clusters on which a training is fastest and cheapest.",
     "catalogue": "List VM sizes, or read a workspace's clusters.",
     "explain": "Print the page of a rule.",
 }

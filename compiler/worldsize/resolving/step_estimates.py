@@ -10,13 +10,14 @@ from worldsize.azureml.model import Step as GraphStep
 from worldsize.facts import gpus, vm_sizes
 from worldsize.planning.estimates.built_in import describe_network, describe_setup
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
+from worldsize.planning.estimates.clusters import describe_cluster
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training, Workload
 from worldsize.planning.memory.step_memory import read_training
 from worldsize.planning.memory.workload import ReadTable, literal_inputs
 from worldsize.planning.model import StepPlan, Topology
 from worldsize.resolving.resolve import ResolvedSpec
-from worldsize.resolving.workloads import describe_cluster, make_training, make_workload
+from worldsize.resolving.workloads import make_training, make_workload
 from worldsize.spec.model import Scale
 
 NO_GPUS = "speeds are estimated for GPUs only"

@@ -12,6 +12,7 @@ from worldsize.base.wording import plural, quoted_list
 from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.gpus import Gpu
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize
+from worldsize.planning.estimates.clusters import describe_cluster
 from worldsize.planning.estimates.model import (
     Case,
     Cluster,
@@ -91,40 +92,6 @@ def make_cluster(
         network_gbit=_value(values, "network_gbit", None),
         rdma=_value(values, "rdma", None),
         input_samples_per_s=_value(values, "input_samples_per_second", None),
-    )
-
-
-def describe_cluster(
-    gpu: Gpu,
-    size: VmSize | None,
-    *,
-    gpus_per_instance: int,
-    instance_count: int,
-    network_gbit: float | None = None,
-    rdma: bool | None = None,
-    input_samples_per_s: float | None = None,
-) -> Cluster:
-    """A cluster of a VM size; what is given overrides the catalogue. Rates that nobody states are None."""
-    link = gpu.link_bytes_per_s
-    if size is not None:
-        known = vm_sizes.intra_node_link(size)
-        link = known.gigabytes_per_s * 1e9 if known is not None else link
-        if rdma is None:
-            rdma = size.rdma
-        if network_gbit is None:
-            network_gbit = size.ib_gbps_per_node if rdma else size.ethernet_gbps
-    network = None if network_gbit is None else network_gbit / 8 * 1e9
-    if size is not None and vm_sizes.link_spans_instances(size):
-        network, rdma = link * gpus_per_instance, True
-    return Cluster(
-        gpu=gpu,
-        gpus_per_instance=gpus_per_instance,
-        instance_count=instance_count,
-        link_bytes_per_s=link,
-        network_bytes_per_s=network,
-        rdma=rdma,
-        instance_type=size.name if size is not None else None,
-        input_samples_per_s=input_samples_per_s,
     )
 
 

@@ -1,0 +1,173 @@
+"""Advice for people: the front as a table, why the cheapest is cheapest, what other batches would mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from worldsize.base.wording import plural, quoted_list, show_number
+from worldsize.cli.advice_document import compare_cheapest
+from worldsize.cli.common import format_table
+from worldsize.planning.advising.comparison import Comparison
+from worldsize.planning.advising.model import Advice, Option, OtherBatch, Subject
+from worldsize.planning.estimates.model import Interval, Training
+
+_HEADINGS = ("", "instances", "tier", "layout", "time", "cost", "efficiency", "bound by")
+_TIERS = {"dedicated": "dedicated", "low_priority": "low priority"}
+_TIMES = ((120.0, 1.0, "s"), (5400.0, 60.0, "min"), (259_200.0, 3600.0, "h"), (math.inf, 86400.0, "d"))
+_CENT = 0.01
+_VISIBLE = 0.005
+_BESIDE = {"runner_up": "the runner-up", "present": "the present configuration"}
+
+
+def render_advice(subject: Subject, samples: float, advice: Advice, others: Sequence[OtherBatch]) -> str:
+    """The block of one training."""
+    length = f"{show_number(samples)} samples in global batches of {subject.case.global_batch}"
+    lines = [
+        f"{subject.name}  {length}; {advice.found.considered:,} layouts considered",
+        "",
+        *_list_options(advice),
+        "",
+        *_explain_cheapest(advice),
+        *(_describe_batch(batch) for batch in others),
+    ]
+    lines += _list_unpriced(advice)
+    prices = [option.price for option in advice.front if option.price is not None]
+    if prices:
+        days = sorted({price.as_of.isoformat() for price in prices})
+        lines.append(f"prices: {prices[0].region}, {' to '.join(dict.fromkeys([days[0], days[-1]]))}")
+    return "\n".join(lines)
+
+
+def _list_unpriced(advice: Advice) -> Iterator[str]:
+    """The sizes that are left out, by tier."""
+    for tier, shown in _TIERS.items():
+        names = sorted({each.instance_type for each in advice.found.unpriced if each.tier == tier})
+        if names:
+            yield f"left out, because the price is unknown, {shown}: {quoted_list(names, 6)}"
+
+
+def _list_options(advice: Advice) -> Iterator[str]:
+    """The front, the fastest first, and what the user has now."""
+    rows = [_row(_mark(option, advice), option) for option in advice.front]
+    if advice.present is not None and advice.present not in advice.front:
+        rows.append(_row("present", advice.present))
+    return format_table(_HEADINGS, rows, right=frozenset({6}))
+
+
+def _mark(option: Option, advice: Advice) -> str:
+    if option == advice.chosen:
+        return "chosen"
+    if option == advice.present:
+        return "present"
+    return "cheapest" if option == advice.cheapest else "fastest" if option == advice.front[0] else ""
+
+
+def _row(mark: str, option: Option) -> tuple[str, ...]:
+    efficiency = option.estimate.scaling_efficiency
+    return (
+        mark,
+        show_instances(option),
+        _TIERS[option.tier],
+        describe_layout(option.training),
+        show_hours(option.seconds),
+        show_cost(option),
+        "" if efficiency is None else _percent(efficiency),
+        option.estimate.bound,
+    )
+
+
+def show_instances(option: Option) -> str:
+    """``2 × Standard_ND96asr_v4``."""
+    return f"{option.cluster.instance_count} × {option.instance_type}"
+
+
+def summarise(option: Option) -> str:
+    """``2 × Standard_ND96asr_v4, low priority: 12.1 h (10.5 to 13.9), 310 USD (280 to 350)``."""
+    where = f"{show_instances(option)}, {_TIERS[option.tier]}"
+    return f"{where}: {show_hours(option.seconds)}, {show_cost(option)}"
+
+
+def describe_layout(training: Training) -> str:
+    """``fsdp 3, tensor 2, 4 × 2 samples, full recomputation``: micro-batch × accumulation."""
+    stage = f" {training.zero_stage}" if training.zero_stage else ""
+    parts = [f"{training.strategy}{stage}"]
+    if training.tensor_parallel > 1:
+        parts.append(f"tensor {training.tensor_parallel}")
+    if training.pipeline_parallel > 1:
+        parts.append(f"pipeline {training.pipeline_parallel}")
+    parts.append(f"{training.micro_batch} × {training.accumulation} samples")
+    if training.recomputation != "none":
+        parts.append(f"{training.recomputation} recomputation")
+    return ", ".join(parts)
+
+
+def show_hours(seconds: Interval) -> str:
+    """``12.1 h (10.5 to 13.9)``, in seconds, minutes, hours or days."""
+    size, unit = next((size, unit) for limit, size, unit in _TIMES if seconds.expected < limit)
+    return f"{_three(seconds.expected / size)} {unit} ({_range(seconds, size)})"
+
+
+def show_cost(option: Option) -> str:
+    """``310 USD (280 to 350)``."""
+    if option.amount is None or option.price is None:
+        return "unknown"
+    if option.amount.expected < _CENT:
+        return f"below {_CENT} {option.price.currency}"
+    return f"{_three(option.amount.expected)} {option.price.currency} ({_range(option.amount, 1.0)})"
+
+
+def _range(interval: Interval, size: float) -> str:
+    return f"{_three(interval.low / size)} to {_three(interval.high / size)}"
+
+
+def _explain_cheapest(advice: Advice) -> Iterator[str]:
+    """Why the cheapest costs less than others, in factors that multiply to the whole."""
+    cheapest = advice.cheapest
+    if cheapest is None:
+        return
+    yield f"cheapest: {show_instances(cheapest)}, {_TIERS[cheapest.tier]}"
+    if cheapest.expected_loss:
+        yield f"  evictions and checkpoints take {_percent(cheapest.expected_loss)} of its time"
+    for name, comparison in compare_cheapest(advice).items():
+        yield from _explain(_BESIDE[name], cheapest, comparison)
+
+
+def _explain(name: str, cheapest: Option, comparison: Comparison) -> Iterator[str]:
+    other = comparison.other
+    used, theirs = cheapest.estimate.model_flops_utilisation, other.estimate.model_flops_utilisation
+    bounds = f"bound by {cheapest.estimate.bound} and {other.estimate.bound}"
+    yield (
+        f"  {name}, {show_instances(other)}, {_TIERS[other.tier]}, costs {comparison.cost:.3g} times as much"
+        f" and takes {comparison.seconds:.3g} times as long; the cheapest has"
+    )
+    yield f"    {comparison.peak_per_money:.3g} times the peak arithmetic for the money"
+    yield (
+        f"    {comparison.utilisation:.3g} times the share of it in use: {_percent(used or 0)} against"
+        f" {_percent(theirs or 0)}, {bounds}"
+    )
+    if abs(comparison.kept_time - 1) >= _VISIBLE:
+        yield f"    {comparison.kept_time:.3g} times the share of time that evictions leave"
+
+
+def _describe_batch(batch: OtherBatch) -> str:
+    """What another global batch would mean."""
+    text = f"a global batch of {batch.global_batch} (× {batch.factor}, not applied): "
+    if batch.learning_rate is None:
+        text += f"the learning rate × {batch.factor} for SGD or × √{batch.factor} for Adam"
+    else:
+        text += f"learning rate {show_number(batch.learning_rate)}"
+        text += f", warm-up {plural(batch.warmup_epochs or 0, 'epoch')}"
+    if batch.option is None:
+        return f"{text}; no option within the limits"
+    option = batch.option
+    return f"{text}; from {show_cost(option)} in {show_hours(option.seconds)} on {show_instances(option)}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
+
+
+def _three(value: float) -> str:
+    """Three digits that count, thousands with commas."""
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"

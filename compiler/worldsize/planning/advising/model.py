@@ -1,0 +1,203 @@
+"""The question: a training, what may be rented, how long it is. The answer: options in time and money."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from worldsize.facts.prices import Price, Tier
+from worldsize.facts.vm_sizes import VmSize
+from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
+from worldsize.planning.estimates.model import (
+    Case,
+    Cluster,
+    Estimate,
+    Interval,
+    Recomputation,
+    Strategy,
+    Training,
+    Workload,
+)
+from worldsize.planning.model import Rule
+
+Sharding = tuple[Strategy, int]
+"""A strategy and its ZeRO stage: ``("fsdp", 3)``."""
+
+PYTORCH: tuple[Sharding, ...] = (
+    ("ddp", 0),
+    ("fsdp", 2),
+    ("fsdp", 3),
+    ("deepspeed", 1),
+    ("deepspeed", 2),
+    ("deepspeed", 3),
+)
+HOROVOD: tuple[Sharding, ...] = (("horovod", 0),)
+
+FindPrice = Callable[[str, Tier], Price | None]
+"""The price of a VM size on a tier; None where it is unknown."""
+
+
+class Choice(Struct, frozen=True):
+    """What may be chosen."""
+
+    sizes: tuple[VmSize, ...]
+    max_instances: int
+    tiers: tuple[Tier, ...]
+    shardings: tuple[Sharding, ...] = PYTORCH
+    divides_layers: bool = True  # whether tensor and pipeline degrees may be above 1
+    combines_sharding: bool = True  # whether they may be with sharded states
+    recomputes: tuple[Recomputation, ...] = ("none", "selective", "full")
+    degrees: tuple[int, int] | None = None  # the only tensor and pipeline degree; None for any
+
+
+class Rate(Struct, frozen=True):
+    """What the learning rate follows from."""
+
+    rule: Rule
+    reference_batch: int
+    reference_learning_rate: float
+    epochs: float | None
+
+
+class Subject(Struct, frozen=True):
+    """One training as the user has it.
+
+    Attributes:
+        name: of the step or the file.
+        case: its workload, layout and present cluster.
+        tier: the present one.
+        samples: to train with in all; None if that is unknown.
+        rate: None where nothing says how the learning rate follows the batch.
+        shardings: the strategies that may be chosen.
+        divides_layers: whether tensor and pipeline degrees may be.
+        combines_sharding: whether they may be with sharded states.
+        recomputes: the kinds of recomputation that may be chosen.
+        checkpoint_seconds: that the training waits for one checkpoint; None if it writes none.
+    """
+
+    name: str
+    case: Case
+    tier: Tier
+    samples: float | None
+    rate: Rate | None
+    shardings: tuple[Sharding, ...]
+    divides_layers: bool
+    combines_sharding: bool
+    recomputes: tuple[Recomputation, ...]
+    checkpoint_seconds: float | None
+
+
+class Question(Struct, frozen=True):
+    """One training. ``training`` is the present one: its precision and optimizer are kept."""
+
+    workload: Workload
+    training: Training
+    global_batch: int  # samples of an optimizer step, kept exactly
+    samples: float  # to train with in all
+    choice: Choice
+    find_price: FindPrice
+    checkpoint_seconds: float | None  # that a training waits for one; None if it writes none
+    restart_seconds: float = 0.0
+    input_samples_per_s: float | None = None
+    calibration: Calibration = NOT_CALIBRATED
+
+
+class Limits(Struct, frozen=True):
+    """What an option may take at most, by its expected values."""
+
+    seconds: float | None = None
+    amount: float | None = None
+
+
+class Option(Struct, frozen=True):
+    """One cluster with the fastest layout on it, on one tier."""
+
+    cluster: Cluster
+    tier: Tier
+    training: Training
+    estimate: Estimate
+    memory_bytes: float  # of the GPU that needs most, by the leanest software
+    seconds: Interval  # of the whole training, evictions included
+    amount: Interval | None  # of money; None if the price is unknown
+    price: Price | None
+    expected_loss: float  # share of the time that evictions and checkpoints take
+
+    @property
+    def instance_type(self) -> str:
+        """The VM size."""
+        return self.cluster.instance_type or self.cluster.gpu.name
+
+    @property
+    def samples_per_money(self) -> float | None:
+        """Samples trained for one unit of the currency."""
+        if self.price is None:
+            return None
+        speed = self.estimate.samples_per_second.expected * (1 - self.expected_loss)
+        return speed * 3600 / (self.price.amount * self.cluster.instance_count)
+
+
+class Shortage(Struct, frozen=True):
+    """The smallest memory that any layout needs of one GPU, and the cluster and layout that need it."""
+
+    needed_bytes: float
+    training: Training
+    cluster: Cluster
+
+
+class Found(Struct, frozen=True):
+    """All options, the fastest layout for each cluster and tier; and what the search has met.
+
+    Attributes:
+        options: without those whose price is unknown.
+        considered: layouts in the space, those among them that a bound or the memory excludes.
+        timed: layouts whose step was timed.
+        precise: whether any GPU computes in the precision of the training.
+        unpriced: options whose price is unknown.
+        shortage: the smallest need of memory, where no layout fits any cluster.
+    """
+
+    options: tuple[Option, ...]
+    considered: int
+    timed: int
+    precise: bool
+    unpriced: tuple[Option, ...]
+    shortage: Shortage | None
+
+
+class OtherBatch(Struct, frozen=True):
+    """What another global batch would mean; it is never chosen by itself.
+
+    Attributes:
+        factor: of the global batch.
+        learning_rate: by the rule of the training; None where the rule is unknown.
+        warmup_epochs: likewise.
+        option: the cheapest within the limits; None if there is none.
+    """
+
+    factor: int
+    global_batch: int
+    learning_rate: float | None
+    warmup_epochs: float | None
+    option: Option | None
+
+
+class Advice(Struct, frozen=True):
+    """The options within the limits that none is better than, and what to compare the cheapest with.
+
+    Attributes:
+        found: all options, whatever the limits.
+        front: the fastest first; empty if no option is within the limits.
+        cheapest: of the front.
+        chosen: of the front, the fastest if there is only a budget, the cheapest if there is a deadline;
+            None without limits.
+        runner_up: the cheapest option on another VM size, or with another number of instances.
+        present: what the user has now, if it can be estimated.
+    """
+
+    found: Found
+    front: tuple[Option, ...]
+    cheapest: Option | None
+    chosen: Option | None
+    runner_up: Option | None
+    present: Option | None

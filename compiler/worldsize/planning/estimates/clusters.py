@@ -1,0 +1,42 @@
+"""The cluster of a VM size: its GPUs, and the links that the catalogue states."""
+
+from __future__ import annotations
+
+from worldsize.facts import vm_sizes
+from worldsize.facts.gpus import Gpu
+from worldsize.facts.vm_sizes import VmSize
+from worldsize.planning.estimates.model import Cluster
+
+
+def describe_cluster(
+    gpu: Gpu,
+    size: VmSize | None,
+    *,
+    gpus_per_instance: int,
+    instance_count: int,
+    network_gbit: float | None = None,
+    rdma: bool | None = None,
+    input_samples_per_s: float | None = None,
+) -> Cluster:
+    """A cluster of a VM size; what is given overrides the catalogue. Rates that nobody states are None."""
+    link = gpu.link_bytes_per_s
+    if size is not None:
+        known = vm_sizes.intra_node_link(size)
+        link = known.gigabytes_per_s * 1e9 if known is not None else link
+        if rdma is None:
+            rdma = size.rdma
+        if network_gbit is None:
+            network_gbit = size.ib_gbps_per_node if rdma else size.ethernet_gbps
+    network = None if network_gbit is None else network_gbit / 8 * 1e9
+    if size is not None and vm_sizes.link_spans_instances(size):
+        network, rdma = link * gpus_per_instance, True
+    return Cluster(
+        gpu=gpu,
+        gpus_per_instance=gpus_per_instance,
+        instance_count=instance_count,
+        link_bytes_per_s=link,
+        network_bytes_per_s=network,
+        rdma=rdma,
+        instance_type=size.name if size is not None else None,
+        input_samples_per_s=input_samples_per_s,
+    )

@@ -1,0 +1,126 @@
+"""The values of a spec that put a training on another cluster with another layout."""
+
+from __future__ import annotations
+
+from worldsize.planning.advising.model import Option, Subject
+from worldsize.planning.estimates.model import Training
+from worldsize.spec.model import Spec, Step
+
+Settings = list[tuple[tuple[str, ...], int | str]]
+BUILT_IN = ("train_ddp", "train_deepspeed", "train_horovod")
+
+
+def list_settings(spec: Spec, subject: Subject, option: Option) -> Settings:
+    """The keys and values that make a step of the spec train as ``option`` says."""
+    step = spec.steps[subject.name]
+    return [
+        *_set_compute(spec, step, option),
+        *_set_counts(step, option),
+        *_set_batches(step, option, subject.case.global_batch),
+        *_set_layout(step, subject.case.training, option),
+    ]
+
+
+def explain_refusal(spec: Spec, subject: Subject, option: Option) -> str | None:
+    """Why a spec cannot be edited so; None if it can."""
+    step = spec.steps[subject.name]
+    if step.compute is None or step.compute.value not in spec.compute:
+        return f"step `{step.name}` has no `compute` profile"
+    sharing = [
+        other.name
+        for other in spec.steps.values()
+        if other.name != step.name and other.compute and other.compute.value == step.compute.value
+    ]
+    if sharing:
+        return (
+            f"compute profile `{step.compute.value}` is also that of step `{sharing[0]}`:"
+            f" give `{step.name}` a profile of its own"
+        )
+    if not _is_built_in(step) and _layout(option.training) != _layout(subject.case.training):
+        return f"the command of step `{step.name}` decides its strategy; `--keep-layout` keeps it"
+    return None
+
+
+def _is_built_in(step: Step) -> bool:
+    return step.uses is not None and step.uses.value in BUILT_IN
+
+
+def _layout(training: Training) -> tuple[str, int, int, int, str]:
+    return (
+        training.strategy,
+        training.zero_stage,
+        training.tensor_parallel,
+        training.pipeline_parallel,
+        training.recomputation,
+    )
+
+
+def _set_compute(spec: Spec, step: Step, option: Option) -> Settings:
+    name = step.compute.value if step.compute else ""
+    profile, path = spec.compute[name], ("compute", name)
+    settings: Settings = [((*path, "instance_type"), option.instance_type)]
+    if profile.tier is not None or option.tier != "dedicated":
+        settings.append(((*path, "tier"), option.tier))
+    count = option.cluster.instance_count
+    if profile.max_instances is not None and profile.max_instances.value < count:
+        settings.append(((*path, "max_instances"), count))
+    return settings
+
+
+def _set_counts(step: Step, option: Option) -> Settings:
+    path, cluster = ("steps", step.name), option.cluster
+    settings: Settings = []
+    if step.instance_count is not None or cluster.instance_count != 1:
+        settings.append(((*path, "instance_count"), cluster.instance_count))
+    if step.process_count_per_instance is not None:
+        settings.append(((*path, "process_count_per_instance"), cluster.gpus_per_instance))
+    return settings
+
+
+def _set_batches(step: Step, option: Option, global_batch: int) -> Settings:
+    path, scale = ("steps", step.name, "scale"), step.scale
+    settings: Settings = [
+        ((*path, "global_batch_size"), global_batch),
+        ((*path, "batch_size_per_device"), option.training.micro_batch),
+    ]
+    if scale is not None and scale.gradient_accumulation_steps is not None:
+        settings.append(((*path, "gradient_accumulation_steps"), option.training.accumulation))
+    return settings
+
+
+def _set_layout(step: Step, present: Training, option: Option) -> Settings:
+    """The inputs of a built-in component that differ from the present layout."""
+    training, path = option.training, ("steps", step.name)
+    settings: Settings = []
+    degrees = {"tensor": training.tensor_parallel, "pipeline": training.pipeline_parallel}
+    if step.parallelism is not None and step.parallelism.data is not None:
+        degrees["data"] = option.cluster.world_size // (degrees["tensor"] * degrees["pipeline"])
+    for name, value in degrees.items():
+        pinned = step.parallelism is not None and getattr(step.parallelism, name) is not None
+        if pinned or (name != "data" and value > 1):
+            settings.append(((*path, "parallelism", name), value))
+    if _layout(training) == _layout(present) or not _is_built_in(step):
+        return settings
+    component, inputs = step.uses.value if step.uses else "", (*path, "with")
+    if component == "train_ddp":
+        settings += [((*inputs, name), value) for name, value in _name_strategy(step, training)]
+    if component == "train_deepspeed":
+        settings.append(((*inputs, "zero_stage"), training.zero_stage))
+    if training.recomputation != present.recomputation:
+        kind = "blocks" if training.recomputation == "full" else "none"
+        settings.append(((*inputs, "activation_checkpointing"), kind))
+    return settings
+
+
+def _name_strategy(step: Step, training: Training) -> list[tuple[str, str]]:
+    """The inputs `strategy` and, for sharded weights, `fsdp_reshard` of `train_ddp`."""
+    if training.pipeline_parallel > 1:
+        return [("strategy", "pipeline_parallel")]
+    if training.tensor_parallel > 1:
+        return [("strategy", "tensor_parallel")]
+    named: list[tuple[str, str]] = [("strategy", training.strategy)]
+    if training.strategy == "fsdp" and training.zero_stage == 2:
+        named.append(("fsdp_reshard", "never"))
+    elif training.strategy == "fsdp" and "fsdp_reshard" in step.with_:
+        named.append(("fsdp_reshard", "auto"))
+    return named

@@ -14,8 +14,8 @@ from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.calibrate import calibrate
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration, Measurement
+from worldsize.planning.estimates.clusters import describe_cluster
 from worldsize.planning.estimates.model import Case, Cluster, Precision, Strategy, Training, Workload
-from worldsize.resolving.workloads import describe_cluster
 
 SPEED = "samples_per_second"  # the metric that trainers log
 _PRECISIONS: dict[str, Precision] = {"fp16": "fp16", "bf16": "bf16"}

@@ -25,6 +25,7 @@ from worldsize.resolving import (
     plan_values,
     quality_gate,
     rows,
+    slow_networks,
     step_settings,
     sweeps,
     user_files,
@@ -71,7 +72,7 @@ def resolve_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT
         inputs=pipeline_ports.read_inputs(spec, steps),
         outputs=pipeline_ports.read_outputs(state, bound),
     )
-    return ResolvedSpec(
+    resolved = ResolvedSpec(
         spec,
         state.plan,
         job,
@@ -82,6 +83,8 @@ def resolve_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT
         tuple(consequences),
         vm_sizes,
     )
+    found = tuple(slow_networks.check_networks(resolved))
+    return replace(resolved, problems=(*resolved.problems, *found)) if found else resolved
 
 
 def _bind(state: ResolveState) -> None:

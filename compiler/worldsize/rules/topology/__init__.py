@@ -96,6 +96,8 @@ RULES = (
          "a launcher that is told another number of processes than the plan has", since="0.2.0"),
     Rule("WS246", "cheaper-vm-size", "info", "a VM size that costs more than a better one", on=("Launch",),
          since="0.2.0", confidence="likely"),
+    Rule("WS247", "more-instances-not-faster", "warning",
+         "instances whose network makes them no faster than fewer", since="0.2.0", confidence="likely"),
     Rule("WS250", "distribution-field-of-other-type", "error", "a distribution with a field of another type"),
     Rule("WS270", "gpu-without-kernels", "error",
          "a torch or TensorFlow build without code for the GPUs of the VM size",

@@ -1,0 +1,74 @@
+"""Reports training steps whose network makes more instances useless: fewer of them are as fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from worldsize.base.problem import Problem
+from worldsize.base.wording import plural, show_number
+from worldsize.facts import vm_sizes
+from worldsize.planning.model import StepPlan
+
+if TYPE_CHECKING:
+    from worldsize.planning.estimates.model import Case
+    from worldsize.resolving.resolve import ResolvedSpec
+
+SLUG = "more-instances-not-faster"
+
+
+def check_networks(resolved: ResolvedSpec) -> Iterator[Problem]:
+    """Report steps on instances without RDMA that wait for their network, if fewer instances are as fast."""
+    for name, plan in (resolved.plan.steps if resolved.plan is not None else {}).items():
+        pinned = resolved.spec.steps[name].instance_count
+        if pinned is None or not _may_be_slow(resolved, plan):
+            continue
+        from worldsize.resolving.step_estimates import find_case  # few steps come this far
+
+        case = find_case(resolved, name, plan)
+        compared = None if isinstance(case, str) else _compare(case)
+        if compared is not None:
+            message, help_ = compared
+            yield Problem(SLUG, pinned.span, f"step `{name}` waits for its network: {message}", help_)
+
+
+def _may_be_slow(resolved: ResolvedSpec, plan: StepPlan) -> bool:
+    """Whether a step trains on several instances of a VM size without RDMA."""
+    topology = plan.topology
+    if plan.training is None or topology.instance_count < 2 or topology.instance_type is None:
+        return False
+    size = vm_sizes.lookup(topology.instance_type, resolved.vm_sizes)
+    return size is not None and size.rdma is False
+
+
+def _compare(case: Case) -> tuple[str, str] | None:
+    """Message and help for a case that fewer instances train as fast; None if none do."""
+    from worldsize.planning.estimates.estimate import estimate
+
+    found = estimate(case.workload, case.training, case.cluster)
+    if found is None or found.bound != "network":
+        return None
+    count, speed = case.cluster.instance_count, found.samples_per_second
+    for fewer in range(1, count):
+        work = case.training.accumulation * count
+        if work % fewer:
+            continue  # the global batch would change
+        training = replace(case.training, accumulation=work // fewer)
+        other = estimate(case.workload, training, replace(case.cluster, instance_count=fewer))
+        if other is not None and other.samples_per_second.expected >= speed.expected:
+            share = found.parts.communication / found.parts.seconds
+            faster = _show(other.samples_per_second.expected)
+            message = (
+                f"{plural(count, 'instance')} train {_show(speed.expected)} samples a second,"
+                f" {fewer} with the same global batch {faster};"
+                f" exchanges take {share:.0%} of a step".replace("%", " %")
+            )
+            return message, f"write `instance_count: {fewer}`, or use a VM size with InfiniBand"
+    return None
+
+
+def _show(speed: float) -> str:
+    """Two digits: the estimate knows no more."""
+    return show_number(float(f"{speed:.2g}"))

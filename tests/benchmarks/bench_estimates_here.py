@@ -37,6 +37,7 @@ LINKS = ("20mbit", "40mbit", "80mbit")
 RANKS = (2, 4, 8)
 CALIBRATED_LINK, CALIBRATED_RANKS = "40mbit", 2
 STEPS, BATCH, ROWS = 16, 2, 960
+STEPS_ALONE = 200  # of one process, which takes milliseconds: speeds are reported four times a second
 LAYERS, WIDTH, LENGTH, VOCABULARY = 2, 128, 128, 256
 WITHIN = 0.15
 PARAMETERS = LAYERS * (12 * WIDTH**2 + 13 * WIDTH) + (2 * VOCABULARY + LENGTH + 2) * WIDTH
@@ -91,7 +92,7 @@ def measure(folder: Path, case: Case, link: str, cores: int) -> Measurement:
         SPEC.format(
             component="train_horovod" if strategy == "horovod" else "train_ddp",
             strategy="" if strategy == "horovod" else f"strategy: {strategy}",
-            epochs=STEPS * BATCH * ranks / ROWS,
+            epochs=(STEPS if ranks > 1 else STEPS_ALONE) * BATCH * ranks / ROWS,
             length=LENGTH,
             layers=LAYERS,
             width=WIDTH,
@@ -156,4 +157,4 @@ def test_one_calibration_predicts_other_counts_and_links(tmp_path: Path, strateg
             )
     near = sum(error <= WITHIN for error in errors)
     print(f"  mean error {statistics.mean(errors):.1%}; within {WITHIN:.0%}: {near} of {len(errors)}")
-    assert statistics.median(errors) <= WITHIN
+    assert near == len(errors)

@@ -11,7 +11,7 @@ ARCHITECTURE = runpy.run_path(str(Path(__file__).with_name("architecture.py")))
 
 # The most that the compiler may have of each. Lower a bound when its measure falls.
 BOUNDS = {
-    "files": 720,
+    "files": 721,
     "lines": 82_700,
     "small modules": 115,
     "edges between packages": 143,

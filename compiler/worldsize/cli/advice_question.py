@@ -24,6 +24,7 @@ from worldsize.planning.advising.model import Choice, Option, Question, Subject
 from worldsize.planning.advising.options import make_option
 from worldsize.planning.estimates.model import Transformer
 from worldsize.resolving.advice_subjects import describe_file, read_steps
+from worldsize.resolving.workloads import explain_unknown_size
 from worldsize.spec import is_spec
 
 
@@ -159,11 +160,7 @@ def _choose_sizes(names: str | None, learned: Learned) -> tuple[VmSize, ...]:
 def _find_size(name: str, learned: Learned) -> VmSize:
     size = vm_sizes.lookup(name, learned)
     if size is None:
-        near = vm_sizes.suggest(name, learned)
-        common.refuse(
-            f"`{name}` is not a VM size that Worldsize knows",
-            f"did you mean `{near}`?" if near else "`worldsize catalogue` lists those that are known",
-        )
+        common.refuse(*explain_unknown_size(name, learned))
     if not clusters.is_usable(size):
         known = [known.name for known in clusters.list_known_sizes()]
         common.refuse(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from worldsize.base.wording import plural, quoted_list, show_number
 from worldsize.cli.advice_document import compare_cheapest
 from worldsize.cli.common import format_table
+from worldsize.cli.quantities import show_interval, show_share
 from worldsize.planning.advising.comparison import Comparison
 from worldsize.planning.advising.model import Advice, Option, OtherBatch, Subject
 from worldsize.planning.estimates.model import Interval, Training
@@ -72,7 +73,7 @@ def _row(mark: str, option: Option) -> tuple[str, ...]:
         describe_layout(option.training),
         show_hours(option.seconds),
         show_cost(option),
-        "" if efficiency is None else _percent(efficiency),
+        "" if efficiency is None else show_share(efficiency),
         option.estimate.bound,
     )
 
@@ -105,7 +106,7 @@ def describe_layout(training: Training) -> str:
 def show_hours(seconds: Interval) -> str:
     """``12.1 h (10.5 to 13.9)``, in seconds, minutes, hours or days."""
     size, unit = next((size, unit) for limit, size, unit in _TIMES if seconds.expected < limit)
-    return f"{_three(seconds.expected / size)} {unit} ({_range(seconds, size)})"
+    return show_interval(seconds, unit, size)
 
 
 def show_cost(option: Option) -> str:
@@ -114,11 +115,7 @@ def show_cost(option: Option) -> str:
         return "unknown"
     if option.amount.expected < _CENT:
         return f"below {_CENT} {option.price.currency}"
-    return f"{_three(option.amount.expected)} {option.price.currency} ({_range(option.amount, 1.0)})"
-
-
-def _range(interval: Interval, size: float) -> str:
-    return f"{_three(interval.low / size)} to {_three(interval.high / size)}"
+    return show_interval(option.amount, option.price.currency)
 
 
 def _explain_cheapest(advice: Advice) -> Iterator[str]:
@@ -128,7 +125,7 @@ def _explain_cheapest(advice: Advice) -> Iterator[str]:
         return
     yield f"cheapest: {show_instances(cheapest)}, {_TIERS[cheapest.tier]}"
     if cheapest.expected_loss:
-        yield f"  evictions and checkpoints take {_percent(cheapest.expected_loss)} of its time"
+        yield f"  evictions and checkpoints take {show_share(cheapest.expected_loss)} of its time"
     for name, comparison in compare_cheapest(advice).items():
         yield from _explain(_BESIDE[name], cheapest, comparison)
 
@@ -143,8 +140,8 @@ def _explain(name: str, cheapest: Option, comparison: Comparison) -> Iterator[st
     )
     yield f"    {comparison.peak_per_money:.3g} times the peak arithmetic for the money"
     yield (
-        f"    {comparison.utilisation:.3g} times the share of it in use: {_percent(used or 0)} against"
-        f" {_percent(theirs or 0)}, {bounds}"
+        f"    {comparison.utilisation:.3g} times the share of it in use: {show_share(used or 0)} against"
+        f" {show_share(theirs or 0)}, {bounds}"
     )
     if abs(comparison.kept_time - 1) >= _VISIBLE:
         yield f"    {comparison.kept_time:.3g} times the share of time that evictions leave"
@@ -162,12 +159,3 @@ def _describe_batch(batch: OtherBatch) -> str:
         return f"{text}; no option within the limits"
     option = batch.option
     return f"{text}; from {show_cost(option)} in {show_hours(option.seconds)} on {show_instances(option)}"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")
-
-
-def _three(value: float) -> str:
-    """Three digits that count, thousands with commas."""
-    return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"

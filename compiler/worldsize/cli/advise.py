@@ -194,6 +194,6 @@ def _describe_shortage(name: str, shortage: Shortage, sizes: Sequence[VmSize]) -
     message = (
         f"`{name}` fits no GPU: it needs at least {format_bytes(int(shortage.needed_bytes))}"
         f" ({layout}, on {where}), and the largest, {largest.gpu.name} of `{largest.instance_type}`, has"
-        f" {format_bytes(int(largest.gpu.memory_bytes / 1e9 * 2**30))}"
+        f" {format_bytes(int(largest.gpu.memory_bytes))}"
     )
     return message, "raise `--max-instances` to shard the model over more GPUs, or make it smaller"

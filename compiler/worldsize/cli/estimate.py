@@ -16,6 +16,7 @@ from worldsize.cli.workspace_options import WorkspaceChoice
 if TYPE_CHECKING:
     from worldsize.resolving.forecasts import Estimated
 
+PICTURES = (".svg", ".html")
 EPILOG = """\b
 Examples:
   worldsize estimate FILE           a table
@@ -76,7 +77,7 @@ def command(
     from worldsize.facts.prices import PriceFileError
     from worldsize.resolving.measured_case import UnusableRunError
 
-    if picture is not None and picture.suffix not in (".svg", ".html"):
+    if picture is not None and picture.suffix not in PICTURES:
         raise click.UsageError(f"`--plot {picture}` does not end with `.svg` or `.html`")
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:

@@ -17,7 +17,6 @@ from worldsize.planning.estimates.model import Case, Estimate, StepTime
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SUFFIXES = (".svg", ".html")
 _BEYOND = 4  # times the instances that were asked for
 _SMALLEST = 1e-4  # of a step's time, that gets a colour
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from worldsize.base.wording import plural
+from worldsize.cli.quantities import show_interval, show_share
 
 if TYPE_CHECKING:
     from worldsize.facts.prices import Price
@@ -40,9 +41,9 @@ def _render_forecast(name: str, forecast: StepForecast) -> str:
         return f"{name}  time unknown: {time.unknown}\n"
     rows: list[tuple[str, str]] = []
     if time.epoch_seconds is not None:
-        rows.append(("an epoch", _show_interval(time.epoch_seconds, "s")))
+        rows.append(("an epoch", _show_seconds(time.epoch_seconds)))
     if time.total_seconds is not None:
-        rows.append(("all epochs", _show_interval(time.total_seconds, "s")))
+        rows.append(("all epochs", _show_seconds(time.total_seconds)))
     rows += _speed(time.estimate)
     rows += _costs(cost)
     rows += _prices(cost, case.cluster.instance_count)
@@ -62,22 +63,20 @@ def _align(rows: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def _speed(found: Estimate) -> Iterator[tuple[str, str]]:
-    yield "a step", _show_interval(found.step_seconds, "s")
-    yield "samples per second", _show_interval(found.samples_per_second)
+    yield "a step", _show_seconds(found.step_seconds)
+    yield "samples per second", show_interval(found.samples_per_second)
     if found.tokens_per_second_per_gpu is not None:
-        yield "tokens per second and GPU", _show_interval(found.tokens_per_second_per_gpu)
+        yield "tokens per second and GPU", show_interval(found.tokens_per_second_per_gpu)
     if found.model_flops_utilisation is not None:
-        yield "model FLOPs utilisation", _show_share(found.model_flops_utilisation)
+        yield "model FLOPs utilisation", show_share(found.model_flops_utilisation, 1)
     if found.scaling_efficiency is not None:
-        yield "scaling efficiency", _show_share(found.scaling_efficiency)
+        yield "scaling efficiency", show_share(found.scaling_efficiency, 1)
     yield "bound by", f"{found.bound} ({_show_parts(found.parts)})"
 
 
 def _show_parts(parts: StepTime) -> str:
     shares = ((name, getattr(parts, name) / parts.seconds) for name in parts.__struct_fields__)
-    return ", ".join(
-        f"{name} {share:.0%}".replace("%", " %") for name, share in shares if share >= _SMALLEST_SHARE
-    )
+    return ", ".join(f"{name} {show_share(share)}" for name, share in shares if share >= _SMALLEST_SHARE)
 
 
 def _costs(cost: StepCost) -> Iterator[tuple[str, str]]:
@@ -85,7 +84,7 @@ def _costs(cost: StepCost) -> Iterator[tuple[str, str]]:
     if cost.dedicated is not None:
         yield "cost, dedicated", _show_cost(cost.dedicated)
     if cost.low_priority is not None:
-        loss = _show_share(cost.low_priority.expected_loss)
+        loss = show_share(cost.low_priority.expected_loss, 1)
         yield "cost, low priority", f"{_show_cost(cost.low_priority)}, {loss} of the time lost by evictions"
 
 
@@ -106,17 +105,10 @@ def _show_price(price: Price, instances: int) -> str:
     return f"{amount} for {plural(instances, 'instance')} in {price.region}, as of {price.as_of}"
 
 
-def _show_interval(interval: Interval, unit: str = "") -> str:
-    """``1,230 (1,100 to 1,380)``; seconds in the unit that suits the expected value."""
-    if not unit:
-        low, expected, high = (
-            _show_number(each) for each in (interval.low, interval.expected, interval.high)
-        )
-        return f"{expected} ({low} to {high})"
-    divisor, unit = _choose_unit(interval.expected)
-    bounds = (interval.low / divisor, interval.expected / divisor, interval.high / divisor)
-    low, expected, high = (_show_number(each) for each in bounds)
-    return f"{expected} {unit} ({low} to {high})"
+def _show_seconds(seconds: Interval) -> str:
+    """In the unit that suits the expected value."""
+    divisor, unit = _choose_unit(seconds.expected)
+    return show_interval(seconds, unit, divisor)
 
 
 def _choose_unit(seconds: float) -> tuple[float, str]:
@@ -124,12 +116,3 @@ def _choose_unit(seconds: float) -> tuple[float, str]:
         if seconds < most:
             return divisor, unit
     return 86_400, "days"
-
-
-def _show_share(share: float) -> str:
-    return f"{share:.1%}".replace("%", " %")
-
-
-def _show_number(value: float) -> str:
-    """Three digits that count, thousands with commas."""
-    return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"

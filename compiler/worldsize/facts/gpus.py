@@ -17,7 +17,7 @@ class Gpu(Struct, frozen=True):
 
     name: str
     architecture: str
-    memory_bytes: float
+    memory_bytes: float  # vendors print GB for what is GiB or a little less
     peak_flops: dict[str, float]  # floating-point operations a second, by precision
     memory_bytes_per_s: float
     link: str
@@ -82,7 +82,7 @@ def _read_gpu(row: dict[str, str]) -> Gpu:
     return Gpu(
         name=row["gpu"],
         architecture=row["architecture"],
-        memory_bytes=float(row["memory_gigabytes"]) * 1e9,
+        memory_bytes=float(row["memory_gigabytes"]) * 2**30,
         peak_flops=peaks,
         memory_bytes_per_s=float(row["memory_gigabytes_per_s"]) * 1e9,
         link=row["link"],

@@ -12,14 +12,13 @@ from worldsize.azureml import literals
 from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning.estimates import processes
+from worldsize.planning.estimates.built_in import find_fsdp_stage, read_precision, read_strategy
 from worldsize.planning.estimates.calibrate import calibrate
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration, Measurement
-from worldsize.planning.estimates.clusters import describe_cluster
-from worldsize.planning.estimates.model import Case, Cluster, Precision, Strategy, Training, Workload
+from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
+from worldsize.planning.estimates.model import Case, Cluster, Training, Workload
 
 SPEED = "samples_per_second"  # the metric that trainers log
-_PRECISIONS: dict[str, Precision] = {"fp16": "fp16", "bf16": "bf16"}
-_STRATEGIES: dict[str, Strategy] = {"fsdp": "fsdp", "deepspeed": "deepspeed", "horovod": "horovod"}
 
 
 class Speed(Struct, frozen=True):
@@ -109,9 +108,9 @@ def _find_cluster(speed: Speed, ranks: int, learned: Learned) -> Cluster:
         raise UnusableRunError(
             f"its VM size `{name}` is not known" if name else "its VM size was not recorded"
         )
-    gpu = gpus.lookup_model(size.gpu_model)
-    if gpu is None or size.gpus != size.devices:
-        raise UnusableRunError(f"no speed is known of {size.gpu_model or 'the GPUs'} in `{size.name}`")
+    gpu = find_gpu(size)
+    if gpu is None:
+        raise UnusableRunError(explain_no_gpu(size))
     each = min(ranks, size.devices)
     if ranks % each:
         raise UnusableRunError(f"its {ranks} ranks do not divide into instances of {each}")
@@ -120,14 +119,14 @@ def _find_cluster(speed: Speed, ranks: int, learned: Learned) -> Cluster:
 
 def _read_training(speed: Speed) -> Training:
     given = speed.parameters
-    strategy = _STRATEGIES.get(given.get("strategy", ""), "ddp")
-    stage = 2 if given.get("fsdp_reshard") == "never" else 3
+    strategy = read_strategy(given.get("strategy", ""))
+    stage = find_fsdp_stage(given.get("fsdp_reshard", ""))
     if strategy == "deepspeed":
         stage = _read_count(speed, "zero_stage", 2)
     return Training(
         micro_batch=_read_count(speed, "batch_size_per_device"),
         accumulation=max(1, _read_count(speed, "gradient_accumulation_steps", 1)),
-        precision=_PRECISIONS.get(given.get("precision", ""), "fp32"),
+        precision=read_precision(given.get("precision", "")),
         strategy=strategy,
         zero_stage=stage if strategy in ("fsdp", "deepspeed") else 0,
         recomputation="none" if given.get("activation_checkpointing", "none") == "none" else "full",

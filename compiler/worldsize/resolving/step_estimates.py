@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Step as GraphStep
-from worldsize.facts import gpus, vm_sizes
+from worldsize.facts import vm_sizes
 from worldsize.planning.estimates.built_in import describe_network, describe_setup
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
-from worldsize.planning.estimates.clusters import describe_cluster
+from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training, Workload
 from worldsize.planning.memory.step_memory import read_training
@@ -95,9 +95,9 @@ def _find_cluster(resolved: ResolvedSpec, topology: Topology) -> Cluster | str:
         return "the VM size is not known"
     if size.gpus == 0:
         return NO_GPUS
-    gpu = gpus.lookup_model(size.gpu_model)
-    if gpu is None or size.gpus != size.devices:
-        return f"no speed is known of {size.gpu_model or 'the GPUs'} in `{size.name}`"
+    gpu = find_gpu(size)
+    if gpu is None:
+        return explain_no_gpu(size)
     # TensorFlow's replicas and processes of the other launchers are one a GPU.
     used = max(1, topology.world_size // max(topology.instance_count, 1))
     return describe_cluster(

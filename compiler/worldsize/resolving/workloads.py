@@ -105,11 +105,16 @@ def _find_size(values: Values, problems: list[Problem], learned: Learned) -> VmS
     located = values["instance_type"]
     size = vm_sizes.lookup(located.value, learned)
     if size is None:
-        near = vm_sizes.suggest(located.value, learned)
-        help_ = f"did you mean `{near}`?" if near else "`worldsize catalogue` lists those that are known"
-        message = f"`{located.value}` is not a VM size that Worldsize knows"
+        message, help_ = explain_unknown_size(located.value, learned)
         problems.append(Problem("spec-value-not-allowed", located.span, message, help_))
     return size
+
+
+def explain_unknown_size(name: str, learned: Learned = NOT_LEARNED) -> tuple[str, str]:
+    """The sentence and the help for a VM size that nobody describes."""
+    near = vm_sizes.suggest(name, learned)
+    help_ = f"did you mean `{near}`?" if near else "`worldsize catalogue` lists those that are known"
+    return f"`{name}` is not a VM size that Worldsize knows", help_
 
 
 def _find_gpu(located: Located[Any], size: VmSize | None, problems: list[Problem]) -> Gpu | None:

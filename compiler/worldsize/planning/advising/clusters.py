@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from worldsize.facts import cuda, gpus, vm_sizes
+from worldsize.facts import cuda, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
-from worldsize.planning.estimates.clusters import describe_cluster
+from worldsize.planning.estimates.clusters import describe_cluster, find_gpu
 from worldsize.planning.estimates.model import Cluster
 
 
@@ -23,9 +23,7 @@ def list_known_sizes() -> list[VmSize]:
 
 def is_usable(size: VmSize) -> bool:
     """Whether Azure sells a size to anyone, and the step-time model knows its GPUs, which are whole."""
-    whole = size.gpus >= 1 and size.gpus == int(size.gpus)
-    on_sale = size.status == "current" and not size.is_growth_restricted
-    return whole and on_sale and gpus.lookup_model(size.gpu_model) is not None
+    return size.status == "current" and not size.is_growth_restricted and find_gpu(size) is not None
 
 
 def _runs_common_images(size: VmSize) -> bool:
@@ -44,7 +42,7 @@ def list_counts(most: int) -> list[int]:
 
 def make_cluster(size: VmSize, count: int, input_samples_per_s: float | None = None) -> Cluster | None:
     """The cluster of ``count`` instances of a size; None if its GPU is unknown."""
-    gpu = gpus.lookup_model(size.gpu_model)
+    gpu = find_gpu(size)
     if gpu is None:
         return None
     return describe_cluster(

@@ -25,7 +25,7 @@ from worldsize.planning.degrees import divisors
 from worldsize.planning.estimates.collectives import find_links
 from worldsize.planning.estimates.compute import time_compute
 from worldsize.planning.estimates.constants import Constants
-from worldsize.planning.estimates.memory import available, estimate_need
+from worldsize.planning.estimates.memory import estimate_need
 from worldsize.planning.estimates.model import (
     Case,
     Cluster,
@@ -86,7 +86,7 @@ def find_fastest(question: Question, cluster: Cluster, constants: Constants, tal
 
 def has_room(case: Case) -> bool:
     """Whether a training needs no more than the part of a GPU's memory that it should fill."""
-    return estimate_need(case).total <= available(case) * NEARLY_FULL
+    return estimate_need(case).total <= case.cluster.gpu.memory_bytes * NEARLY_FULL
 
 
 def _list_recomputations(question: Question) -> list[Recomputation]:

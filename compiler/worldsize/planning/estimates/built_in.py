@@ -12,7 +12,8 @@ from worldsize.planning.estimates.model import (
 )
 from worldsize.planning.memory.network import Network, Part, Setup
 
-# With tensor and pipeline parallelism, replicas exchange gradients as with DDP.
+# The trainers' words in those of the step-time model. With tensor and pipeline parallelism, replicas
+# exchange gradients as with DDP, which is also what any other word means.
 _STRATEGIES: dict[str, Strategy] = {"fsdp": "fsdp", "deepspeed": "deepspeed", "horovod": "horovod"}
 _PRECISIONS: dict[str, Precision] = {"fp16": "fp16", "bf16": "bf16"}
 
@@ -52,14 +53,29 @@ def _count_flops(part: Part) -> float:
     return total
 
 
+def read_strategy(strategy: str) -> Strategy:
+    """The strategy of the step-time model for that of a trainer."""
+    return _STRATEGIES.get(strategy, "ddp")
+
+
+def read_precision(precision: str) -> Precision:
+    """The precision of the step-time model for that of a trainer."""
+    return _PRECISIONS.get(precision, "fp32")
+
+
+def find_fsdp_stage(reshard: str) -> int:
+    """The ZeRO stage of FSDP: weights that are not sharded again after the forward pass are stage 2's."""
+    return 2 if reshard == "never" else 3
+
+
 def describe_setup(setup: Setup) -> Training:
     """How a built-in trainer trains: ``setup`` with the words of the step-time model."""
-    sharded = {"fsdp": 2 if setup.reshard == "never" else 3, "deepspeed": setup.stage}
+    sharded = {"fsdp": find_fsdp_stage(setup.reshard), "deepspeed": setup.stage}
     return Training(
         micro_batch=setup.micro_batch,
         accumulation=setup.accumulation,
-        precision=_PRECISIONS.get(setup.precision, "fp32"),
-        strategy=_STRATEGIES.get(setup.strategy, "ddp"),
+        precision=read_precision(setup.precision),
+        strategy=read_strategy(setup.strategy),
         zero_stage=sharded.get(setup.strategy, 0),
         recomputation="full" if setup.checkpointing else "none",
         optimizer=setup.optimizer,

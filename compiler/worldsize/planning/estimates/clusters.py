@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from worldsize.facts import vm_sizes
+from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.gpus import Gpu
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.estimates.model import Cluster
+
+
+def find_gpu(size: VmSize) -> Gpu | None:
+    """The GPU of a VM size, whose rates are known; None also for a size that has a share of one."""
+    return gpus.lookup_model(size.gpu_model) if size.gpus == size.devices else None
+
+
+def explain_no_gpu(size: VmSize) -> str:
+    """Why the speed of a VM size without a :func:`find_gpu` is unknown."""
+    return f"no speed is known of {size.gpu_model or 'the GPUs'} in `{size.name}`"
 
 
 def describe_cluster(

@@ -94,14 +94,9 @@ def _count_logits(workload: Transformer, training: Training) -> float:
     return tokens * workload.vocabulary * (training.number_bytes + 4.0) / training.tensor_parallel
 
 
-def available(case: Case) -> float:
-    """Bytes of a GPU: vendors print GB for what is GiB or a little less."""
-    return case.cluster.gpu.memory_bytes / 1e9 * 2**30
-
-
 def fits(case: Case) -> bool:
     """Whether the least that a GPU needs is no more than it has."""
-    return estimate_need(case).total <= available(case)
+    return estimate_need(case).total <= case.cluster.gpu.memory_bytes
 
 
 def find_fitting(case: Case) -> list[tuple[str, Case]]:

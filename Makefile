@@ -70,7 +70,7 @@ $(VENV)/.demo: $(INPUTS) | $(BIN)/python
 	touch $@
 
 $(VENV)/.all: $(INPUTS) | $(BIN)/python
-	$(PIP) --editable '.[run,serve,tensorflow,deepspeed,transformers,lightning,mpi,sweep,azure,test,dev]'
+	$(PIP) --editable '.[run,serve,tensorflow,deepspeed,transformers,lightning,mpi,sweep,adopt,lsp,azure,test,dev]'
 	touch $@ $(VENV)/.demo
 
 # Horovod has no wheel. Built once for this Python, torch and Open MPI, it is kept outside of the clone.

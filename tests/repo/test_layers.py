@@ -29,6 +29,9 @@ ORDER = [
     {"remote"},
     {"serving"},
     {"dsl"},
+    {"reporting"},
+    {"adopting"},
+    {"lsp"},
     {"cli", "__main__", "pytest_plugin"},
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

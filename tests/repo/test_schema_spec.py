@@ -126,11 +126,13 @@ def test_shipped_specs_load_clean_and_name_their_schema(path):
     assert (path.parent / name).resolve() == (resources.schemas() / "spec.schema.json").resolve()
 
 
-def test_the_reference_page_is_the_generated_one(update_golden):
-    page = ROOT / "compiler" / "docs" / "spec.md"
+@pytest.mark.parametrize(("schema_name", "page_name"), [("spec", "spec.md"), ("worldsize", "worldsize-yml.md")])
+def test_the_reference_page_is_the_generated_one(schema_name, page_name, update_golden):
+    page = ROOT / "compiler" / "docs" / page_name
+    text = reference.render_markdown(schema_name)
     if update_golden:
-        page.write_text(reference.render_markdown(), encoding="utf-8")
-    assert page.read_text(encoding="utf-8") == reference.render_markdown()
+        page.write_text(text, encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == text
 
 
 def spoil(value: Any) -> Iterator[Any]:

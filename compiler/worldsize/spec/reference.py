@@ -1,4 +1,4 @@
-"""Writes the reference page of the spec from the descriptions in its schema."""
+"""Writes the reference pages of the spec and of `worldsize.yml` from the descriptions in their schemas."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ Fields = Mapping[str, Any]
 _LONGEST_LIST = 12
 
 
-def render_markdown() -> str:
-    """Render the page: a section for the spec and one for each part, each with a table of fields."""
-    document = schema.load_schema()
-    parts = [_section("The spec", document, level=1)]
-    parts += [_section(part["title"], part, level=2) for part in document["$defs"].values()]
-    return "\n".join(parts)
+def render_markdown(name: str = schema.SPEC) -> str:
+    """Render the page of a schema: a section for the whole and one for each part, each with a table of fields."""
+    document = schema.load_schema(name)
+    title = "The spec" if name == schema.SPEC else document["title"]
+    parts = [part for part in document["$defs"].values() if "properties" in part]
+    sections = [_section(title, document, document, level=1)]
+    sections += [_section(part["title"], part, document, level=2) for part in parts]
+    return "\n".join(sections)
 
 
-def _section(title: str, part: Fields, level: int) -> str:
+def _section(title: str, part: Fields, document: Fields, level: int) -> str:
     lines = [f"{'#' * level} {title}", "", part["description"], ""]
     lines += ["```yaml", *(_written(example) for example in _short(part["examples"])), "```", ""]
     lines += ["| key | type | what it is |", "|---|---|---|"]
     required = part.get("required", ())
-    lines += [_row(name, field, name in required) for name, field in part["properties"].items()]
+    lines += [_row(name, field, document, required=name in required) for name, field in part["properties"].items()]
     return "\n".join([*lines, ""])
 
 
@@ -41,33 +43,37 @@ def _written(example: Any) -> str:
     return line if len(line) <= 110 else yaml_dump.dump(example).rstrip()
 
 
-def _row(name: str, field: Fields, required: bool) -> str:
+def _row(name: str, field: Fields, document: Fields, *, required: bool) -> str:
     facts = " ".join(_facts(field))
     description = field["description"] + (f" {facts}" if facts else "")
     examples = " · ".join(f"`{write_flow(example)}`" for example in field["examples"])
     needed = "**required** " if required else ""
-    cells = (f"`{name}`", needed + _type(field), f"{description} For example {examples}.")
+    cells = (f"`{name}`", needed + _type(field, document), f"{description} For example {examples}.")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _type(field: Fields) -> str:
+def _type(field: Fields, document: Fields) -> str:
     """The type in words; a type with a section of its own is a link to it."""
-    target = _target(field)
+    target = _target(field, document)
+    if target is not None and "properties" not in target:
+        return _type(target, document)
     if target is not None:
         title: str = target["title"]
         return f"[{title.lower()}](#{title.lower().replace(' ', '-')})"
     inner = field.get("additionalProperties")
     if isinstance(inner, dict):
-        return f"names, each with: {_type(inner)}"
+        return f"names, each with: {_type(inner, document)}"
+    if "anyOf" in field:
+        return " or ".join(_type(choice, document) for choice in field["anyOf"] if "type" in choice)
     kinds = field.get("type", "string")
     return " or ".join(TYPE_WORDS[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds))
 
 
-def _target(field: Fields) -> Fields | None:
+def _target(field: Fields, document: Fields) -> Fields | None:
     reference = field.get("$ref")
     if reference is None:
         return None
-    target: Fields = schema.load_schema()["$defs"][reference.rpartition("/")[2]]
+    target: Fields = document["$defs"][reference.rpartition("/")[2]]
     return target
 
 

@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 INPUTS := pyproject.toml .ci/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check format horovod bench soak fuzz golden picture browser clean
+.PHONY: help demo test fast check format horovod bench soak fuzz golden picture docs browser clean
 
 help: ## print this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -53,6 +53,9 @@ golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before
 picture: $(VENV)/.all ## draw the packages and their imports into the README
 	$(BIN)/python tests/repo/architecture.py --write
 
+docs: $(VENV)/.all ## build the documentation site in build/site, with strict links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file compiler/mkdocs.yml
+
 # Debian's Chromium, for the tests of the page. It never fails; without a browser those tests are skipped.
 browser: ## install Chromium for the tests, where root and apt-get are
 	@.ci/browser
@@ -70,7 +73,7 @@ $(VENV)/.demo: $(INPUTS) | $(BIN)/python
 	touch $@
 
 $(VENV)/.all: $(INPUTS) | $(BIN)/python
-	$(PIP) --editable '.[run,serve,tensorflow,deepspeed,transformers,lightning,mpi,sweep,adopt,lsp,azure,test,dev]'
+	$(PIP) --editable '.[run,serve,tensorflow,deepspeed,transformers,lightning,mpi,sweep,adopt,lsp,azure,test,docs,dev]'
 	touch $@ $(VENV)/.demo
 
 # Horovod has no wheel. Built once for this Python, torch and Open MPI, it is kept outside of the clone.

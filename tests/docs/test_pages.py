@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from documented_commands import DOCS, REASONS, ROOT, Block, Command, agrees, read_blocks, read_commands
 
 PAGES = {page.relative_to(DOCS).as_posix(): page for page in sorted(DOCS.rglob("*.md"))}

@@ -126,7 +126,9 @@ def test_shipped_specs_load_clean_and_name_their_schema(path):
     assert (path.parent / name).resolve() == (resources.schemas() / "spec.schema.json").resolve()
 
 
-@pytest.mark.parametrize(("schema_name", "page_name"), [("spec", "spec.md"), ("worldsize", "worldsize-yml.md")])
+@pytest.mark.parametrize(
+    ("schema_name", "page_name"), [("spec", "spec.md"), ("worldsize", "worldsize-yml.md")]
+)
 def test_the_reference_page_is_the_generated_one(schema_name, page_name, update_golden):
     page = ROOT / "compiler" / "docs" / page_name
     text = reference.render_markdown(schema_name)

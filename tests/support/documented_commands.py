@@ -1,10 +1,13 @@
-"""Reads a page of the documentation as what its reader does: writes files, runs commands, compares what they print.
+"""Reads a page of the documentation as its reader does: writes files, runs commands, compares their output.
 
-A fenced block with a ``title`` is a file of that name. In a ``console`` block, a line that starts with ``$`` is a
-command and the lines up to the next one are what it prints, where ``...`` stands for anything; no lines stand for
-anything too. Comments before a block say more: ``<!-- folder: tests/golden/x -->`` copies a folder of the repository
-to where the page's commands run, ``<!-- exit status: 1 -->`` is how the block's last command ends, ``<!-- run -->``
-marks what starts trainings, and ``<!-- not run: why -->`` is a block that needs what a test has not.
+A fenced block with a ``title`` is a file of that name. In a ``console`` block, a line that starts with ``$``
+is a command and the lines up to the next one are what it prints, where ``...`` stands for anything; no lines
+stand for anything too. Comments before a block say more:
+
+``<!-- folder: tests/golden/x -->`` copies a folder of the repository to where the page's commands run;
+``<!-- exit status: 1 -->`` is how the block's last command ends;
+``<!-- run -->`` marks a page for the tests that start processes;
+``<!-- not run: why -->`` is a block that needs what a test does not have.
 """
 
 from __future__ import annotations

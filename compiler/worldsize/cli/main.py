@@ -47,6 +47,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"worldsize.cli.{cmd_name}").command
+        command.name = cmd_name  # not that of the function, for who documents or completes the commands
         return command
 
     def resolve_command(

@@ -15,7 +15,7 @@ _LONGEST_LIST = 12
 
 
 def render_markdown(name: str = schema.SPEC) -> str:
-    """Render the page of a schema: a section for the whole and one for each part, each with a table of fields."""
+    """Render the page of a schema: a section for the whole and for each part, each with a table of fields."""
     document = schema.load_schema(name)
     title = "The spec" if name == schema.SPEC else document["title"]
     parts = [part for part in document["$defs"].values() if "properties" in part]
@@ -29,7 +29,9 @@ def _section(title: str, part: Fields, document: Fields, level: int) -> str:
     lines += ["```yaml", *(_written(example) for example in _short(part["examples"])), "```", ""]
     lines += ["| key | type | what it is |", "|---|---|---|"]
     required = part.get("required", ())
-    lines += [_row(name, field, document, required=name in required) for name, field in part["properties"].items()]
+    lines += [
+        _row(name, field, document, required=name in required) for name, field in part["properties"].items()
+    ]
     return "\n".join([*lines, ""])
 
 

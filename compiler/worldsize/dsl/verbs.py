@@ -3,56 +3,110 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from worldsize.base.problem import Confidence
     from worldsize.checking import Report
+    from worldsize.diagnostics import Severity
     from worldsize.planning.model import Plan
-    from worldsize.running import RunResult
+    from worldsize.running import RunOptions, RunResult
+    from worldsize.running.model.results import View
 
 WRITTEN = Path(".worldsize") / "pipelines"  # where pipelines in Python are written, one folder each
 Target = Any  # a path, a reference `file.py:function`, or a pipeline job
 
 
-def check(paths: Iterable[Target] | Target, **choice: Any) -> Report:
+def check(
+    paths: Iterable[Target] | Target,
+    *,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    min_severity: Severity | None = None,
+    min_confidence: Confidence = "possible",
+    exclude: Sequence[str] = (),
+    baseline: str | os.PathLike[str] | None = None,
+    texts: Mapping[str, bytes] | None = None,
+) -> Report:
     """Check files, folders and pipelines in Python.
 
+    ``worldsize.yml`` of a file's project has further settings.
+
     Args:
-        paths: As for :func:`worldsize.checking.check`; also ``"file.py:function"``, whose code runs, and
-            pipeline jobs of azure-ai-ml. Both are written below ``.worldsize/pipelines``, and findings point
-            into what was written.
-        choice: The other arguments of :func:`worldsize.checking.check`.
+        paths: Specs, Azure ML YAML files, or folders of them. Other files in a folder are skipped, and those
+            that git ignores. Also ``"file.py:function"``, whose code runs, and pipeline jobs of azure-ai-ml:
+            both are written below ``.worldsize/pipelines``, and findings point into what was written.
+        select: Codes (``WS203``), beginnings of codes (``WS2``) or slugs; only these are reported.
+        ignore: The same; these are not reported. Faults of worldsize itself always are.
+        min_severity: Less severe findings are not reported.
+        min_confidence: Less certain findings are not reported.
+        exclude: Patterns as in ``.gitignore``, relative to the working folder; what they match is left out.
+        baseline: A file with the findings that were known before, which are not reported.
+        texts: Contents of files by path, which count instead of those on the disk.
+
+    Returns:
+        The report. Files that cannot be read are diagnostics in it.
 
     Raises:
         PipelineError: A pipeline in Python cannot be loaded.
-        ValueError: As :func:`worldsize.checking.check`.
+        ValueError: A word of ``select`` or ``ignore`` is not a code, the beginning of one, or a slug; a
+            folder holds more files than can be meant; or the baseline cannot be read.
     """
     from worldsize import checking
     from worldsize.dsl.load import is_job
 
     several = not isinstance(paths, str | os.PathLike) and not is_job(paths)
     targets = list(paths) if several else [paths]
-    return checking.check([find_file(target) for target in targets], **choice)
+    return checking.check(
+        [find_file(target) for target in targets],
+        select=select,
+        ignore=ignore,
+        min_severity=min_severity,
+        min_confidence=min_confidence,
+        exclude=exclude,
+        baseline=baseline,
+        texts=texts,
+    )
 
 
-def run(target: Target, *arguments: Any, **more: Any) -> RunResult:
-    """Run a spec, a job file or a pipeline in Python on this machine.
+def run(
+    target: Target,
+    options: RunOptions | None = None,
+    *,
+    runs_dir: str | os.PathLike[str] = ".worldsize",
+    track: bool = True,
+    view: View | None = None,
+) -> RunResult:
+    """Run a spec, a compiled pipeline, a native pipeline or job, or a pipeline in Python on this machine.
+
+    A spec is checked, planned and compiled first; what runs is the compiled pipeline. A plan for more
+    processes than there are GPUs (or cores) runs with as many as fit and more accumulation, so that the
+    global batch stays the same.
 
     Args:
-        target: As for :func:`worldsize.running.run`; also ``"file.py:function"``, whose code runs, or a
-            pipeline job of azure-ai-ml.
-        arguments: As for :func:`worldsize.running.run`.
-        more: As for :func:`worldsize.running.run`.
+        target: The spec or job file; also ``"file.py:function"``, whose code runs, or a pipeline job of
+            azure-ai-ml.
+        options: How to run it.
+        runs_dir: Where runs, MLflow's database and artifacts are kept.
+        track: Whether MLflow records the run; without MLflow installed it does not, and says so.
+        view: Shows the run; by default nothing does.
+
+    Returns:
+        The finished run. A failed step does not raise: see ``RunResult.state``.
 
     Raises:
         PipelineError: The pipeline cannot be loaded.
-        SpecError, RunError, OSError: As :func:`worldsize.running.run`.
+        SpecError: The spec or job has errors. Nothing was started.
+        RunError: It cannot be run on this machine. Nothing was started.
+        OSError: The runs' folder cannot be written.
     """
     from worldsize import running
 
-    return running.run(find_file(target), *arguments, **more)
+    return running.run(
+        find_file(target), options or running.RunOptions(), runs_dir=runs_dir, track=track, view=view
+    )
 
 
 def plan(
@@ -65,8 +119,8 @@ def plan(
 
     Args:
         target: The path of a spec, or a pipeline job of azure-ai-ml.
-        instance_types: For a job, see :func:`worldsize.dsl.plan.fill_plan`.
-        scale: For a job, see :func:`worldsize.dsl.plan.fill_plan`.
+        instance_types: Of a job, VM sizes by the names of its clusters, where no compute YAML has them.
+        scale: Of a job, by the names of nodes, what ``scale:`` of a spec has: ``reference``, ``rule`` …
 
     Raises:
         SpecError: The spec has errors, or the numbers of the job do not fit.

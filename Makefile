@@ -50,7 +50,7 @@ fuzz: $(VENV)/.all ## throw hostile files at everything that reads, for half an 
 golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before you commit it
 	$(BIN)/pytest -m "not bench" -q --update-golden tests/golden tests/rules tests/repo
 
-picture: $(VENV)/.all ## draw the packages and their imports into the README
+picture: $(VENV)/.all ## draw the packages and their imports into CONTRIBUTING.md
 	$(BIN)/python tests/repo/architecture.py --write
 
 docs: $(VENV)/.all ## build the documentation site in build/site, with strict links

@@ -2,7 +2,7 @@
 
     python tests/repo/architecture.py             the measures, as a table
     python tests/repo/architecture.py --picture   the packages and what they import, as a Mermaid diagram
-    python tests/repo/architecture.py --write     the same, into the README
+    python tests/repo/architecture.py --write     the same, into CONTRIBUTING.md
 
 ``test_architecture.py`` holds bounds for what is measured here.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "compiler" / "worldsize"
-README = ROOT / "README.md"
+PAGE = ROOT / "CONTRIBUTING.md"
 SMALL = 50  # lines, below which a module may be one idea with its neighbour
 START, END = "<!-- packages: written by `make picture` -->", "<!-- end of packages -->"
 NOT_DRAWN = {"__init__", "__main__"}
@@ -288,8 +288,8 @@ def _without_circles(graph: Graph) -> Graph:
     return {name: others - {name} for name, others in result.items()}
 
 
-def readme_with_picture(text: str) -> str:
-    """The README with the picture of today between its two marks."""
+def page_with_picture(text: str) -> str:
+    """The page with the picture of today between its two marks."""
     before, _, rest = text.partition(START)
     _, _, after = rest.partition(END)
     return f"{before}{START}\n{picture()}\n{END}{after}"
@@ -299,10 +299,10 @@ def main() -> None:
     """Print the table or the picture, or write the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--picture", action="store_true", help="print the packages as a diagram")
-    parser.add_argument("--write", action="store_true", help="write the diagram into the README")
+    parser.add_argument("--write", action="store_true", help="write the diagram into CONTRIBUTING.md")
     arguments = parser.parse_args()
     if arguments.write:
-        README.write_text(readme_with_picture(README.read_text(encoding="utf-8")), encoding="utf-8")
+        PAGE.write_text(page_with_picture(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     else:
         print(picture() if arguments.picture else table())
 

@@ -40,8 +40,8 @@ def test_ruamel_is_imported_where_yaml_is_written_only() -> None:
     assert ARCHITECTURE["yaml_libraries"]()["ruamel"] == ["azureml.yaml_dump"]
 
 
-def test_the_readme_shows_the_packages_of_today() -> None:
-    text = ARCHITECTURE["README"].read_text(encoding="utf-8")
+def test_the_guide_shows_the_packages_of_today() -> None:
+    text = ARCHITECTURE["PAGE"].read_text(encoding="utf-8")
     assert ARCHITECTURE["picture"]() in text, "write it with `make picture`"
 
 

@@ -5,8 +5,8 @@ is a command and the lines up to the next one are what it prints, where ``...`` 
 stand for anything too. Comments before a block say more:
 
 ``<!-- folder: tests/golden/x -->`` copies a folder of the repository to where the page's commands run;
+``<!-- follows: tutorial/index.md -->`` begins with the files and the shell's commands of another page;
 ``<!-- exit status: 1 -->`` is how the block's last command ends;
-``<!-- run -->`` marks a page for the tests that start processes;
 ``<!-- not run: why -->`` is a block that needs what a test does not have.
 """
 
@@ -30,7 +30,7 @@ REASONS = {
 }
 
 _FENCE = re.compile(r"^(`{3,})(\w*)[ ]*(?:title=\"([^\"]+)\")?")
-_DIRECTIVE = re.compile(r"^<!-- (folder|exit status|not run|run)(?:: ([^>]*))? -->$")
+_DIRECTIVE = re.compile(r"^<!-- (folder|follows|exit status|not run)(?:: ([^>]*))? -->$")
 
 
 class Command(NamedTuple):

@@ -19,6 +19,8 @@ Nothing heavy is imported until the verb that needs it is called.
 from __future__ import annotations
 
 import importlib
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
     from worldsize.errors import OutputError, PipelineError, SpecError
     from worldsize.resolving.forecasts import Estimated
     from worldsize.running import ResumeError, RunOptions, RunResult, resume
+
+# An installed package has one copy of the components' shared code: beside the components, which upload it.
+_SHARED = Path(__file__).parent / "_data" / "components" / "_shared"
+if _SHARED.is_dir() and str(_SHARED) not in sys.path:
+    sys.path.append(str(_SHARED))
 
 __all__ = [
     "Compiled",

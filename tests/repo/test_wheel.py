@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 pytestmark = [pytest.mark.run, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 RULES = Path("worldsize/rules")
+LONGEST_OF_SAME = 100  # bytes; an `__init__.py` with one line may be like another
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +36,31 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_carries_components_schemas_pages_and_no_tests(installed: Path) -> None:
     assert (installed / "worldsize/_data/schemas/spec.schema.json").is_file()
     assert (installed / "worldsize/_data/components/train_ddp/component.yml").is_file()
-    assert (installed / "wstrain/data/step_counts.py").is_file()
+    assert (installed / "worldsize/_data/components/_shared/wstrain/data/step_counts.py").is_file()
     assert not list(installed.rglob("test_*.py"))
     assert not list(installed.rglob("*.pyc"))
+
+
+def test_it_holds_nothing_twice_and_nothing_outside_of_its_package(installed: Path) -> None:
+    by_content: dict[bytes, list[Path]] = {}
+    for path in installed.rglob("*"):
+        if path.is_file() and path.stat().st_size > LONGEST_OF_SAME:
+            by_content.setdefault(path.read_bytes(), []).append(path.relative_to(installed))
+    assert [paths for paths in by_content.values() if len(paths) > 1] == []
+    assert {path.name.partition("-")[0] for path in installed.iterdir()} == {"worldsize"}
+
+
+def test_it_runs_where_nothing_else_of_the_clone_is(installed: Path, tmp_path: Path) -> None:
+    """`-S` leaves out the .pth files, so the clone's own packages; the libraries are named by hand."""
+    libraries = sysconfig.get_path("purelib")
+    path = f"import sys; sys.path += [{str(installed)!r}, {libraries!r}]"
+    code = f"{path}; from worldsize.__main__ import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", code, "plan", str(ROOT / "pipelines/diabetes_ddp.yml")],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "steps per epoch" in ran.stdout
 
 
 def test_it_compiles_checks_and_explains(installed: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,30 @@ def test_actions_are_pinned_by_hash_and_name_their_release(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_nothing_is_installed_without_constraints(path: Path) -> None:
     installs = [line for line in folded(path).splitlines() if "pip install" in line]
-    assert not [line for line in installs if "--constraint" not in line]
+    assert not [line for line in installs if "--constraint" not in line and "--require-hashes" not in line]
+
+
+def test_a_build_takes_only_what_it_knows_the_hash_of() -> None:
+    lines = (ROOT / ".ci/build-requirements.txt").read_text(encoding="utf-8").splitlines()[1:]
+    assert {line.partition("==")[0] for line in lines} >= {"build", "hatchling"}
+    assert not [
+        line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+ --hash=sha256:[0-9a-f]{64}", line)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tag", "heading", "fault"),
+    [
+        ("v0.2.0", "0.2.0 (2026-12-01)", None),
+        ("v0.2.1", "0.2.0 (2026-12-01)", "the tag is v0.2.1, but pyproject.toml has 0.2.0"),
+        ("v0.2.0", "0.2.0 (unreleased)", "`0.2.0 (unreleased)`; write `0.2.0 (YYYY-MM-DD)`"),
+        ("v0.2.0", "0.1.0", "`0.1.0`; write"),
+    ],
+)
+def test_a_release_has_one_version_everywhere(tag: str, heading: str, fault: str | None) -> None:
+    find_disagreement = runpy.run_path(str(ROOT / ".ci/check_release.py"))["find_disagreement"]
+    found = find_disagreement(tag, 'version = "0.2.0"\n', f"# Changelog\n\n## {heading}\n\n## 0.0.1\n")
+    assert found is None if fault is None else fault in found
 
 
 def test_zizmor_finds_nothing() -> None:

@@ -20,8 +20,10 @@ import worldsize
 from worldsize.cli.main import main
 
 PAGE = Path(__file__).parents[2] / "compiler" / "docs" / "worked_estimates.md"
+FRONT = PAGE.with_name("front.svg")
+_WORDS = re.compile(r">([^<>]*[a-z][^<>]*)</(?:text|tspan)>")
 _BLOCK = re.compile(r"^```(yaml|console|python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_SECTIONS = [part for part in re.split(r"^(?=## )", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)]
+_SECTIONS = re.split(r"^(?=## )", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
 
 
 def name(section: str) -> str:
@@ -59,7 +61,7 @@ def run_console(body: str) -> str:
 def run_python(body: str) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(body, "page.py", "exec"), {})  # noqa: S102 - our own page
+        exec(compile(body, "page.py", "exec"), {})
     return printed.getvalue()
 
 
@@ -114,3 +116,19 @@ def test_the_page_has_at_least_ten_specs() -> None:
     files = [body for kind, body in _BLOCK.findall(PAGE.read_text(encoding="utf-8")) if kind == "yaml"]
     assert len(files) >= 10
     assert all(re.match(r"# [a-z0-9_]+\.yml\n", body) for body in files)
+
+
+def test_the_picture_of_advice_shows_what_the_command_answers(
+    tmp_path: Path, update_golden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    section = next(each for each in _SECTIONS if "# resnet.yml" in each)
+    render_section(section)
+    words = ["advise", "resnet.yml", "--tiers", "dedicated", "--deadline", "2h", "--plot", "front.svg"]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    drawn = Path("front.svg").read_text(encoding="utf-8")
+    if update_golden:
+        FRONT.write_text(drawn, encoding="utf-8")
+    # Other versions of matplotlib write other paths; the words stay.
+    assert _WORDS.findall(drawn) == _WORDS.findall(FRONT.read_text(encoding="utf-8"))

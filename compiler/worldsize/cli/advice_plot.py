@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -120,7 +120,8 @@ def _frame(axes: Axes, advised: Advised, divisor: float) -> None:
     )
     if far:
         text = f"{plural(far, 'candidate')} beyond the axes"
-        axes.text(0.99, 0.99, text, ha="right", va="top", fontsize=7, color="0.5", transform=axes.transAxes)
+        place: Any = {"ha": "right", "va": "top", "transform": axes.transAxes, "backgroundcolor": "white"}
+        axes.text(0.99, 0.99, text, fontsize=7, color="0.5", **place)
 
 
 def _number_front(axes: Axes, front: Sequence[Option], divisor: float) -> None:

@@ -11,13 +11,18 @@ import pytest
 sys.path.insert(0, str(Path(__file__).with_name("scaling")))
 
 from published import read_published
-from validate import LARGE, SMALL, report, summarise, validate
+from validate import LARGE, SMALL, plot, report, summarise, validate
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
 
-def test_speeds_that_were_left_out_of_the_fit() -> None:
+PICTURE = Path(__file__).parents[2] / "compiler" / "docs" / "validation.svg"
+
+
+def test_speeds_that_were_left_out_of_the_fit(update_golden: bool) -> None:
     found = validate(read_published())
+    if update_golden:
+        plot(found, PICTURE)
     print("\n" + "\n".join(report(found)))
     for name in ("without the size", f"{SMALL} to {LARGE} GPUs: RDMA transformers"):
         got = summarise(found[name])

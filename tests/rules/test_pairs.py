@@ -59,6 +59,7 @@ PIPELINE_CANNOT = {
     "best-metric-unknown": "a pipeline has no built-in components",
     "best-without-validation": "a pipeline has no built-in components",
     "validation-after-training": "a pipeline has no built-in components",
+    "low-priority-costs-more": "the estimate needs the plan of a spec",
 }
 
 EXTRA = ["WS225"]  # whether Azure still adds a VM size: a spec describes its clusters itself

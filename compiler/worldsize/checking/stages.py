@@ -176,6 +176,7 @@ def _graph(run: CheckRun, spec: Spec) -> None:
     }
     if resolved.plan is not None:
         run.context.plans[id(job)] = resolved.plan
+        run.context.resolved[id(job)] = resolved
     underived = {problem.span for problem in resolved.problems if problem.slug == "process-count-unknown"}
     for name, profile in spec.compute.items():
         if profile.instance_type is None or profile.instance_type.span not in underived:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common
+from worldsize.cli import common, pictures
 
 if TYPE_CHECKING:
     from worldsize.cli.advice_question import Asked, Request
@@ -27,6 +27,7 @@ Examples:
   worldsize advise SPEC --deadline 24h           the cheapest within a day
   worldsize advise SPEC --budget 500 --apply     the fastest for the money, written into the spec
   worldsize advise FILE --tokens 140e9           for the workload of an estimate file
+  worldsize advise SPEC --plot front.svg         and a picture: time against cost
 
 \b
 The global batch stays as it is, and with it the learning rate. Each layout fits 90 % of a GPU's memory.
@@ -80,6 +81,7 @@ def _parse_amount(_context: click.Context, parameter: click.Parameter, text: str
 @click.option("--keep-layout", is_flag=True, help="Keep strategy, degrees and recomputation as they are.")
 @click.option("--step", metavar="NAME", help="Only this step of a spec.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, as schemas/advice.schema.json describes it.")
+@pictures.plot_option
 @click.option("--apply", is_flag=True, help="Write what the limits ask for into the spec, and show the diff.")
 def command(
     file: Path,
@@ -95,6 +97,7 @@ def command(
     step: str | None,
     keep_layout: bool,
     as_json: bool,
+    plot_file: Path | None,
     apply: bool,
 ) -> None:
     """Find the clusters on which a training is fastest and cheapest."""
@@ -115,7 +118,10 @@ def command(
         common.refuse_spec(error)
     if apply and asked.read.planned is None:
         common.refuse(f"`{file}` is not a spec, so that there is nothing to apply", "name the spec")
-    results = _advise(asked, request, Limits(deadline, budget))
+    limits = Limits(deadline, budget)
+    results = _advise(asked, request, limits)
+    if plot_file is not None:
+        _draw(results, limits, plot_file)
     if as_json:
         steps = [advice_document.describe_advice(*result) for result in results]
         common.say(json.dumps({"format": advice_document.FORMAT, "steps": steps}, indent=2))
@@ -141,6 +147,17 @@ def _advise(asked: Asked, request: Request, limits: Limits) -> list[Result]:
         others = try_other_batches(question, subject.rate, limits) if advice.front else []
         results.append((subject, question.samples, advice, others))
     return results
+
+
+def _draw(results: list[Result], limits: Limits, file: Path) -> None:
+    """Draw every training that some cluster is within the limits of; of the others there is an error."""
+    from worldsize.cli import advice_plot
+
+    advised = [
+        advice_plot.Advised(subject.name, advice, limits) for subject, _, advice, _ in results if advice.front
+    ]
+    if advised:
+        pictures.save_picture(advice_plot.make_picture(advised), file)
 
 
 def _refuse_nothing(subject: Subject, advice: Advice, asked: Asked) -> None:

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.base.wording import describe_os_error
-from worldsize.cli import common, measured_runs, price_commands, workspace_options
+from worldsize.cli import common, measured_runs, pictures, price_commands, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
     from worldsize.resolving.forecasts import Estimated
 
-PICTURES = (".svg", ".html")
 EPILOG = """\b
 Examples:
   worldsize estimate FILE           a table
@@ -54,12 +52,7 @@ Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of 
 )
 @common.runs_dir
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option(
-    "--plot",
-    "picture",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Also draw it, into a file of this name with `.svg` or `.html`.",
-)
+@pictures.plot_option
 @workspace_options.of_azure
 def command(
     file: Path,
@@ -69,7 +62,7 @@ def command(
     azure: WorkspaceChoice | None,
     *,
     as_json: bool,
-    picture: Path | None,
+    plot_file: Path | None,
 ) -> None:
     """Estimate how fast a workload trains on a cluster, and what an hour of it costs."""
     from worldsize import api
@@ -77,8 +70,6 @@ def command(
     from worldsize.facts.prices import PriceFileError
     from worldsize.resolving.measured_case import UnusableRunError
 
-    if picture is not None and picture.suffix not in PICTURES:
-        raise click.UsageError(f"`--plot {picture}` does not end with `.svg` or `.html`")
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         estimated = api.estimate(file, region, measured_runs.read_runs(runs, home, azure))
@@ -88,8 +79,8 @@ def command(
         common.refuse_spec(error)
     except PriceFileError as error:
         common.refuse(str(error), price_commands.REMOVE_FILE)
-    if picture is not None and estimated.estimate is not None:
-        _draw(estimated, picture)
+    if plot_file is not None:
+        _draw(estimated, plot_file)
     if as_json:
         from worldsize.emit.forecast import describe_estimated
 
@@ -101,11 +92,11 @@ def command(
 
 
 def _draw(estimated: Estimated, file: Path) -> None:
-    from worldsize.cli.estimate_plot import draw_estimate
+    from worldsize.cli import estimate_plot
 
-    try:
-        draw_estimate(estimated.case, file, estimated.calibration)
-    except ImportError:
-        common.refuse("pictures need matplotlib", "`pip install 'worldsize[run]'` brings it")
-    except OSError as error:
-        common.refuse(f"`{file}` cannot be written: {describe_os_error(error)}")
+    case = estimated.case
+    if estimated.estimate is None:
+        common.refuse(f"there is nothing to draw: {estimated.unknown}")
+    name = case.cluster.instance_type or case.cluster.gpu.name
+    picture = estimate_plot.make_picture([estimate_plot.Training(name, case, estimated.calibration)])
+    pictures.save_picture(picture, file)

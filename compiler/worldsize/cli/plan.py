@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common, price_commands
+from worldsize.cli import common, pictures, price_commands
 
 if TYPE_CHECKING:
     from worldsize.api import Planned
     from worldsize.planning.memory.step_memory import Need
+    from worldsize.resolving.forecasts import StepForecast
 
 EPILOG = """\b
 Examples:
@@ -21,6 +22,7 @@ Examples:
   worldsize plan SPEC --json | jq .steps.train      the same for programs
   worldsize plan SPEC --memory                      with the memory of each training step
   worldsize plan SPEC --region westeurope           with the prices of another region
+  worldsize plan SPEC --plot scaling.svg            and a picture: speed over instances, time of a step
   worldsize plan SPEC --set inputs.epochs=3         with another value of a pipeline input
 
 \b
@@ -43,6 +45,7 @@ Exit status: 0 planned, 1 faults in the spec, 2 usage, 3 an internal error of wo
     help="With --memory: run the code of your own models in a separate process, for their shapes.",
 )
 @click.option("--region", metavar="REGION", help="The Azure region of the prices.")
+@pictures.plot_option
 @common.set_option
 def command(
     spec: Path,
@@ -51,6 +54,7 @@ def command(
     with_memory: bool,
     import_model: bool,
     region: str | None,
+    plot_file: Path | None,
     settings: tuple[str, ...],
 ) -> None:
     """Print the plan of a spec: the formula behind each number, the time and the cost of its trainings."""
@@ -70,6 +74,8 @@ def command(
         common.refuse(str(error), price_commands.REMOVE_FILE)
     if planned.warnings:
         common.show_findings(planned.warnings, planned.sources)
+    if plot_file is not None:
+        _draw(planned, forecasts, plot_file)
     if as_json:
         import json
 
@@ -100,3 +106,23 @@ def _memory(planned: Planned, import_models: bool) -> dict[str, Need]:
     except ModelImportError as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None
+
+
+def _draw(planned: Planned, forecasts: dict[str, StepForecast], file: Path) -> None:
+    from worldsize.cli import estimate_plot
+    from worldsize.resolving.step_costs import find_saving, read_tier
+
+    resolved, steps = planned.resolved, planned.plan.steps
+    trainings = [
+        estimate_plot.Training(
+            name,
+            forecast.time.case,
+            saving=find_saving(steps[name], resolved.job.steps[name], read_tier(resolved.spec, name)),
+        )
+        for name, forecast in forecasts.items()
+        if forecast.time.case is not None and forecast.time.estimate is not None
+    ]
+    if not trainings:
+        reasons = "; ".join(f"`{name}`: {each.time.unknown}" for name, each in forecasts.items())
+        common.refuse(f"there is nothing to draw: {reasons or 'no step trains'}")
+    pictures.save_picture(estimate_plot.make_picture(trainings), file)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from worldsize.azureml import literals
 from worldsize.base.wording import plural, round_noise, show_number
 from worldsize.planning import options
@@ -12,6 +14,25 @@ from worldsize.spec.model import ComputeProfile, Resilience, Step
 LOW_PRIORITY_SECONDS = 36_000  # of one instance: 10 % an hour
 # 419 unplanned interruptions in 54 days on 16,384 GPUs (Llama 3, 2024, section 3.3.4).
 DEDICATED_SECONDS = round(54 * 86_400 * 16_384 / 419)  # of one GPU
+
+
+class Saving(Struct, frozen=True):
+    """How a step on ``instances`` writes checkpoints: seconds of one, mean seconds between interruptions."""
+
+    seconds: float
+    between: float
+    instances: int
+
+
+def find_saving_share(saving: Saving, instances: int) -> float:
+    """The share of time that checkpoints take at the best interval, on any number of instances.
+
+    Any instance ends the step, so that the time between interruptions falls with their number.
+    """
+    from wstrain.checkpoint import save_policy  # few steps ask for it
+
+    interval = save_policy.best_interval(saving.seconds, saving.between * saving.instances / instances)
+    return saving.seconds / (interval + saving.seconds)
 
 
 def plan_resilience(

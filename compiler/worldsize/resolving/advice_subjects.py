@@ -6,14 +6,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from worldsize.facts.prices import Tier
 from worldsize.planning.advising.model import HOROVOD, PYTORCH, Rate, Sharding, Subject
 from worldsize.planning.estimates.model import Case, Recomputation
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.planning.model import Training as PlannedTraining
 from worldsize.resolving import rows
 from worldsize.resolving.resolve import ResolvedSpec
-from worldsize.resolving.step_costs import find_checkpoint_seconds
+from worldsize.resolving.step_costs import find_checkpoint_seconds, read_tier
 from worldsize.resolving.step_estimates import find_case
 from wstrain.checkpoint.save_policy import ASSUMED_COST_SECONDS
 
@@ -62,12 +61,9 @@ def describe_step(resolved: ResolvedSpec, plan: StepPlan, case: Case) -> Subject
     Whether a model of the user's own divides its layers is not known here.
     """
     step = resolved.spec.steps[plan.step]
-    profile = resolved.spec.compute.get(step.compute.value) if step.compute else None
-    low = profile is not None and profile.tier is not None and profile.tier.value == "low_priority"
-    tier: Tier = "low_priority" if low else "dedicated"
     subject = replace(
         describe_file(plan.step, case),
-        tier=tier,
+        tier=read_tier(resolved.spec, plan.step),
         samples=_count_samples(plan.training),
         rate=_find_rate(plan.training),
         checkpoint_seconds=find_checkpoint_seconds(plan, resolved.job.steps[plan.step]),

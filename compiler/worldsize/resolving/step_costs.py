@@ -5,11 +5,13 @@ from __future__ import annotations
 from msgspec import Struct
 
 from worldsize.azureml.model import Step
-from worldsize.facts.prices import Price, PriceList
+from worldsize.facts.prices import Price, PriceList, Tier
 from worldsize.planning import cost
 from worldsize.planning.cost import Cost, Evictions
 from worldsize.planning.estimates.model import Case
 from worldsize.planning.model import StepPlan
+from worldsize.planning.resilience import Saving
+from worldsize.spec.model import Spec
 
 
 class StepCost(Struct, frozen=True):
@@ -47,9 +49,39 @@ def find_checkpoint_seconds(plan: StepPlan, step: Step) -> float | None:
     """
     from wstrain.checkpoint import save_policy  # few commands ask for it
 
-    for row in plan.derivations:
-        if row.quantity == "checkpoint_seconds" and isinstance(row.value, (int, float)):
-            return float(row.value)
-    inputs = step.component.inputs if step.component is not None else {}
-    saves = "checkpoint_interval" in inputs or "checkpoints" in step.outputs
+    planned = _find_derived(plan, "checkpoint_seconds")
+    if planned is not None:
+        return planned
+    component = step.component
+    outputs = {*step.outputs, *(component.outputs if component is not None else ())}
+    saves = "checkpoints" in outputs or (component is not None and "checkpoint_interval" in component.inputs)
     return save_policy.ASSUMED_COST_SECONDS if saves else None
+
+
+def find_saving(plan: StepPlan, step: Step, tier: Tier) -> Saving | None:
+    """How a step writes checkpoints against interruptions; None if nothing says that it does.
+
+    ``resilience:`` says it, and what runs on low-priority instances and can save is taken to.
+    """
+    seconds, between = (
+        find_checkpoint_seconds(plan, step),
+        _find_derived(plan, "mean_time_between_preemptions"),
+    )
+    count = plan.topology.instance_count
+    if between is None and tier == "low_priority":
+        between = cost.mean_seconds_between_evictions(count)
+    return None if seconds is None or between is None else Saving(seconds, between, count)
+
+
+def read_tier(spec: Spec, name: str) -> Tier:
+    """The tier of a step's compute profile."""
+    compute = spec.steps[name].compute
+    profile = spec.compute.get(compute.value) if compute else None
+    is_low = profile is not None and profile.tier is not None and profile.tier.value == "low_priority"
+    return "low_priority" if is_low else "dedicated"
+
+
+def _find_derived(plan: StepPlan, quantity: str) -> float | None:
+    rows = (row.value for row in plan.derivations if row.quantity == quantity)
+    value = next(rows, None)
+    return float(value) if isinstance(value, (int, float)) else None

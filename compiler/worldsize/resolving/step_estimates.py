@@ -44,7 +44,7 @@ def estimate_steps(
     """The estimate of every step that trains, or why there is none."""
     plans = resolved.plan.steps if resolved.plan is not None else {}
     return {
-        name: _estimate_step(resolved, name, plan, calibration, read_table)
+        name: estimate_step(resolved, name, plan, calibration, read_table)
         for name, plan in plans.items()
         if plan.training is not None
     }
@@ -66,13 +66,14 @@ def find_case(
     return Case(workload, training, cluster)
 
 
-def _estimate_step(
+def estimate_step(
     resolved: ResolvedSpec,
     name: str,
     plan: StepPlan,
-    calibration: Calibration,
-    read_table: ReadTable | None,
+    calibration: Calibration = NOT_CALIBRATED,
+    read_table: ReadTable | None = None,
 ) -> StepEstimate:
+    """The estimate of one step that trains, or why there is none."""
     case = find_case(resolved, name, plan, read_table)
     if isinstance(case, str):
         return StepEstimate(None, None, None, None, case)

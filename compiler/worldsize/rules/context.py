@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from worldsize.facts.prices import PriceList
     from worldsize.facts.vm_sizes import Learned, VmSize
     from worldsize.planning.model import Plan
+    from worldsize.resolving.resolve import ResolvedSpec
 
 T = TypeVar("T")
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes of a script or requirements file that are read
@@ -51,6 +52,7 @@ class Context(Struct):
     files: Files = field(default_factory=Files)
     placed: dict[int, dict[str, Cluster]] = field(default_factory=dict)  # a spec's own, by job
     plans: dict[int, Plan] = field(default_factory=dict)  # of specs, by job
+    resolved: dict[int, ResolvedSpec] = field(default_factory=dict)  # specs, by job
     _contradicted: set[str] = field(default_factory=set)  # clusters of which two files differ
     _roots: tuple[str, ...] = ()  # links resolved
     _folders: dict[str, str] = field(default_factory=dict)  # links resolved

@@ -12,17 +12,30 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
+from typing import TYPE_CHECKING
 
 from fit import fit, make_constants
 from msgspec import Struct
 from published import Published, read_published
 
+from worldsize.cli.pictures import Picture, render_svg
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED
 from worldsize.planning.estimates.constants import Constants
 from worldsize.planning.estimates.estimate import estimate
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_KINDS = {
+    "transformers, RDMA": "tab:blue",
+    "transformers over TCP": "tab:orange",
+    "convolutional networks": "tab:purple",
+}
+_SPREAD = 0.5  # of a doubling, that the dots of one number of GPUs take
 SMALL, LARGE = 16, 32  # GPUs of the clusters that are fitted, and of those that are predicted
 
 
@@ -139,24 +152,58 @@ def main() -> None:
 
 
 def plot(found: dict[str, list[Prediction]], file: Path) -> None:
-    """Predicted over published, a dot a row, by kind of validation."""
-    import matplotlib as mpl
+    """Predicted over published, a dot a row: sizes that were left out, and clusters that were."""
+    picture = Picture("Predicted over published speeds", (9.0, 4.2), partial(_draw, found))
+    file.write_text(render_svg(picture), encoding="utf-8")
 
-    mpl.use("svg")
-    from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(6.4, 4))
-    chosen = ["without the size", f"{SMALL} to {LARGE} GPUs: all"]
-    for name in chosen:
-        rows = found[name]
-        sizes = [each.row.cluster.world_size for each in rows]
-        axes.scatter(sizes, [each.predicted / each.row.value for each in rows], s=14, alpha=0.6, label=name)
-    axes.axhspan(0.85, 1.15, alpha=0.1, color="tab:green", label="within 15 %")
+def _draw(found: dict[str, list[Prediction]], figure: Figure) -> None:
+    left, right = figure.subplots(1, 2, sharey=True)
+    _draw_ratios(left, found["without the size"], "model sizes left out of the fit")
+    large = f"{SMALL} to {LARGE} GPUs"
+    _draw_ratios(right, found[f"{large}: all"], f"fitted on up to {SMALL} GPUs")
+    left.set_ylabel("predicted / published speed")
+    handles, labels = right.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+
+
+def _draw_ratios(axes: Axes, rows: Sequence[Prediction], title: str) -> None:
+    """Dots by the kind of model and network; each with its bounds, relative to what was published."""
+    axes.axhspan(0.85, 1.15, alpha=0.12, color="tab:green", label="within 15 %", linewidth=0)
     axes.axhline(1, color="grey", linewidth=0.8)
+    for label, colour in _KINDS.items():
+        chosen = [each for each in rows if _name_kind(each.row) == label]
+        sizes = _spread([each.row.cluster.world_size for each in chosen])
+        ratios = [each.predicted / each.row.value for each in chosen]
+        bounds = [
+            [ratio - each.low / each.row.value for ratio, each in zip(ratios, chosen, strict=True)],
+            [each.high / each.row.value - ratio for ratio, each in zip(ratios, chosen, strict=True)],
+        ]
+        axes.errorbar(sizes, ratios, bounds, fmt="none", ecolor=colour, alpha=0.15, linewidth=1)
+        axes.scatter(sizes, ratios, s=12, alpha=0.7, color=colour, label=label, linewidth=0)
     axes.set_xscale("log", base=2)
-    axes.set(xlabel="GPUs", ylabel="predicted over published speed")
-    axes.legend(frameon=False, fontsize=8)
-    figure.savefig(file, bbox_inches="tight", metadata={"Date": None})
+    axes.set_title(title, loc="left")
+    axes.set(xlabel="GPUs", ylim=(0.5, 1.6))
+    counts = sorted({2 ** round(math.log2(each.row.cluster.world_size)) for each in rows})
+    axes.set_xticks(counts, [str(count) for count in counts])
+    axes.minorticks_off()
+
+
+def _spread(sizes: Sequence[int]) -> list[float]:
+    """Places beside each other for the rows of one size, so that their dots can be told apart."""
+    seen: dict[int, int] = {}
+    places = []
+    for size in sizes:
+        seen[size] = seen.get(size, 0) + 1
+        share = (seen[size] - 0.5) / sizes.count(size)
+        places.append(size * 2 ** (_SPREAD * (share - 0.5)))
+    return places
+
+
+def _name_kind(row: Published) -> str:
+    if row.cluster.rdma is False:
+        return "transformers over TCP"
+    return "transformers, RDMA" if row.is_rdma_transformer else "convolutional networks"
 
 
 if __name__ == "__main__":

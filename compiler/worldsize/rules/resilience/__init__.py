@@ -17,7 +17,7 @@ RULES = (
          confidence="likely"),
     Rule("WS722", "low-priority-without-resume", "warning",
          "low-priority or spot instances for a step without checkpoints", on=("Launch",),
-         confidence="likely"),
+         checked_in="_evictions", confidence="likely"),
     Rule("WS723", "resilience-without-checkpoints", "warning",
          "`resilience:` on a step without an output `checkpoints`"),
     _validation_rule("WS724", "early-stopping-without-validation", "error",
@@ -31,4 +31,7 @@ RULES = (
     Rule("WS728", "low-priority-saves-nothing", "warning",
          "low-priority instances that cost as much as dedicated ones", on=("Launch",), since="0.2.0",
          confidence="likely"),
+    Rule("WS729", "low-priority-costs-more", "warning",
+         "low-priority instances that cost more than dedicated ones, because nothing is saved",
+         on=("Launch",), checked_in="_evictions", since="0.2.0", confidence="likely"),
 )

@@ -1,0 +1,100 @@
+"""Low-priority and spot instances for a step without checkpoints, and what evictions then cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from worldsize.base.problem import Confidence, Problem, Related
+from worldsize.base.source import Source
+from worldsize.rules import price_comparison
+from worldsize.rules.context import Context
+from worldsize.rules.launch import Launch
+
+if TYPE_CHECKING:
+    from worldsize.facts.prices import Price
+    from worldsize.planning.cost import Evictions
+
+_RESUMES = re.compile(r"checkpoint|ckpt|resume|restore|load_state|nebula|BackupAndRestore", re.IGNORECASE)
+_ENDLESS = 100.0  # times the training without evictions
+_HELP = "save checkpoints into an output and resume from the newest, or use dedicated instances"
+
+
+def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
+    tier = price_comparison.find_preemptible_tier(launch)
+    sources = launch.scripts(context) if tier is not None else []
+    if tier is None or _saves_checkpoints(launch, sources):
+        return
+    span = launch.compute_span or launch.fallback_span
+    related = (Related(tier.span, "the tier"),) if tier.span is not None else ()
+    dearer = _compare_costs(context, launch)
+    if dearer is not None:
+        message = f"`{tier.word}` without checkpoints costs more than dedicated: {dearer}"
+        confidence: Confidence | None = None if sources else "possible"
+        yield Problem("low-priority-costs-more", span, message, _HELP, related, confidence=confidence)
+    elif sources:
+        message = (
+            f"`{tier.word}` instances may be taken away at any time,"
+            " and nothing here saves or loads checkpoints"
+        )
+        yield Problem("low-priority-without-resume", span, message, _HELP, related)
+
+
+def _saves_checkpoints(launch: Launch, sources: list[Source]) -> bool:
+    """Whether the step or its scripts speak of checkpoints; True where the command is not known."""
+    component = launch.step.component
+    if component is None or component.command is None:
+        return not sources
+    words = [str(component.command.value), *component.inputs, *component.outputs, *launch.step.outputs]
+    return any(_RESUMES.search(text) for text in [" ".join(words), *(source.text for source in sources)])
+
+
+def _compare_costs(context: Context, launch: Launch) -> str | None:
+    """What the training is expected to cost on both tiers, if low priority is dearer wherever it may run.
+
+    None where the length of the training or a price is not known, and where an hour of low priority
+    is no cheaper.
+    """
+    resolved = context.resolved.get(id(launch.job))
+    plan = resolved.plan.steps.get(launch.step.name) if resolved is not None and resolved.plan else None
+    if resolved is None or plan is None or plan.training is None or launch.size is None:
+        return None
+    size = launch.size.name
+    pairs = price_comparison.find_prices(context.prices(), (size, "dedicated"), (size, "low_priority"))
+    if not pairs or all(low.amount >= dedicated.amount for dedicated, low in pairs):
+        return None
+    from worldsize.planning import cost  # few steps come this far
+    from worldsize.resolving.step_estimates import estimate_step
+
+    total = estimate_step(resolved, launch.step.name, plan).total_seconds
+    if total is None:
+        return None
+    count = plan.topology.instance_count
+    evictions = cost.Evictions(cost.mean_seconds_between_evictions(count))
+    if not all(cost.low_priority_costs_more(total.expected, count, *pair, evictions) for pair in pairs):
+        return None
+    return _describe_costs(total.expected, count, pairs, evictions)
+
+
+def _describe_costs(
+    seconds: float, count: int, pairs: list[tuple[Price, Price]], evictions: Evictions
+) -> str:
+    from worldsize.planning.cost import cost_training
+
+    dedicated, low = pairs[0]
+    whole = cost_training(seconds, count, dedicated)
+    evicted = cost_training(seconds, count, low, evictions)
+    every = f"evictions every {evictions.mean_seconds / 3600:.2g} h"
+    where = price_comparison.describe_place(pairs)
+    if evicted.seconds > _ENDLESS * seconds:
+        return f"with {every}, {_show(whole.hours)} h of training are not expected to finish"
+    return (
+        f"{every} turn {_show(whole.hours)} h into {_show(evicted.hours)} h, {_show(evicted.amount)}"
+        f" {evicted.currency} instead of {_show(whole.amount)} {whole.currency} {where}"
+    )
+
+
+def _show(value: float | None) -> str:
+    """Two digits: the estimate knows no more."""
+    return f"{float(f'{value:.2g}'):,.6g}"

@@ -143,11 +143,14 @@ def estimate(
     return Estimated(case, answer, cost_step(case, None, None, prices), prices.region, unknown, calibration)
 
 
-def forecast_steps(planned: Planned, region: str | None = None) -> dict[str, StepForecast]:
+def forecast_steps(
+    planned: Planned, region: str | None = None, runs: Sequence[MeasuredRun] = ()
+) -> dict[str, StepForecast]:
     """The time and cost of each training step, where its model, GPUs and network are known.
 
     Raises:
         PriceFileError: As :func:`estimate`.
+        UnusableRunError: A run tells nothing of the step that it trained.
         SpecError: The estimate takes too long.
     """
     from worldsize.checking import in_budget, settings
@@ -162,7 +165,8 @@ def forecast_steps(planned: Planned, region: str | None = None) -> dict[str, Ste
     prices = read_price_list(region or project.region, project.prices_file)
     forecasts: dict[str, StepForecast] = {}
     with in_budget(path, planned.sources):
-        for name, time in estimate_steps(resolved, partial(rows.read_table_samples, path.parent)).items():
+        read_table = partial(rows.read_table_samples, path.parent)
+        for name, time in estimate_steps(resolved, read_table, runs).items():
             cost = None
             if time.case is not None:
                 saving = find_checkpoint_seconds(planned.plan.steps[name], resolved.job.steps[name])

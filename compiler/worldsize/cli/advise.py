@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common
+from worldsize.cli import common, measured_runs
+from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
     from worldsize.cli.advice_question import Asked, Request
     from worldsize.facts.vm_sizes import VmSize
     from worldsize.planning.advising.model import Advice, Limits, OtherBatch, Shortage, Subject
+    from worldsize.resolving.measured_case import MeasuredRun
 
     Result = tuple[Subject, float, Advice, list[OtherBatch]]
 
@@ -27,6 +29,7 @@ Examples:
   worldsize advise SPEC --deadline 24h           the cheapest within a day
   worldsize advise SPEC --budget 500 --apply     the fastest for the money, written into the spec
   worldsize advise FILE --tokens 140e9           for the workload of an estimate file
+  worldsize advise SPEC --from JOB --azure       calibrated by a job that trained this
 
 \b
 The global batch stays as it is, and with it the learning rate. Each layout fits 90 % of a GPU's memory.
@@ -77,6 +80,7 @@ def _parse_amount(_context: click.Context, parameter: click.Parameter, text: str
 @click.option("--samples", metavar="N", callback=_parse_amount, help="Samples to train with in all.")
 @click.option("--tokens", metavar="N", callback=_parse_amount, help="Tokens to train with in all.")
 @click.option("--region", metavar="NAME", help="The region of the prices, such as westeurope.")
+@measured_runs.from_option
 @click.option("--keep-layout", is_flag=True, help="Keep strategy, degrees and recomputation as they are.")
 @click.option("--step", metavar="NAME", help="Only this step of a spec.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, as schemas/advice.schema.json describes it.")
@@ -93,6 +97,9 @@ def command(
     tokens: float | None,
     region: str | None,
     step: str | None,
+    runs: tuple[str, ...],
+    home: Path,
+    azure: WorkspaceChoice | None,
     keep_layout: bool,
     as_json: bool,
     apply: bool,
@@ -106,6 +113,7 @@ def command(
     from worldsize.cli.advice_question import Request, read_asked
     from worldsize.errors import SpecError
     from worldsize.planning.advising.model import Limits
+    from worldsize.resolving.measured_case import UnusableRunError
 
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     request = Request(sizes, tiers, max_instances, samples, tokens, region, keep_layout)
@@ -115,7 +123,11 @@ def command(
         common.refuse_spec(error)
     if apply and asked.read.planned is None:
         common.refuse(f"`{file}` is not a spec, so that there is nothing to apply", "name the spec")
-    results = _advise(asked, request, Limits(deadline, budget))
+    try:
+        measured = measured_runs.read_runs(runs, home, azure)
+        results = _advise(asked, request, Limits(deadline, budget), measured)
+    except UnusableRunError as error:
+        common.refuse(str(error))
     if as_json:
         steps = [advice_document.describe_advice(*result) for result in results]
         common.say(json.dumps({"format": advice_document.FORMAT, "steps": steps}, indent=2))
@@ -129,14 +141,14 @@ def command(
         apply_advice(file, asked, [(subject, advice) for subject, _, advice, _ in results])
 
 
-def _advise(asked: Asked, request: Request, limits: Limits) -> list[Result]:
-    """The advice for each training of the file."""
+def _advise(asked: Asked, request: Request, limits: Limits, runs: Sequence[MeasuredRun]) -> list[Result]:
+    """The advice for each training of the file; calibrated by the runs that trained it."""
     from worldsize.cli.advice_question import describe_present, make_question
     from worldsize.planning.advising.search import advise, try_other_batches
 
     results = []
     for subject in asked.subjects:
-        question = make_question(asked, subject, request)
+        question = make_question(asked, subject, request, runs)
         advice = advise(question, limits, describe_present(question, subject))
         others = try_other_batches(question, subject.rate, limits) if advice.front else []
         results.append((subject, question.samples, advice, others))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from worldsize.base.wording import describe_os_error
-from worldsize.cli import common, measured_runs, price_commands, workspace_options
+from worldsize.cli import common, measured_runs, price_commands
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
@@ -45,14 +45,7 @@ Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of 
 @click.command(epilog=EPILOG)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--region", metavar="REGION", help="The Azure region of the prices.")
-@click.option(
-    "--from",
-    "runs",
-    multiple=True,
-    metavar="RUN[:STEP]",
-    help="Calibrate by a run of this workload: its id, `last`, or `mlflow:ID`; repeatable.",
-)
-@common.runs_dir
+@measured_runs.from_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option(
     "--plot",
@@ -60,7 +53,6 @@ Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of 
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also draw it, into a file of this name with `.svg` or `.html`.",
 )
-@workspace_options.of_azure
 def command(
     file: Path,
     region: str | None,

@@ -142,7 +142,7 @@ def make_question(
 
 def _calibrate(asked: Asked, subject: Subject, runs: Sequence[MeasuredRun]) -> Calibration:
     read = asked.read
-    own = choose_runs(runs, subject.name, {*(each.name for each in read.subjects), *read.unknown})
+    own = choose_runs(runs, subject.name, [*(each.name for each in read.subjects), *read.unknown])
     return calibrate_from_runs(subject.case.workload, own, asked.learned)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.azureml import literals
-from worldsize.base.wording import quoted_list
+from worldsize.base.wording import join_words
 from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning.estimates import processes
@@ -112,8 +112,9 @@ def choose_runs(runs: Sequence[MeasuredRun], step: str, trainings: Collection[st
         return list(runs)
     for run in runs:
         if run.step not in trainings:
-            of = f"of step `{run.step}`" if run.step else "of no step"
-            raise UnusableRunError(f"`{run.name}` is {of}, but {quoted_list(list(trainings))} train here")
+            trained = f"trained step `{run.step}`" if run.step else "names no step"
+            names = join_words([f"`{each}`" for each in trainings])
+            raise UnusableRunError(f"`{run.name}` {trained}: name a run of {names}, which train here")
     return [run for run in runs if run.step == step]
 
 

@@ -282,3 +282,21 @@ def test_a_plan_says_why_a_run_tells_nothing(tmp_path: Path) -> None:
     run = MeasuredRun("job", Speed(9000.0, 0.0, {**INPUTS, "device": "cpu"}), "train")
     with pytest.raises(UnusableRunError, match="`job` tells nothing of this workload: it ran without GPUs"):
         api.forecast_steps(planned, runs=[run])
+
+
+def test_a_compiled_pipeline_carries_the_calibrated_prediction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(tmp_path, monkeypatch, 9000.0)
+    spec = str(write_spec(tmp_path))
+    forecast = json.loads(invoke("plan", spec, "--json", "--from", "last").stdout)["steps"]["train"][
+        "forecast"
+    ]
+    invoke("compile", spec, "-o", "build", "--from", "last")
+    (line,) = (
+        line
+        for line in (tmp_path / "build" / "pipeline.yml").read_text().splitlines()
+        if "predicted_samples_per_second:" in line
+    )
+    assert float(line.split()[1]) == pytest.approx(forecast["samples_per_second"]["expected"], rel=1e-3)
+    assert "# calibrated by 1 run on 8 GPUs" in line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os.path
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from worldsize.emit.predictions import add_predictions
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.resolving import step_settings
+from worldsize.resolving.measured_case import MeasuredRun
 from worldsize.resolving.resolve import ResolvedSpec
 from worldsize.spec.model import ComputeProfile, Spec
 from wstrain_deepspeed import config as deepspeed_config
@@ -54,15 +55,15 @@ class _Shelf(Struct):
     placed: dict[tuple[int, int], tuple[str, Component, object]] = field(default_factory=dict)
 
 
-def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
+def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path, runs: Sequence[MeasuredRun] = ()) -> Layout:
     """Everything that compiling writes, by path inside the output folder.
 
-    Only relative paths of local data depend on ``out``.
+    Only relative paths of local data depend on ``out``; predicted speeds are calibrated by ``runs``.
     """
     spec, shelf = resolved.spec, _Shelf(resolved.files.gate)
     steps = {
         name: _place_step(resolved, step, shelf, out)
-        for name, step in add_predictions(resolved, plan).items()
+        for name, step in add_predictions(resolved, plan, runs).items()
     }
     given = {name: _relative(each, spec.path.parent, out) for name, each in resolved.job.inputs.items()}
     job = replace(resolved.job, path=out / PIPELINE, inputs=given, steps=steps, keys=AZURE_ML)

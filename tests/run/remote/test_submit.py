@@ -124,7 +124,8 @@ def test_a_job_that_trained_calibrates_and_shows_what_was_predicted(served: Serv
     (served.folder / "code" / "train.py").write_text(TRAINING.replace("PARAMETERS", repr(PARAMETERS)))
     (served.folder / "train.yml").write_text(TRAIN)
     (served.folder / "estimate.yml").write_text(ESTIMATE)
-    worldsize(served, "submit", "train.yml", "--name", "trained")
+    submitted = worldsize(served, "submit", "train.yml", "--name", "trained")
+    assert "  train  measured 50 % below the prediction\n" in submitted
     shown = worldsize(served, "show", "trained", "--azure")
     assert "samples/s: 50 (predicted 100, 85 to 118), ratio 0.5" in shown
     assert "measured 50 % below the prediction" in shown

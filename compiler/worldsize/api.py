@@ -143,11 +143,14 @@ def estimate(
     return Estimated(case, answer, cost_step(case, None, None, prices), prices.region, unknown, calibration)
 
 
-def forecast_steps(planned: Planned, region: str | None = None) -> dict[str, StepForecast]:
+def forecast_steps(
+    planned: Planned, region: str | None = None, runs: Sequence[MeasuredRun] = ()
+) -> dict[str, StepForecast]:
     """The time and cost of each training step, where its model, GPUs and network are known.
 
     Raises:
         PriceFileError: As :func:`estimate`.
+        UnusableRunError: A run tells nothing of the step that it trained.
         SpecError: The estimate takes too long.
     """
     from worldsize.checking import in_budget, settings
@@ -162,7 +165,8 @@ def forecast_steps(planned: Planned, region: str | None = None) -> dict[str, Ste
     prices = read_price_list(region or project.region, project.prices_file)
     forecasts: dict[str, StepForecast] = {}
     with in_budget(path, planned.sources):
-        for name, time in estimate_steps(resolved, partial(rows.read_table_samples, path.parent)).items():
+        read_table = partial(rows.read_table_samples, path.parent)
+        for name, time in estimate_steps(resolved, read_table, runs).items():
             cost = None
             if time.case is not None:
                 saving = find_checkpoint_seconds(planned.plan.steps[name], resolved.job.steps[name])
@@ -195,9 +199,15 @@ def plan_document(
 
 
 def compile(  # noqa: A001
-    spec: str | os.PathLike[str], out: str | os.PathLike[str], *, text: str | None = None
+    spec: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    text: str | None = None,
+    runs: Sequence[MeasuredRun] = (),
 ) -> Compiled:
     """Compile a spec into the folder ``out``; ``text`` is used instead of the file's content if it is given.
+
+    The speed that trainers log as predicted is calibrated by ``runs``, as in :func:`forecast_steps`.
 
     The folder appears whole or not at all; an earlier output of ours is replaced, anything else is
     refused. The same spec gives the same bytes on every machine and day.
@@ -205,12 +215,16 @@ def compile(  # noqa: A001
     Raises:
         SpecError: The spec has errors, or takes too long. Nothing was written.
         OutputError: The folder holds what we did not write, or cannot be written. It is unchanged.
+        UnusableRunError: A run tells nothing of the step that it trained.
     """
-    return compile_document(spec, out, None if text is None else yaml.load(Path(spec), text))
+    return compile_document(spec, out, None if text is None else yaml.load(Path(spec), text), runs)
 
 
 def compile_document(
-    spec: str | os.PathLike[str], out: str | os.PathLike[str], document: yaml.Document | None
+    spec: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    document: yaml.Document | None,
+    runs: Sequence[MeasuredRun] = (),
 ) -> Compiled:
     """As :func:`compile`, for a spec that may be parsed already."""
     from worldsize.azureml.copying import allow_everything
@@ -222,7 +236,7 @@ def compile_document(
     checked = check_spec(path, document, readable=allowed or allow_everything)
     report = checked.report
     with in_budget(path, report.sources):
-        resolved, derived, layout = _lay_out(checked, folder, allowed)
+        resolved, derived, layout = _lay_out(checked, folder, allowed, runs)
     output_folder.write_folder(layout.files, folder)
     files = tuple(layout.files)
     return Compiled(folder, files, derived, report.diagnostics, report.sources, layout.job, resolved)
@@ -240,7 +254,7 @@ def read_graph(compiled: Compiled, files: Files) -> Job:
 
 
 def _lay_out(
-    checked: CheckedSpec, folder: Path, allowed: Allowed | None
+    checked: CheckedSpec, folder: Path, allowed: Allowed | None, runs: Sequence[MeasuredRun]
 ) -> tuple[ResolvedSpec, Plan, Layout]:
     """What was resolved, and the files that it becomes; nothing is written."""
     from worldsize.checking import boundary
@@ -253,7 +267,7 @@ def _lay_out(
     resolved, derived = _require_plan(checked)
     if outside := boundary.find_not_copied(resolved.problems):
         raise _spec_error(outside, checked)
-    layout = lay_out_files(resolved, derived, folder)
+    layout = lay_out_files(resolved, derived, folder, runs)
     problems = layout.problems or boundary.report_refused(layout.files, allowed, resolved.spec.span)
     if problems:
         raise _spec_error(problems, checked)

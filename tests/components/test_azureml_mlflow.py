@@ -223,12 +223,21 @@ def test_training_is_tracked_and_joins_its_run_when_it_starts_again(
     job = workspace.job()
     batches = {"batch_size_per_device": 128, "global_batch_size": 128, "learning_rate": 0.1}
     values = {**batches, "shards": built_in_shards("digits"), "epochs": 1, "model": "mlp"}
+    predicted = {
+        "predicted_samples_per_second": 12900.0,
+        "predicted_samples_per_second_low": 11000.0,
+        "predicted_samples_per_second_high": 15100.0,
+        "predicted_cluster": "2 x Standard_NC96ads_A100_v4, 8 GPUs",
+    }
+    values |= predicted
     for _ in range(2):  # the second time without a checkpoint: every step is done once more
         done = training(1, component=name, env=workspace.environment(job), timeout=200, **values)
         assert done.ok, done.errors
     run = workspace.client.get_run(job)
     assert run.data.params["epochs"] in ("1", "1.0")
     assert run.data.params["global_batch_size"] == "128"
+    assert {key: run.data.params[key] for key in predicted} == {key: str(predicted[key]) for key in predicted}
+    assert run.data.params["device"]
     steps = [each.step for each in workspace.client.get_metric_history(job, "loss")]
     assert steps == list(range(1, int(run.data.params["total_steps"]) + 1))
     assert run.info.status == "RUNNING"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,8 +22,10 @@ from worldsize.facts.vm_sizes import Learned, VmSize
 from worldsize.planning.advising import clusters
 from worldsize.planning.advising.model import Choice, Option, Question, Subject
 from worldsize.planning.advising.options import make_option
+from worldsize.planning.estimates.calibration import Calibration
 from worldsize.planning.estimates.model import Transformer
 from worldsize.resolving.advice_subjects import describe_file, read_steps
+from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.resolving.workloads import explain_unknown_size
 from worldsize.spec import is_spec
 
@@ -56,6 +58,7 @@ class Asked(Struct, frozen=True):
     sizes: tuple[VmSize, ...]
     tiers: tuple[Tier, ...]
     read: Read
+    learned: Learned
 
 
 def read_asked(file: Path, request: Request, step: str | None) -> Asked:
@@ -69,7 +72,7 @@ def read_asked(file: Path, request: Request, step: str | None) -> Asked:
     tiers = _choose_tiers(request.tiers)
     prices = price_commands.read_project_prices(project, request.region)
     read = _read_subjects(file)
-    return Asked(_select(read, step), prices, sizes, tiers, read)
+    return Asked(_select(read, step), prices, sizes, tiers, read, project.vm_sizes)
 
 
 def _read_subjects(file: Path) -> Read:
@@ -101,8 +104,14 @@ def _refuse_none(read: Read, step: str | None) -> NoReturn:
     common.refuse("no step trains", "a step that trains has `scale:`")
 
 
-def make_question(asked: Asked, subject: Subject, request: Request) -> Question:
-    """The question about one training; exits if nothing says how long it is."""
+def make_question(
+    asked: Asked, subject: Subject, request: Request, runs: Sequence[MeasuredRun] = ()
+) -> Question:
+    """The question about one training, calibrated by runs of it; exits if nothing says how long it is.
+
+    Raises:
+        UnusableRunError: A run tells nothing of the training.
+    """
     case = subject.case
     training = case.training
     kept = (training.tensor_parallel, training.pipeline_parallel)
@@ -127,7 +136,14 @@ def make_question(asked: Asked, subject: Subject, request: Request) -> Question:
         find_price=asked.prices.find,
         checkpoint_seconds=subject.checkpoint_seconds,
         input_samples_per_s=case.cluster.input_samples_per_s,
+        calibration=_calibrate(asked, subject, runs),
     )
+
+
+def _calibrate(asked: Asked, subject: Subject, runs: Sequence[MeasuredRun]) -> Calibration:
+    read = asked.read
+    own = choose_runs(runs, subject.name, [*(each.name for each in read.subjects), *read.unknown])
+    return calibrate_from_runs(subject.case.workload, own, asked.learned)
 
 
 def describe_present(question: Question, subject: Subject) -> Option | None:

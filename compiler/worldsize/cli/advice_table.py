@@ -18,6 +18,7 @@ _TIERS = {"dedicated": "dedicated", "low_priority": "low priority"}
 _TIMES = ((120.0, 1.0, "s"), (5400.0, 60.0, "min"), (259_200.0, 3600.0, "h"), (math.inf, 86400.0, "d"))
 _CENT = 0.01
 _VISIBLE = 0.005
+_CALIBRATED = "calibrated by"  # a basis says so; the published speeds need not be named again
 _BESIDE = {"runner_up": "the runner-up", "present": "the present configuration"}
 
 
@@ -124,6 +125,8 @@ def _explain_cheapest(advice: Advice) -> Iterator[str]:
     if cheapest is None:
         return
     yield f"cheapest: {show_instances(cheapest)}, {_TIERS[cheapest.tier]}"
+    if _CALIBRATED in cheapest.estimate.basis:
+        yield f"  its time rests on: {cheapest.estimate.basis}"
     if cheapest.expected_loss:
         yield f"  evictions and checkpoints take {show_share(cheapest.expected_loss)} of its time"
     for name, comparison in compare_cheapest(advice).items():

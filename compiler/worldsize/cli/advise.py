@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common, pictures
+from worldsize.cli import common, measured_runs, pictures
+from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
     from worldsize.cli.advice_question import Asked, Request
     from worldsize.facts.vm_sizes import VmSize
     from worldsize.planning.advising.model import Advice, Limits, OtherBatch, Shortage, Subject
+    from worldsize.resolving.measured_case import MeasuredRun
 
     Result = tuple[Subject, float, Advice, list[OtherBatch]]
 
@@ -28,6 +30,7 @@ Examples:
   worldsize advise SPEC --budget 500 --apply     the fastest for the money, written into the spec
   worldsize advise FILE --tokens 140e9           for the workload of an estimate file
   worldsize advise SPEC --plot front.svg         and a picture: time against cost
+  worldsize advise SPEC --from JOB --azure       calibrated by a job that trained this
 
 \b
 The global batch stays as it is, and with it the learning rate. Each layout fits 90 % of a GPU's memory.
@@ -78,6 +81,7 @@ def _parse_amount(_context: click.Context, parameter: click.Parameter, text: str
 @click.option("--samples", metavar="N", callback=_parse_amount, help="Samples to train with in all.")
 @click.option("--tokens", metavar="N", callback=_parse_amount, help="Tokens to train with in all.")
 @click.option("--region", metavar="NAME", help="The region of the prices, such as westeurope.")
+@measured_runs.from_option
 @click.option("--keep-layout", is_flag=True, help="Keep strategy, degrees and recomputation as they are.")
 @click.option("--step", metavar="NAME", help="Only this step of a spec.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, as schemas/advice.schema.json describes it.")
@@ -95,6 +99,9 @@ def command(
     tokens: float | None,
     region: str | None,
     step: str | None,
+    runs: tuple[str, ...],
+    home: Path,
+    azure: WorkspaceChoice | None,
     keep_layout: bool,
     as_json: bool,
     plot_file: Path | None,
@@ -109,6 +116,7 @@ def command(
     from worldsize.cli.advice_question import Request, read_asked
     from worldsize.errors import SpecError
     from worldsize.planning.advising.model import Limits
+    from worldsize.resolving.measured_case import UnusableRunError
 
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     request = Request(sizes, tiers, max_instances, samples, tokens, region, keep_layout)
@@ -119,7 +127,11 @@ def command(
     if apply and asked.read.planned is None:
         common.refuse(f"`{file}` is not a spec, so that there is nothing to apply", "name the spec")
     limits = Limits(deadline, budget)
-    results = _advise(asked, request, limits)
+    try:
+        measured = measured_runs.read_runs(runs, home, azure)
+        results = _advise(asked, request, limits, measured)
+    except UnusableRunError as error:
+        common.refuse(str(error))
     if plot_file is not None:
         _draw(results, limits, plot_file)
     if as_json:
@@ -135,14 +147,14 @@ def command(
         apply_advice(file, asked, [(subject, advice) for subject, _, advice, _ in results])
 
 
-def _advise(asked: Asked, request: Request, limits: Limits) -> list[Result]:
-    """The advice for each training of the file."""
+def _advise(asked: Asked, request: Request, limits: Limits, runs: Sequence[MeasuredRun]) -> list[Result]:
+    """The advice for each training of the file; calibrated by the runs that trained it."""
     from worldsize.cli.advice_question import describe_present, make_question
     from worldsize.planning.advising.search import advise, try_other_batches
 
     results = []
     for subject in asked.subjects:
-        question = make_question(asked, subject, request)
+        question = make_question(asked, subject, request, runs)
         advice = advise(question, limits, describe_present(question, subject))
         others = try_other_batches(question, subject.rate, limits) if advice.front else []
         results.append((subject, question.samples, advice, others))

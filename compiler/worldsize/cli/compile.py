@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common
+from worldsize.cli import common, measured_runs
+from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled
@@ -19,6 +20,7 @@ EPILOG = """\b
 Examples:
   worldsize compile pipelines/digits_ddp.yml -o build
   az ml job create -f build/pipeline.yml
+  worldsize compile SPEC -o build --from JOB --azure    with predictions calibrated by a job that trained this
 
 \b
 Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an internal error of worldsize.
@@ -35,15 +37,28 @@ Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an intern
     type=click.Path(path_type=Path),
     help="The folder to write. Only an earlier output of worldsize is replaced.",
 )
+@measured_runs.from_option
 @common.set_option
-def command(spec: Path, output: Path, settings: tuple[str, ...]) -> None:
+def command(
+    spec: Path,
+    output: Path,
+    runs: tuple[str, ...],
+    home: Path,
+    azure: WorkspaceChoice | None,
+    *,
+    settings: tuple[str, ...],
+) -> None:
     """Write the Azure ML pipeline of a spec."""
     from worldsize.api import compile_document
     from worldsize.errors import OutputError, SpecError
+    from worldsize.resolving.measured_case import UnusableRunError
 
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     try:
-        compiled = compile_document(spec, output, common.override_spec(spec, settings))
+        document = common.override_spec(spec, settings)
+        compiled = compile_document(spec, output, document, measured_runs.read_runs(runs, home, azure))
+    except UnusableRunError as error:
+        common.refuse(str(error))
     except SpecError as error:
         common.refuse_spec(error)
     except OutputError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common, measured_runs, pictures, price_commands, workspace_options
+from worldsize.cli import common, measured_runs, pictures, price_commands
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
@@ -43,17 +43,9 @@ Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of 
 @click.command(epilog=EPILOG)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--region", metavar="REGION", help="The Azure region of the prices.")
-@click.option(
-    "--from",
-    "runs",
-    multiple=True,
-    metavar="RUN[:STEP]",
-    help="Calibrate by a run of this workload: its id, `last`, or `mlflow:ID`; repeatable.",
-)
-@common.runs_dir
+@measured_runs.from_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @pictures.plot_option
-@workspace_options.of_azure
 def command(
     file: Path,
     region: str | None,

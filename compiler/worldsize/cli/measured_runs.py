@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from msgspec.structs import replace
 
 from worldsize.base.wording import quoted_list
-from worldsize.cli import common
+from worldsize.cli import common, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
     from worldsize.resolving.measured_case import MeasuredRun, Speed
 
 _MLFLOW = "mlflow:"
+
+
+def from_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add ``--from``, and where its runs are: ``runs`` names them, ``home`` and ``azure`` have them."""
+    for add in (workspace_options.of_azure, common.runs_dir, _OPTION):
+        command = add(command)
+    return command
+
+
+_OPTION = click.option(
+    "--from",
+    "runs",
+    multiple=True,
+    metavar="RUN[:STEP]",
+    help="Calibrate by a run of this workload: its id, `last`, or `mlflow:ID`; repeatable.",
+)
 
 
 def read_runs(names: Sequence[str], home: Path, azure: WorkspaceChoice | None) -> list[MeasuredRun]:
@@ -30,25 +47,25 @@ def _read_run(name: str, home: Path, azure: WorkspaceChoice | None) -> MeasuredR
         return MeasuredRun(name, _read_tracked(name))
     run, _, step = name.partition(":")
     if azure is not None:
-        return MeasuredRun(name, _choose_step(run, step, _read_job(run, azure)))
+        return MeasuredRun(name, *_choose_step(run, step, _read_job(run, azure)))
     from worldsize.running.record.measured_speed import read_speeds
 
-    speed = _choose_step(run, step, read_speeds(common.find_run(home, run)))
-    return MeasuredRun(name, replace(speed, gpu=_find_gpu(name)))
+    speed, step = _choose_step(run, step, read_speeds(common.find_run(home, run)))
+    return MeasuredRun(name, replace(speed, gpu=_find_gpu(name)), step)
 
 
 def _find_gpu(name: str) -> str:
     """The GPU of this machine, where a run of it ran."""
-    from worldsize.facts import gpus
     from worldsize.running.prepare.machine import detect_gpu_products
+    from worldsize.running.record.measured_speed import find_gpu_here
 
-    products = detect_gpu_products()
-    gpu = gpus.lookup_product(products[0]) if products else None
+    gpu = find_gpu_here()
     if gpu is None:
+        products = detect_gpu_products()
         reason = f"of whose {products[0]} no speed is known" if products else "which has no GPU"
         help_ = "name a job of a workspace with `--azure`, or `mlflow:ID`"
         common.refuse(f"`{name}` ran on this machine, {reason}, and tells nothing of GPUs", help_)
-    return gpu.name
+    return gpu
 
 
 def _read_job(name: str, azure: WorkspaceChoice) -> Mapping[str, Speed]:
@@ -58,11 +75,12 @@ def _read_job(name: str, azure: WorkspaceChoice) -> Mapping[str, Speed]:
         return jobs.read_job(rest, name).speeds()
 
 
-def _choose_step(run: str, step: str, speeds: Mapping[str, Speed]) -> Speed:
+def _choose_step(run: str, step: str, speeds: Mapping[str, Speed]) -> tuple[Speed, str]:
     if step in speeds:
-        return speeds[step]
+        return speeds[step], step
     if len(speeds) == 1 and not step:
-        return next(iter(speeds.values()))
+        name, speed = next(iter(speeds.items()))
+        return speed, name
     if not speeds:
         help_ = "the built-in trainers report it after their first steps"
         return common.refuse(f"`{run}` reported no speed", help_)

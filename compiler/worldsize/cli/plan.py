@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common, pictures, price_commands
+from worldsize.cli import common, measured_runs, pictures, price_commands
+from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
     from worldsize.api import Planned
@@ -23,6 +24,7 @@ Examples:
   worldsize plan SPEC --memory                      with the memory of each training step
   worldsize plan SPEC --region westeurope           with the prices of another region
   worldsize plan SPEC --plot scaling.svg            and a picture: speed over instances, time of a step
+  worldsize plan SPEC --from JOB --azure            with times calibrated by a job that trained this
   worldsize plan SPEC --set inputs.epochs=3         with another value of a pipeline input
 
 \b
@@ -46,6 +48,7 @@ Exit status: 0 planned, 1 faults in the spec, 2 usage, 3 an internal error of wo
 )
 @click.option("--region", metavar="REGION", help="The Azure region of the prices.")
 @pictures.plot_option
+@measured_runs.from_option
 @common.set_option
 def command(
     spec: Path,
@@ -55,19 +58,25 @@ def command(
     import_model: bool,
     region: str | None,
     plot_file: Path | None,
+    runs: tuple[str, ...],
+    home: Path,
+    azure: WorkspaceChoice | None,
     settings: tuple[str, ...],
 ) -> None:
     """Print the plan of a spec: the formula behind each number, the time and the cost of its trainings."""
     from worldsize import api
     from worldsize.errors import SpecError
     from worldsize.facts.prices import PriceFileError
+    from worldsize.resolving.measured_case import UnusableRunError
 
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         planned = api.plan_spec(spec, common.override_spec(spec, settings))
         needs = _memory(planned, import_model) if with_memory or import_model else None
-        forecasts = api.forecast_steps(planned, region)
+        forecasts = api.forecast_steps(planned, region, measured_runs.read_runs(runs, home, azure))
+    except UnusableRunError as error:
+        common.refuse(str(error))
     except SpecError as error:
         common.refuse_spec(error)
     except PriceFileError as error:
@@ -117,6 +126,7 @@ def _draw(planned: Planned, forecasts: dict[str, StepForecast], file: Path) -> N
         estimate_plot.Training(
             name,
             forecast.time.case,
+            forecast.time.calibration,
             saving=find_saving(steps[name], resolved.job.steps[name], read_tier(resolved.spec, name)),
         )
         for name, forecast in forecasts.items()

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.cli import common, workspace_options
+from worldsize.cli import common, speed_view, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
+    from worldsize.resolving.measured_case import Speed
     from worldsize.running.record.history import RunRecord
 
 EPILOG = """\b
@@ -52,11 +53,13 @@ def command(home: Path, azure: WorkspaceChoice | None, last: int, *, everything:
 
         with azure.connect() as rest:
             listed = jobs.list_jobs(rest, count)
-            _show([job.record for job in listed], [job.links() for job in listed], as_json=as_json)
+            speeds = [job.predicted_speeds() for job in listed]
+            _show([job.record for job in listed], [job.links() for job in listed], speeds, as_json=as_json)
             if not listed and not as_json:
                 common.say(f"no job in {rest.names.shown} yet")
         return
-    from worldsize.running.record.history import list_runs, load_run  # see above
+    from worldsize.running.record.details import LocalDetails  # see above
+    from worldsize.running.record.history import list_runs, load_run
 
     folders = list_runs(home)
     shown = [load_run(root) for root in (folders if count is None else folders[-count:])]
@@ -65,18 +68,28 @@ def command(home: Path, azure: WorkspaceChoice | None, last: int, *, everything:
         return
     if len(shown) < len(folders) and not as_json:
         click.echo(f"the last {len(shown)} of {len(folders)} runs")
-    _show(shown, [{"folder": str(run.root.absolute())} for run in shown], as_json=as_json)
+    details = [LocalDetails(run) for run in shown]
+    _show(shown, [each.links() for each in details], [each.speeds() for each in details], as_json=as_json)
 
 
-def _show(runs: Sequence[RunRecord], links: Sequence[Mapping[str, str]], *, as_json: bool) -> None:
+def _show(
+    runs: Sequence[RunRecord],
+    links: Sequence[Mapping[str, str]],
+    speeds: Sequence[Mapping[str, Speed]],
+    *,
+    as_json: bool,
+) -> None:
+    compared = [speed_view.compare_speeds(each) for each in speeds]
     if as_json:
-        documents = [_document(run, own) for run, own in zip(runs, links, strict=True)]
+        documents = [
+            {**_document(run, own), "speeds": speed_view.describe_speeds(each)}
+            for run, own, each in zip(runs, links, compared, strict=True)
+        ]
         click.echo(json.dumps(documents, indent=2))
     elif runs:
         headings = ("run", "state", "steps", "started", "took", "pipeline")
-        common.say(
-            "\n".join(common.format_table(headings, [_row(run) for run in runs], right=frozenset({2, 4})))
-        )
+        titles, rows = speed_view.add_columns(headings, [_row(run) for run in runs], compared)
+        common.say("\n".join(common.format_table(titles, rows, right=frozenset({2, 4}))))
 
 
 def _row(run: RunRecord) -> tuple[str, ...]:

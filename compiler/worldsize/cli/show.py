@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worldsize.base.wording import plural
-from worldsize.cli import common, workspace_options
+from worldsize.cli import common, speed_view, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
+    from worldsize.resolving.compared_speed import ComparedSpeed
     from worldsize.running.record.details import RunDetails
     from worldsize.running.record.history import RunRecord, StepRecord
 
@@ -79,9 +80,10 @@ def render(run: RunRecord, details: RunDetails) -> Iterator[str]:
         yield "  its steps are unknown"
     depths = levels(run.steps)
     width = max((len(name) + 2 * depths[name] for name in run.steps), default=0)
+    speeds = speed_view.compare_speeds(details.speeds())
     for name, step in run.steps.items():
         yield ""
-        yield from _step(details, step, depths[name], width)
+        yield from _step(details, step, speeds.get(name), depths[name], width)
 
 
 def _describe_damage(count: int) -> str:
@@ -100,7 +102,11 @@ def _show_place(place: str) -> str:
     return place if "://" in place else show_path(place)
 
 
-def _step(details: RunDetails, step: StepRecord, depth: int, width: int) -> Iterator[str]:
+def _step(
+    details: RunDetails, step: StepRecord, speed: ComparedSpeed | None, depth: int, width: int
+) -> Iterator[str]:
+    from worldsize.planning.estimates import prediction
+    from worldsize.resolving.measured_case import SPEED
     from worldsize.running.show.views import format_duration
 
     margin = "  " * depth
@@ -112,10 +118,15 @@ def _step(details: RunDetails, step: StepRecord, depth: int, width: int) -> Iter
     state = "not started" if step.state == "waiting" else step.state
     yield f"{(margin + step.name):<{width}}  {state:<11}  {took:>9}  {', '.join(behind)}".rstrip()
     margin += "    "
+    said = prediction.INPUTS if speed is not None and speed.prediction is not None else ()
     for name, value in step.parameters.items():
-        yield f"{margin}{name} = {_shorten_value(value)}"
+        if name not in said:
+            yield f"{margin}{name} = {_shorten_value(value)}"
     for name, number in details.metrics(step).items():
-        yield f"{margin}{name}: {number:.6g}"
+        if speed is None or name != SPEED:
+            yield f"{margin}{name}: {number:.6g}"
+    if speed is not None:
+        yield from (f"{margin}{line}" for line in speed_view.render_speed(speed))
     for name, place in details.step_outputs(step).items():
         yield f"{margin}-> {name}  {_show_place(place)}"
     if step.reason:
@@ -149,6 +160,7 @@ def levels(steps: Mapping[str, StepRecord]) -> dict[str, int]:
 
 def document(run: RunRecord, details: RunDetails) -> dict[str, Any]:
     """The run as plain data."""
+    speeds = speed_view.compare_speeds(details.speeds())
     return {
         "id": run.id,
         "state": run.state,
@@ -159,11 +171,11 @@ def document(run: RunRecord, details: RunDetails) -> dict[str, Any]:
         "outputs": dict(details.outputs()),
         "resumed": run.resumed,
         "damaged_lines": run.damaged,
-        "steps": {name: _describe_step(details, step) for name, step in run.steps.items()},
+        "steps": {name: _describe_step(details, step, speeds.get(name)) for name, step in run.steps.items()},
     }
 
 
-def _describe_step(details: RunDetails, step: StepRecord) -> dict[str, Any]:
+def _describe_step(details: RunDetails, step: StepRecord, speed: ComparedSpeed | None) -> dict[str, Any]:
     return {
         "state": step.state,
         "seconds": round(step.seconds, 3),
@@ -174,6 +186,7 @@ def _describe_step(details: RunDetails, step: StepRecord) -> dict[str, Any]:
         "processes": list(step.processes),
         "parameters": dict(step.parameters),
         "metrics": dict(details.metrics(step)),
+        "speed": None if speed is None else speed_view.describe_speed(speed),
         "outputs": dict(details.step_outputs(step)),
         "failure": step.reason,
     }

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from worldsize.cli import common, workspace_options
+from worldsize.cli import common, speed_view, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
+    from worldsize.remote.jobs import RemoteJob
     from worldsize.remote.names import WorkspaceNames
     from worldsize.remote.rest import Rest
     from worldsize.remote.targets import Target
@@ -220,7 +221,16 @@ def _follow(rest: Rest, ml_client: Any, name: str, request: Request) -> NoReturn
     succeeded = job.record.state == "succeeded"
     text = report.render_result(job, steps=request.quiet or not is_terminal(sys.stdout))
     common.say(text, err=not succeeded)
+    if succeeded:
+        _show_speeds(job)
     if request.download is not None:
         client.download(ml_client, name, request.download)
         common.say(f"downloaded to {request.download}")
     raise SystemExit(0 if succeeded else 1)
+
+
+def _show_speeds(job: RemoteJob) -> None:
+    """The measured speed of each training step beside the predicted one."""
+    for name, compared in speed_view.compare_speeds(job.predicted_speeds()).items():
+        for line in speed_view.render_speed(compared):
+            common.say(f"  {name}  {line}")

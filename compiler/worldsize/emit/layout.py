@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os.path
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from worldsize.azureml import write
 from worldsize.azureml.component import load_component
 from worldsize.azureml.copying import Archive, CopyAccess
 from worldsize.azureml.files import Files
-from worldsize.azureml.model import AZURE_ML, Argument, Component, Data, Field, Job, Literal, Step
+from worldsize.azureml.model import AZURE_ML, Argument, Component, Data, Field, Job, Step
 from worldsize.azureml.references import local_path
 from worldsize.base import limits
 from worldsize.base.problem import Problem
@@ -24,10 +23,11 @@ from worldsize.base.span import Span
 from worldsize.emit import bundle as bundles
 from worldsize.emit import plan_file, sweep_trial
 from worldsize.emit.bundle import FILE, Bundle, bundle_component
-from worldsize.planning.memory import step_memory
-from worldsize.planning.memory.workload import PREDICTION, literal_inputs
+from worldsize.emit.predictions import add_predictions
+from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import Plan, StepPlan
-from worldsize.resolving import rows, step_settings
+from worldsize.resolving import step_settings
+from worldsize.resolving.measured_case import MeasuredRun
 from worldsize.resolving.resolve import ResolvedSpec
 from worldsize.spec.model import ComputeProfile, Spec
 from wstrain_deepspeed import config as deepspeed_config
@@ -55,17 +55,15 @@ class _Shelf(Struct):
     placed: dict[tuple[int, int], tuple[str, Component, object]] = field(default_factory=dict)
 
 
-def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path) -> Layout:
+def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path, runs: Sequence[MeasuredRun] = ()) -> Layout:
     """Everything that compiling writes, by path inside the output folder.
 
-    Only relative paths of local data depend on ``out``.
+    Only relative paths of local data depend on ``out``; predicted speeds are calibrated by ``runs``.
     """
     spec, shelf = resolved.spec, _Shelf(resolved.files.gate)
-    read_table = partial(rows.read_table_samples, spec.path.parent)
-    needs = step_memory.estimate_steps(resolved.job, plan, read_table=read_table, learned=resolved.vm_sizes)
     steps = {
-        name: _place_step(resolved, _with_memory(step, needs.get(name)), shelf, out)
-        for name, step in resolved.job.steps.items()
+        name: _place_step(resolved, step, shelf, out)
+        for name, step in add_predictions(resolved, plan, runs).items()
     }
     given = {name: _relative(each, spec.path.parent, out) for name, each in resolved.job.inputs.items()}
     job = replace(resolved.job, path=out / PIPELINE, inputs=given, steps=steps, keys=AZURE_ML)
@@ -140,21 +138,6 @@ def _written_component(component: Component, bundle: Bundle, path: Path) -> Comp
         code=replace(component.code or Field(code), value=code, node=None) if code is not None else None,
         environment=environment,
     )
-
-
-def _with_memory(step: Step, need: step_memory.Need | None) -> Step:
-    """The step with the estimated memory of its processes as a variable, to compare what they measure."""
-    if (
-        step.type == "sweep"
-        or need is None
-        or step.component is None
-        or PREDICTION not in step.component.inputs
-    ):
-        return step
-    prediction = Field[Argument](
-        Literal(need.breakdown.total), comment="bytes a process, see worldsize plan --memory"
-    )
-    return replace(step, inputs={**step.inputs, PREDICTION: step.inputs.get(PREDICTION, prediction)})
 
 
 def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: Span) -> str:

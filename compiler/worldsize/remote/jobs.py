@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from worldsize.azureml import binding
+from worldsize.planning.estimates import prediction
 from worldsize.remote import logs
 from worldsize.remote.errors import RemoteError
 from worldsize.remote.rest import Rest
@@ -153,6 +154,11 @@ class RemoteJob:
             for name, step in self.steps.items()
             if (logged := self._logged.get(step.id or "")) is not None and SPEED in logged.metrics
         }
+
+    def predicted_speeds(self) -> dict[str, Speed]:
+        """As :meth:`speeds`, without a request for a job of which no speed was predicted."""
+        told = (step.node.get("inputs") or {} for step in self.steps.values())
+        return self.speeds() if any(prediction.SPEED in inputs for inputs in told) else {}
 
     @cached_property
     def _logged(self) -> Mapping[str, _Logged]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from worldsize.azureml import literals
+from worldsize.base.wording import join_words
 from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning.estimates import processes
@@ -35,6 +36,7 @@ class MeasuredRun(Struct, frozen=True):
 
     name: str
     speed: Speed
+    step: str | None = None  # that trained; None where only one can have
 
 
 class UnusableRunError(ValueError):
@@ -64,7 +66,7 @@ def measure_from_run(
     if not (math.isfinite(speed.samples_per_second) and speed.samples_per_second > 0):
         raise UnusableRunError("it reported no speed")
     ranks = _read_count(speed, "world_size")
-    if speed.parameters.get("planned_gpus_per_instance") in (None, "0", "0.0"):
+    if ran_without_gpus(speed):
         if cores is None:
             raise UnusableRunError("it ran without GPUs")
         cluster = processes.make_cluster(ranks, cores, link_bytes_per_s)
@@ -77,6 +79,12 @@ def measure_from_run(
     if ranks % ways or case.training.precision not in cluster.gpu.peak_flops:
         raise UnusableRunError(f"its {ranks} ranks of {cluster.gpu.name} cannot have trained so")
     return Measurement(case, case.global_batch / speed.samples_per_second, speed.deviation)
+
+
+def ran_without_gpus(speed: Speed) -> bool:
+    """Whether the ranks were processes on cores, as the plan or what the trainer logged says."""
+    planned, device = (speed.parameters.get(name) for name in ("planned_gpus_per_instance", "device"))
+    return planned in (None, "0", "0.0") or device == "cpu"
 
 
 def calibrate_from_runs(
@@ -92,6 +100,22 @@ def calibrate_from_runs(
         return calibrate(measured) if measured else NOT_CALIBRATED
     except ValueError as error:  # a link between its GPUs is not known
         raise UnusableRunError(f"the runs tell nothing of this workload: {error}") from None
+
+
+def choose_runs(runs: Sequence[MeasuredRun], step: str, trainings: Collection[str]) -> list[MeasuredRun]:
+    """The runs that trained a step of a spec: all if it is the only training, else by the step's name.
+
+    Raises:
+        UnusableRunError: The spec has several trainings, and a run is of none of them.
+    """
+    if len(trainings) == 1:
+        return list(runs)
+    for run in runs:
+        if run.step not in trainings:
+            trained = f"trained step `{run.step}`" if run.step else "names no step"
+            names = join_words([f"`{each}`" for each in trainings])
+            raise UnusableRunError(f"`{run.name}` {trained}: name a run of {names}, which train here")
+    return [run for run in runs if run.step == step]
 
 
 def _measure_named_run(workload: Workload, run: MeasuredRun, learned: Learned) -> Measurement:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -9,13 +11,14 @@ from worldsize.azureml import literals
 from worldsize.azureml.model import Step as GraphStep
 from worldsize.facts import vm_sizes
 from worldsize.planning.estimates.built_in import describe_network, describe_setup
-from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
+from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training, Workload
 from worldsize.planning.memory.step_memory import read_training
 from worldsize.planning.memory.workload import ReadTable, literal_inputs
 from worldsize.planning.model import StepPlan, Topology
+from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.resolving.resolve import ResolvedSpec
 from worldsize.resolving.workloads import make_training, make_workload
 from worldsize.spec.model import Scale
@@ -34,19 +37,24 @@ class StepEstimate(Struct, frozen=True):
     epoch_seconds: Interval | None
     total_seconds: Interval | None
     unknown: str | None = None
+    calibration: Calibration = NOT_CALIBRATED
 
 
 def estimate_steps(
     resolved: ResolvedSpec,
     read_table: ReadTable | None = None,
-    calibration: Calibration = NOT_CALIBRATED,
+    runs: Sequence[MeasuredRun] = (),
 ) -> dict[str, StepEstimate]:
-    """The estimate of every step that trains, or why there is none."""
+    """The estimate of every step that trains, or why there is none; calibrated by ``runs`` of it.
+
+    Raises:
+        UnusableRunError: A run tells nothing of the step that it trained.
+    """
     plans = resolved.plan.steps if resolved.plan is not None else {}
+    trained = {name: plan for name, plan in plans.items() if plan.training is not None}
     return {
-        name: estimate_step(resolved, name, plan, calibration, read_table)
-        for name, plan in plans.items()
-        if plan.training is not None
+        name: estimate_step(resolved, name, plan, choose_runs(runs, name, trained), read_table)
+        for name, plan in trained.items()
     }
 
 
@@ -70,20 +78,25 @@ def estimate_step(
     resolved: ResolvedSpec,
     name: str,
     plan: StepPlan,
-    calibration: Calibration = NOT_CALIBRATED,
+    runs: Sequence[MeasuredRun] = (),
     read_table: ReadTable | None = None,
 ) -> StepEstimate:
-    """The estimate of one step that trains, or why there is none."""
+    """The estimate of one step that trains, or why there is none; calibrated by ``runs`` that trained it.
+
+    Raises:
+        UnusableRunError: A run tells nothing of it.
+    """
     case = find_case(resolved, name, plan, read_table)
     if isinstance(case, str):
         return StepEstimate(None, None, None, None, case)
+    calibration = calibrate_from_runs(case.workload, runs, resolved.vm_sizes)
     found = estimate(case.workload, case.training, case.cluster, calibration)
     if found is None:
         return StepEstimate(case, None, None, None, "the network of the VM size is not known")
     planned = plan.training
     steps = (planned.steps_per_epoch, planned.total_steps) if planned is not None else (None, None)
     epoch, total = (None if count is None else _times(found.step_seconds, count) for count in steps)
-    return StepEstimate(case, found, epoch, total)
+    return StepEstimate(case, found, epoch, total, calibration=calibration)
 
 
 def _times(interval: Interval, count: float) -> Interval:

@@ -30,6 +30,10 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
     add("--predicted_memory_bytes", type=integer(1))
     add("--planned_gpus_per_instance", type=number(0))
     add("--planned_instance_type")
+    add("--predicted_samples_per_second", type=number(0, above=True))
+    add("--predicted_samples_per_second_low", type=number(0, above=True))
+    add("--predicted_samples_per_second_high", type=number(0, above=True))
+    add("--predicted_cluster")
     add("--hang_timeout", type=number(0), default=0.0)
 
 

@@ -50,7 +50,7 @@ def collect_facts(settings: Settings, manifest: Manifest, steps: Mapping[str, in
 def model_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of the facts that a model carries as metadata."""
     local = ("gpt_", "loader_", "checkpoint", "keep_", "mean_time_", "beta", "lr_decay_", "stop_", "lora_")
-    return {name: value for name, value in facts.items() if not name.startswith(local)}
+    return {name: value for name, value in facts.items() if not name.startswith((*local, "predicted_"))}
 
 
 def make_schedule(settings: Settings, steps: Mapping[str, int]) -> LearningRateSchedule:

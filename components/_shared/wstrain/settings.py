@@ -95,6 +95,10 @@ class Settings:
     predicted_memory_bytes: int | None
     planned_gpus_per_instance: float | None
     planned_instance_type: str | None
+    predicted_samples_per_second: float | None
+    predicted_samples_per_second_low: float | None
+    predicted_samples_per_second_high: float | None
+    predicted_cluster: str | None
     hang_timeout: float
     checkpoints: Path
     trained_model: Path

@@ -208,7 +208,7 @@ class Job:
             if main:
                 from wstrain.tracking.mlflow_tracker import Tracker  # it imports MLflow
 
-                tracking = Tracker(self.facts, self.steps["total_steps"])
+                tracking = Tracker({**self.facts, "device": _name_device()}, self.steps["total_steps"])
         with tracking as tracker:
             yield StepRecorder(
                 group=WorkerGroup(self.rendezvous),
@@ -254,6 +254,13 @@ class Job:
         features, _ = self.reader.gather(self.sampler.some_rows(self.samples.limit_rows(SAMPLE_ROWS)))
         sample: np.ndarray[Any, Any] = encode_inputs(self.samples, np.asarray(features)).numpy()
         return sample
+
+
+def _name_device() -> str:
+    """What the driver calls the first GPU; ``cpu`` without one."""
+    gpus = tf.config.list_physical_devices("GPU")
+    details = tf.config.experimental.get_device_details(gpus[0]) if gpus else {"device_name": "cpu"}
+    return str(details.get("device_name", "unknown"))
 
 
 def _read_task(settings: Settings, manifest: Manifest) -> Task:

@@ -110,7 +110,7 @@ def _train(
         compute_clock.attach_compute_clock(heartbeat, strategy.model, group.device)
 
     with group.together():
-        tracking = _start_tracking(launch, facts, steps["total_steps"])
+        tracking = _start_tracking(launch, {**facts, "device": group.device_name}, steps["total_steps"])
     with _leave_together(group), tracking as tracker:
         loader = _make_loader(settings, group, task, reader, sampler)
         recorder = _make_recorder(settings, group, steps, tracker, watched=(strategy, heartbeat, saver))

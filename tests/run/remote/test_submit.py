@@ -87,6 +87,60 @@ def test_logs_are_read_by_step(served: Served, good: str) -> None:
     assert "did you mean `first`" in worldsize(served, "logs", "good", "frist", "--azure", status=1)
 
 
+# What a trainer logs on the GPUs that it was planned for.
+TRAINING = """\
+import mlflow
+with mlflow.start_run():
+    mlflow.log_params(PARAMETERS)
+    for step in range(8):
+        mlflow.log_metric("samples_per_second", 50.0, step=step)
+"""
+PARAMETERS = {
+    "world_size": 8, "batch_size_per_device": 4, "precision": "bf16", "strategy": "fsdp",
+    "activation_checkpointing": "blocks", "planned_gpus_per_instance": 4,
+    "planned_instance_type": "Standard_NC96ads_A100_v4", "device": "NVIDIA A100 80GB PCIe",
+    "predicted_samples_per_second": 100, "predicted_samples_per_second_low": 85,
+    "predicted_samples_per_second_high": 118, "predicted_cluster": "2 x Standard_NC96ads_A100_v4, 8 GPUs",
+}  # fmt: skip
+TRAIN = """\
+type: command
+display_name: train
+command: python train.py
+code: ./code
+environment: {image: mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04}
+compute: azureml:cpu-cluster
+inputs: {predicted_samples_per_second: 100}
+"""
+ESTIMATE = """\
+workload: {kind: transformer, parameters: 1.3e9, layers: 24, width: 2048, heads: 16, vocabulary: 50368,
+           sequence_length: 2048}
+training: {micro_batch: 4, precision: bf16, strategy: fsdp, activation_checkpointing: true}
+cluster: {instance_type: Standard_NC96ads_A100_v4, instance_count: 2}
+"""
+
+
+def test_a_job_that_trained_calibrates_and_shows_what_was_predicted(served: Served) -> None:
+    (served.folder / "code").mkdir()
+    (served.folder / "code" / "train.py").write_text(TRAINING.replace("PARAMETERS", repr(PARAMETERS)))
+    (served.folder / "train.yml").write_text(TRAIN)
+    (served.folder / "estimate.yml").write_text(ESTIMATE)
+    submitted = worldsize(served, "submit", "train.yml", "--name", "trained")
+    assert "  train  measured 50 % below the prediction\n" in submitted
+    shown = worldsize(served, "show", "trained", "--azure")
+    assert "samples/s: 50 (predicted 100, 85 to 118), ratio 0.5" in shown
+    assert "measured 50 % below the prediction" in shown
+    (row,) = (line for line in worldsize(served, "runs", "--azure").splitlines() if "trained" in line)
+    assert row.split()[-2:] == ["50", "100"]
+    found = [
+        json.loads(worldsize(served, "estimate", "estimate.yml", "--json", *more))
+        for more in ((), ("--from", "trained", "--azure"))
+    ]
+    assert found[1]["basis"].startswith("calibrated by 1 run on 8 GPUs")
+    speeds = [each["samples_per_second"] for each in found]
+    assert speeds[1]["expected"] == pytest.approx(50, rel=1e-3)
+    assert speeds[1]["high"] / speeds[1]["low"] < speeds[0]["high"] / speeds[0]["low"]
+
+
 def test_a_failed_step_is_named_with_the_end_of_its_log(served: Served) -> None:
     text = worldsize(served, "submit", "pipe.yml", "--set", "n=4", "--name", "bad", "-q", status=1)
     assert "error: step `second` failed" in text

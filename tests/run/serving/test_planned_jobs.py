@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,3 +158,20 @@ def test_a_compiled_pipeline_is_planned_down(served: Served) -> None:
         assert "global batch 256 unchanged" in log
         started = list((served.home / "runs" / "digits" / "steps" / "train" / "logs").glob("*.log"))
         assert 0 < len(started) <= slots
+    expect_prediction_apart(served, spec)
+
+
+def expect_prediction_apart(served: Served, spec: Path) -> None:
+    """The speed here is not compared with that of the cluster, and calibrates nothing on GPUs."""
+    command = [sys.executable, "-m", "worldsize"]
+    shown = json.loads(served.run(*command, "show", "digits", "--azure", "--json").stdout)
+    speed = shown["steps"]["train"]["speed"]
+    assert speed["samples_per_second"] > 0
+    assert speed["predicted"]["low"] < speed["predicted"]["expected"] < speed["predicted"]["high"]
+    assert speed["predicted_for"]["gpus"] == 8
+    if detect_machine().gpus:
+        return
+    assert (speed["ratio"], speed["inside"]) == (None, None)
+    assert "predicted for 2 × Standard_" in served.run(*command, "show", "digits", "--azure").stdout
+    refused = served.run(*command, "plan", str(spec), "--from", "digits", "--azure")
+    assert refused.stderr == "error: `digits` tells nothing of this workload: it ran without GPUs\n"

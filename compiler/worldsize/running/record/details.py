@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from worldsize.diagnostics.snippet import flatten
+from worldsize.resolving.measured_case import Speed
 from worldsize.running.launch.logs import last_lines
 from worldsize.running.model.results import StepResult, list_outputs
 from worldsize.running.record.history import RunRecord, StepRecord
+from worldsize.running.record.measured_speed import add_gpu, read_speeds
 from worldsize.running.record.reports import read_metrics
 
 
@@ -27,6 +29,9 @@ class RunDetails(Protocol):
 
     def metrics(self, step: StepRecord) -> Mapping[str, float]:
         """The metrics of a step, by name."""
+
+    def speeds(self) -> Mapping[str, Speed]:
+        """The speed of each step that reported one, by the step's name."""
 
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """The last lines that the process which failed has written."""
@@ -67,6 +72,10 @@ class LocalDetails:
         root = self._run.root / "steps" / step.name
         result = StepResult(step.name, "succeeded", 0.0, root, self._output_paths(step))
         return read_metrics({step.name: result})
+
+    def speeds(self) -> Mapping[str, Speed]:
+        """What the trainers reported, with the GPU of this machine where they used one."""
+        return {name: add_gpu(speed) for name, speed in read_speeds(self._run.root).items()}
 
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """From the log, or from the record, where secrets were removed."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import shutil
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from worldsize.resolving.measured_case import SPEED, Speed
+from msgspec.structs import replace
+
+from worldsize.resolving.measured_case import SPEED, Speed, ran_without_gpus
 from worldsize.running.record.history import RECORD
 from worldsize.running.record.json_files import read_json
 from worldsize.running.record.reports import parse_progress
@@ -30,6 +34,27 @@ def read_speeds(root: Path) -> dict[str, Speed]:
         if speed is not None:
             speeds[name] = speed
     return speeds
+
+
+def add_gpu(speed: Speed) -> Speed:
+    """The speed of a run of this machine, with the machine's GPU if it used one whose name is known."""
+    return speed if ran_without_gpus(speed) else replace(speed, gpu=find_gpu_here())
+
+
+def find_gpu_here() -> str | None:
+    """The short name of this machine's first GPU; None if it has none, or one of which no speed is known."""
+    return _ask_driver(shutil.which("nvidia-smi"))
+
+
+@cache
+def _ask_driver(_program: str | None) -> str | None:
+    """Many runs are listed at once, and the driver takes a while."""
+    from worldsize.facts import gpus
+    from worldsize.running.prepare.machine import detect_gpu_products
+
+    products = detect_gpu_products()
+    gpu = gpus.lookup_product(products[0]) if products else None
+    return gpu.name if gpu is not None else None
 
 
 def summarise_speed(reports: Sequence[tuple[int, float]], parameters: Mapping[str, str]) -> Speed | None:

@@ -57,6 +57,11 @@ class Group:
                 print(f"warning: {idle}", file=sys.stderr, flush=True)
 
     @property
+    def device_name(self) -> str:
+        """What the driver calls this rank's GPU; ``cpu`` without one."""
+        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
+
+    @property
     def is_main(self) -> bool:
         """Whether this rank writes metrics, checkpoints and the model."""
         return self.launch.is_main

@@ -11,8 +11,8 @@ from worldsize.azureml import literals
 from worldsize.azureml.model import Step as GraphStep
 from worldsize.facts import vm_sizes
 from worldsize.planning.estimates.built_in import describe_network, describe_setup
-from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
+from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training, Workload
 from worldsize.planning.memory.step_memory import read_training

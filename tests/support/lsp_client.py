@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,9 @@ TIMEOUT = 60.0
 class Client:
     """One server, and what it has published by address."""
 
-    def __init__(self, folder: Path, encodings: list[str] | None = None, *, command: list[str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, encodings: list[str] | None = None, *, command: list[str] | None = None
+    ) -> None:
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
@@ -29,7 +32,9 @@ class Client:
         self.news = threading.Condition()
         self.versions: dict[str, int] = {}
         self.client = LanguageClient("tests", "1")
-        self.client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda params: self._receive(params))
+        self.client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(
+            partial(self._receive)
+        )  # it sets attributes
         self.client.feature(types.WINDOW_LOG_MESSAGE)(lambda params: self.logged.append(params.message))
         self.call(self.client.start_io(*(command or [sys.executable, "-m", "worldsize", "lsp"]), cwd=folder))
         self.result = self.start(folder, encodings)
@@ -74,7 +79,10 @@ class Client:
 
     def change(self, uri: str, *changes: types.TextDocumentContentChangeEvent | str) -> None:
         self.versions[uri] += 1
-        whole = [types.TextDocumentContentChangeWholeDocument(each) if isinstance(each, str) else each for each in changes]
+        whole = [
+            types.TextDocumentContentChangeWholeDocument(each) if isinstance(each, str) else each
+            for each in changes
+        ]
         document = types.VersionedTextDocumentIdentifier(version=self.versions[uri], uri=uri)
         self.do(self.client.text_document_did_change, types.DidChangeTextDocumentParams(document, whole))
 

@@ -45,9 +45,9 @@ class Buffers(Struct, eq=False):
         path = find_path(uri)
         if path is None:
             return None
-        self.state += 1
         buffer = Buffer(uri, path, Source(path, text.removeprefix("\ufeff")), version)
         self._open[os.path.realpath(path)] = buffer
+        self.state += 1
         return buffer
 
     def change(
@@ -57,7 +57,6 @@ class Buffers(Struct, eq=False):
         buffer = self.find(uri)
         if buffer is None:
             return None
-        self.state += 1
         for change in changes:
             text = change.text
             if isinstance(change, types.TextDocumentContentChangePartial):
@@ -67,13 +66,15 @@ class Buffers(Struct, eq=False):
                 text = f"{old.text[:start]}{text}{old.text[max(start, end) :]}"
             buffer.source = Source(buffer.path, text)
         buffer.version = version
+        self.state += 1  # last, because another thread reads it first and the texts then
         return buffer
 
     def close(self, uri: str) -> Buffer | None:
         """Forget a document: the file on the disk counts again."""
         path = find_path(uri)
+        buffer = None if path is None else self._open.pop(os.path.realpath(path), None)
         self.state += 1
-        return None if path is None else self._open.pop(os.path.realpath(path), None)
+        return buffer
 
     def find(self, uri: str) -> Buffer | None:
         """The open document of an address."""

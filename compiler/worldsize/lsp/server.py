@@ -10,7 +10,7 @@ import asyncio
 import importlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -18,8 +18,9 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcException
+from pygls.exceptions import FeatureRequestError, JsonRpcException
 from pygls.lsp.server import LanguageServer
+from pygls.protocol.language_server import LanguageServerProtocol, lsp_method
 
 from worldsize.lsp.buffers import Buffer, find_path
 from worldsize.lsp.positions import Positions
@@ -29,11 +30,34 @@ T = TypeVar("T")
 DELAY = 0.02  # seconds after a keystroke: keys that follow each other sooner are checked once
 
 
+class Protocol(LanguageServerProtocol):
+    """The protocol without pygls' own copies of documents.
+
+    It takes U+2028 and other characters for the ends of lines, and changes the positions of an edit that it
+    cannot place, which :class:`~worldsize.lsp.buffers.Buffers` still has to read.
+    """
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(self, params: Any) -> Generator[Any, Any, None]:
+        """Only call the feature of the server."""
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_OPEN], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: Any) -> Generator[Any, Any, None]:
+        """Only call the feature of the server."""
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_CHANGE], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(self, params: Any) -> Generator[Any, Any, None]:
+        """Only call the feature of the server."""
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
+
+
 class Server(LanguageServer):
     """The state of one session: open documents, their last checks, and what was published."""
 
     def __init__(self) -> None:
-        super().__init__("worldsize", version("worldsize"))
+        super().__init__("worldsize", version("worldsize"), protocol_cls=Protocol)
         self.session = Session()
         self.buffers = self.session.buffers
         self.published: dict[str, dict[str, list[types.Diagnostic]]] = {}  # by file, then by what was checked
@@ -42,9 +66,10 @@ class Server(LanguageServer):
         self._timer: asyncio.TimerHandle | None = None
         self._checking: asyncio.Task[None] | None = None
 
-    def report_server_error(self, error: Exception, source: Any) -> None:  # noqa: ARG002 - pygls' signature
+    def report_server_error(self, error: Exception, source: Any) -> None:
         """Log a fault of the server; editors show it in their output, not over the text."""
-        self.log_fault("a message", error)
+        if source is not FeatureRequestError:  # a request is answered with its error
+            self.log_fault("a message", error)
 
     def log_fault(self, what: str, error: BaseException) -> None:
         """Tell the client why a request has no answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -11,11 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from lsp_client import Client
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 import worldsize
+from worldsize.cli.main import main
+from worldsize.lsp import hover as hover_module
+from worldsize.lsp.server import _make_handler, make_server
 
 COMPONENT = """\
 $schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
@@ -469,3 +474,40 @@ def test_the_end_of_the_input_ends_the_server(folder: Path) -> None:
     out, err = process.communicate(b"Content-Length: 5\r\n\r\nhello", timeout=60)
     assert time.monotonic() - started < 60
     assert b"Traceback" not in out + err
+
+
+def test_a_crash_of_a_handler_is_logged_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = make_server()
+    logged: list[str] = []
+    monkeypatch.setattr(server, "window_log_message", lambda params: logged.append(params.message))
+
+    def fail(*_arguments: object) -> None:
+        raise ZeroDivisionError("a fault\nof two lines")
+
+    monkeypatch.setattr(hover_module, "hover", fail)
+    assert server.buffers.open("file:///tmp/spec.yml", SPEC, 1) is not None
+    handle = _make_handler(server, "textDocument/hover", "hover", "hover")
+    params = types.HoverParams(document("file:///tmp/spec.yml"), types.Position(0, 0))
+    assert asyncio.run(handle(params)) is None
+    assert logged == ["worldsize: textDocument/hover failed: ZeroDivisionError: a fault of two lines"]
+    server.worker.shutdown()
+
+
+def test_a_missing_extra_is_one_sentence(folder: Path) -> None:
+    code = (
+        "import sys\nsys.modules['pygls'] = None\nsys.argv = ['worldsize', 'lsp']\n"
+        "from worldsize.__main__ import main\nmain()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 2
+    assert "pip install 'worldsize[lsp]'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("name", ["spec", "worldsize", "estimate", "plan", "advice"])
+def test_a_schema_is_printed_with_its_address(name: str) -> None:
+    result = CliRunner().invoke(main, ["schema", name])
+    assert result.exit_code == 0
+    assert json.loads(result.output)["$id"].endswith(f"/schemas/{name}.schema.json")

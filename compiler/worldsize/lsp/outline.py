@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, field
 
 Path = tuple[str | int, ...]
+DEPTH = 100  # what is nested deeper counts as part of the level above, as the checker refuses it
 _KEY = re.compile(
     r"""(?P<key>"[^"\n]*"|'[^'\n]*'|[^\s:#"'{}\[\],][^:#\n]{0,200}|[^\s:#"'{}\[\],]):(?=[ \t\r\n]|$)"""
 )
@@ -53,8 +54,12 @@ class Bracket(Struct):
     def value_path(self) -> Path | None:
         """The path of the value that stands here; None where a key is expected."""
         if self.kind == "[":
-            return (*self.path, self.index)
-        return None if self.key is None else (*self.path, self.key)
+            return _extend(self.path, self.index)
+        return None if self.key is None else _extend(self.path, self.key)
+
+
+def _extend(path: Path, part: str | int) -> Path:
+    return (*path, part) if len(path) < DEPTH else path
 
 
 class Outline(Struct, eq=False):
@@ -171,7 +176,7 @@ def _read_dashes(outline: Outline, start: int, position: int, end: int) -> int:
         parent = outline.levels[-1].path if outline.levels else ()
         index = outline.counts.get(parent, 0)
         outline.counts[parent] = index + 1
-        outline.levels.append(Level(column, (*parent, index), is_item=True))
+        outline.levels.append(Level(column, _extend(parent, index), is_item=True))
         position += 1
         while position < end and text[position] in " \t":
             position += 1
@@ -179,7 +184,7 @@ def _read_dashes(outline: Outline, start: int, position: int, end: int) -> int:
 
 
 def _open_level(outline: Outline, column: int, key: str) -> Path:
-    path = (*find_parent(outline.levels, column), key)
+    path = _extend(find_parent(outline.levels, column), key)
     while outline.levels and outline.levels[-1].indent >= column:
         outline.levels.pop()
     outline.levels.append(Level(column, path))
@@ -267,7 +272,7 @@ def _take_key(outline: Outline, position: int) -> None:
         start, end = _strip(outline.text, bracket.start, position)
         bracket.key, bracket.key_range = unquote(outline.text[start:end]), (start, end)
         bracket.start = position + 1
-        path = (*bracket.path, bracket.key)
+        path = _extend(bracket.path, bracket.key)
         outline.entries[path] = Entry(path, start, end, position + 1, position + 1)
 
 
@@ -278,7 +283,7 @@ def _finish_entry(outline: Outline, position: int) -> None:
     if path is not None and (bracket.kind == "{" or start < end):
         outline.entries[path] = Entry(path, *bracket.key_range, start, end)
     elif path is None and start < end:  # a key without a value
-        path = (*bracket.path, unquote(outline.text[start:end]))
+        path = _extend(bracket.path, unquote(outline.text[start:end]))
         outline.entries[path] = Entry(path, start, end, end, end)
 
 

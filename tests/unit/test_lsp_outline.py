@@ -34,6 +34,8 @@ def test_the_outline_of_a_valid_file_has_its_keys(path: Path) -> None:
     root = yaml.load(path, text).root
     assert root is not None
     keys = {each for each in paths_of(root) if isinstance(each[-1], str)}
+    if ": *" in text:  # the keys below an alias stand elsewhere
+        keys = {each for each in keys if "environment" not in each[:-1]}
     outline = read_outline(text)
     assert keys <= outline.entries.keys()
     for key in keys:

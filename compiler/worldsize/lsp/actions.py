@@ -22,7 +22,7 @@ from worldsize.lsp.session import Session
 
 FIX_ALL = "source.fixAll.worldsize"
 KINDS = [types.CodeActionKind.QuickFix, FIX_ALL]
-_IGNORE = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?P<codes>[^\]]*)\]")
+_SUPPRESSION = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?P<codes>[^\]]*)\]")
 
 
 def list_actions(session: Session, buffer: Buffer, params: types.CodeActionParams) -> list[types.CodeAction]:
@@ -144,7 +144,7 @@ def add_suppression(source: Source, line: int, code: str) -> str | None:
     if document.root is None:
         return None
     for comment in document.comments:
-        match = _IGNORE.search(comment.text)
+        match = _SUPPRESSION.match(comment.text)
         if match is not None and comment.span.line == line:
             at = source.offset(line, comment.span.column) + match.end("codes")
             return f"{source.text[:at]}, {code}{source.text[at:]}"

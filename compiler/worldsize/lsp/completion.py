@@ -20,7 +20,7 @@ from worldsize.resolving import quantities
 from worldsize.rules import registry
 
 Kind = types.CompletionItemKind
-_IGNORE = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?:[^\]]*[\s,])?(?P<word>[\w-]*)\Z")
+_OPEN_SUPPRESSION = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?P<codes>[^\]]*)\Z")
 _SIZE_KEYS = ("instance_type", "size", "vm_size")
 
 
@@ -75,9 +75,10 @@ def _complete_code(
     session: Session, buffer: Buffer, cursor: Cursor, offset: int
 ) -> types.CompletionList | None:
     """Codes of rules in `# worldsize: ignore[`; those that are reported on the line come first."""
-    match = _IGNORE.search(cursor.typed)
+    match = _OPEN_SUPPRESSION.match(cursor.typed)
     if match is None:
         return None
+    word = match["codes"].replace(",", " ").rpartition(" ")[2]
     line = buffer.source.position(offset)[0]
     known = next(iter(session.list_analyses(buffer)), None)
     diagnostics = known.report.diagnostics if known is not None else ()
@@ -92,7 +93,7 @@ def _complete_code(
         for rule in registry.rules()
         if rule.code != "WS000"
     ]
-    return _place(items, session, buffer, offset - len(match["word"]), offset)
+    return _place(items, session, buffer, offset - len(word), offset)
 
 
 def _complete_expression(names: Names, cursor: Cursor, after: str) -> Iterator[types.CompletionItem]:

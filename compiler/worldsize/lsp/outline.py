@@ -238,6 +238,8 @@ def _read_flow(outline: Outline, position: int, end: int, path: Path = ()) -> No
             close = text.find("}}", position, end)
             position = end if close < 0 else close + 2
         elif character == "#" and text[position - 1] in " \t\n":
+            if not text[outline.brackets[-1].start : position].strip():
+                outline.brackets[-1].start = end
             return
         else:
             position = _read_flow_character(outline, character, position, end, path)

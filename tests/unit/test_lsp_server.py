@@ -2,69 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from lsp_client import Client
+from lsp_project import COMPONENT, SPEC, apply, at, complete, define, document, hover
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 import worldsize
-from worldsize.cli.main import main
-from worldsize.lsp import hover as hover_module
-from worldsize.lsp.server import _make_handler, make_server
-
-COMPONENT = """\
-$schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
-type: command
-name: report
-inputs:
-  model: {type: mlflow_model, description: What is reported}
-  style: {type: string, enum: [plain, wide], default: plain, description: How it looks}
-  width: {type: integer, min: 10, max: 200}
-outputs:
-  page: {type: uri_folder}
-command: python report.py --model ${{inputs.model}} --style ${{inputs.style}} --out ${{outputs.page}}
-code: .
-environment: azureml://registries/azureml/environments/sklearn-1.5/versions/45
-"""
-SPEC = """\
-name: world
-description: 世界 😀 in a comment is one thing  # 😀😀
-compute:
-  gpu: {target: azureml:gpu-cluster, instance_type: Standard_NC48ads_A100_v4, max_instances: 4}
-  cpu: {target: azureml:cpu-cluster, instance_type: Standard_D16s_v5}
-inputs:
-  rounds: {type: integer, default: 3}
-steps:
-  shard:
-    uses: shard_data
-    compute: cpu
-    with: {source: "builtin:digits"}
-  train:
-    uses: train_ddp
-    compute: gpu
-    instance_count: 2
-    with:
-      model: cnn
-      epochs: ${{parent.inputs.rounds}}
-      optimizer: sgd
-      shards: ${{parent.jobs.shard.outputs.shards}}
-    scale:
-      reference: {batch_size: 32, learning_rate: 0.05}
-  report:
-    uses: ./report.yml
-    compute: cpu
-    with: {model: "${{parent.jobs.train.outputs.model}}", width: 20}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -91,55 +42,6 @@ def uri(client: Client, folder: Path) -> Iterator[str]:
     uri = client.open(folder / "spec.yml")
     yield uri
     client.close(uri)
-
-
-def at(text: str, part: str, offset: int = 0) -> types.Position:
-    """The position in UTF-16 units of a place after the first occurrence of a part."""
-    index = text.index(part) + offset
-    start = text.rfind("\n", 0, index) + 1
-    return types.Position(text.count("\n", 0, index), len(text[start:index].encode("utf-16-le")) // 2)
-
-
-def document(uri: str) -> types.TextDocumentIdentifier:
-    return types.TextDocumentIdentifier(uri)
-
-
-def hover(client: Client, uri: str, part: str, offset: int = 1, text: str = SPEC) -> str:
-    params = types.HoverParams(document(uri), at(text, part, offset))
-    found = client.call(client.client.text_document_hover_async(params))
-    assert found is not None, part
-    assert isinstance(found.contents, types.MarkupContent)
-    return found.contents.value
-
-
-def complete(client: Client, uri: str, text: str) -> dict[str, types.CompletionItem]:
-    """What is offered at the mark `@`."""
-    position = at(text, "@")
-    client.change(uri, text.replace("@", "", 1))
-    params = types.CompletionParams(document(uri), position)
-    found = client.call(client.client.text_document_completion_async(params))
-    assert isinstance(found, types.CompletionList)
-    return {item.label: item for item in found.items}
-
-
-def define(client: Client, uri: str, part: str, offset: int = 1, text: str = SPEC) -> tuple[str, int]:
-    params = types.DefinitionParams(document(uri), at(text, part, offset))
-    found = client.call(client.client.text_document_definition_async(params))
-    assert isinstance(found, types.Location), part
-    return found.uri.rpartition("/")[2], found.range.start.line
-
-
-def apply(text: str, edits: list[types.TextEdit]) -> str:
-    """Apply edits in UTF-16 units."""
-    lines = text.split("\n")
-    for edit in sorted(edits, key=lambda each: (-each.range.start.line, -each.range.start.character)):
-        assert edit.range.start.line == edit.range.end.line
-        line = lines[edit.range.start.line].encode("utf-16-le")
-        start, end = edit.range.start.character * 2, edit.range.end.character * 2
-        lines[edit.range.start.line] = (
-            line[:start].decode("utf-16-le") + edit.new_text + line[end:].decode("utf-16-le")
-        )
-    return "\n".join(lines)
 
 
 def test_diagnostics_are_those_of_check(client: Client, folder: Path, uri: str) -> None:
@@ -452,62 +354,3 @@ def test_keys_that_follow_each_other_are_checked_once(client: Client, uri: str) 
         client.change(uri, SPEC + "#" * number)
     client.diagnostics(uri)
     assert client.counts[uri] - before < 20
-
-
-def test_nothing_heavy_is_imported_and_the_start_is_quick(folder: Path) -> None:
-    code = (
-        "import sys\nfrom worldsize.lsp import server\nserver._warm_up()\n"
-        "print(sorted({'torch','tensorflow','mlflow','azure','pandas','numpy'} & set(sys.modules)))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=True
-    )
-    assert result.stdout.strip() == "[]"
-
-
-def test_the_end_of_the_input_ends_the_server(folder: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "worldsize", "lsp", "--stdio"],
-        cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    started = time.monotonic()
-    out, err = process.communicate(b"Content-Length: 5\r\n\r\nhello", timeout=60)
-    assert time.monotonic() - started < 60
-    assert b"Traceback" not in out + err
-
-
-def test_a_crash_of_a_handler_is_logged_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = make_server()
-    logged: list[str] = []
-    monkeypatch.setattr(server, "window_log_message", lambda params: logged.append(params.message))
-
-    def fail(*_arguments: object) -> None:
-        raise ZeroDivisionError("a fault\nof two lines")
-
-    monkeypatch.setattr(hover_module, "hover", fail)
-    assert server.buffers.open("file:///tmp/spec.yml", SPEC, 1) is not None
-    handle = _make_handler(server, "textDocument/hover", "hover", "hover")
-    params = types.HoverParams(document("file:///tmp/spec.yml"), types.Position(0, 0))
-    assert asyncio.run(handle(params)) is None
-    assert logged == ["worldsize: textDocument/hover failed: ZeroDivisionError: a fault of two lines"]
-    server.worker.shutdown()
-
-
-def test_a_missing_extra_is_one_sentence(folder: Path) -> None:
-    code = (
-        "import sys\nsys.modules['pygls'] = None\nsys.argv = ['worldsize', 'lsp']\n"
-        "from worldsize.__main__ import main\nmain()"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert result.returncode == 2
-    assert "pip install 'worldsize[lsp]'" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-@pytest.mark.parametrize("name", ["spec", "worldsize", "estimate", "plan", "advice"])
-def test_a_schema_is_printed_with_its_address(name: str) -> None:
-    result = CliRunner().invoke(main, ["schema", name])
-    assert result.exit_code == 0
-    assert json.loads(result.output)["$id"].endswith(f"/schemas/{name}.schema.json")

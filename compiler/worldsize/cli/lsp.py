@@ -11,8 +11,10 @@ compiler/docs/editors.md has the settings for VS Code, Neovim and Helix.
 
 
 @click.command(epilog=EPILOG)
-@click.option("--stdio", is_flag=True, help="Accepted because editors add it: the only transport.")
-def command(stdio: bool) -> None:  # noqa: ARG001 - see its help
+@click.option(
+    "--stdio", is_flag=True, expose_value=False, help="Accepted because editors add it: the only transport."
+)
+def command() -> None:
     """Serve diagnostics, hover, completion and fixes to an editor."""
     try:
         from worldsize.lsp.server import serve

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeVar
 
 from lsprotocol import types
@@ -181,7 +182,8 @@ def _warm_up() -> None:
     text = b"name: a\ncompute: {c: {target: azureml:c, instance_type: Standard_NC24s_v3}}\nsteps:\n"
     text += b"  shard: {uses: shard_data, compute: c, with: {source: builtin:digits}}\n"
     text += b"  train: {uses: train_ddp, compute: c, with: {model: mlp, epochs: 1}}\n"
-    from worldsize.lsp import actions, completion, definition, hover, rename  # noqa: F401 - for the first request
+    for module, _, _ in _REQUESTS.values():
+        importlib.import_module(f"worldsize.lsp.{module}")
     from worldsize.lsp.analysis import analyse
 
     with suppress(Exception):
@@ -198,7 +200,7 @@ def _add_start(server: Server) -> None:
         folders = [folder.uri for folder in params.workspace_folders or ()]
         root = next(iter([*folders, params.root_uri or ""]), "")
         path = find_path(root)
-        if path is not None and os.path.isdir(path):  # noqa: PTH112
+        if path is not None and Path(path).is_dir():
             os.chdir(path)  # paths in messages start at the project, as in a terminal
 
     @server.feature(types.INITIALIZED)

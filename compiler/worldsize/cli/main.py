@@ -23,6 +23,8 @@ COMMANDS: Mapping[str, str] = {
     "advise": "Find the clusters on which a training is fastest and cheapest.",
     "catalogue": "List VM sizes, or read a workspace's clusters.",
     "explain": "Print the page of a rule.",
+    "schema": "Print a JSON Schema of specs and other files.",
+    "lsp": "Serve the checker to an editor.",
 }
 
 EXAMPLES = """\b

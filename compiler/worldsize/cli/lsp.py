@@ -1,0 +1,27 @@
+"""`worldsize lsp`: the language server, for editors."""
+
+from __future__ import annotations
+
+import click
+
+EPILOG = """\b
+An editor starts this command and talks to it over standard input and output.
+compiler/docs/editors.md has the settings for VS Code, Neovim and Helix.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--stdio", is_flag=True, expose_value=False, help="Accepted because editors add it: the only transport."
+)
+def command() -> None:
+    """Serve diagnostics, hover, completion and fixes to an editor."""
+    try:
+        from worldsize.lsp.server import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol", "cattrs", "attrs"):
+            raise
+        raise click.UsageError(
+            "the language server needs pygls: run `pip install 'worldsize[lsp]'`"
+        ) from None
+    serve()

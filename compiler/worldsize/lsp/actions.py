@@ -1,0 +1,182 @@
+"""Code actions: the fixes of ``worldsize check --fix`` and comments that suppress a finding."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from lsprotocol import types
+
+from worldsize import yaml
+from worldsize.base.problem import Fix
+from worldsize.base.source import Source
+from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.diagnostics.suppress import UNSUPPRESSABLE
+from worldsize.fixing.apply import apply_fixes, apply_script_fixes, fix
+from worldsize.lsp.analysis import Analysis
+from worldsize.lsp.buffers import Buffer, Buffers
+from worldsize.lsp.findings import convert_finding, find_source
+from worldsize.lsp.positions import find_difference
+from worldsize.lsp.session import Session
+
+FIX_ALL = "source.fixAll.worldsize"
+KINDS = [types.CodeActionKind.QuickFix, FIX_ALL]
+_SUPPRESSION = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?P<codes>[^\]]*)\]")
+
+
+def list_actions(session: Session, buffer: Buffer, params: types.CodeActionParams) -> list[types.CodeAction]:
+    """What can be done about the findings in a range of a file, those of the specs that use it too."""
+    buffers, analyses = session.buffers, session.list_analyses(buffer)
+    wanted = params.context.only
+    actions: list[types.CodeAction] = []
+    real = os.path.realpath(buffer.path)
+    if _is_wanted(types.CodeActionKind.QuickFix, wanted):
+        seen: set[tuple[object, ...]] = set()
+        for analysis in analyses:
+            for finding in _find_in_range(analysis, buffers, real, params.range):
+                key = (*finding.sort_key, finding.span)
+                if key not in seen:
+                    seen.add(key)
+                    actions += _fix(finding, analysis, buffers)
+                    actions += _suppress(finding, analysis, buffers)
+    if _is_wanted(FIX_ALL, wanted):
+        own = next((each for each in analyses if os.path.realpath(each.path) == real), None)
+        actions += _fix_all(own, buffers) if own is not None else []
+    return sorted(actions, key=lambda action: not action.is_preferred)
+
+
+def _is_wanted(kind: str, only: object) -> bool:
+    """Whether a kind, or one that contains it, was asked for."""
+    if not isinstance(only, list | tuple) or not only:
+        return True
+    names = [each.value if isinstance(each, types.CodeActionKind) else str(each) for each in only]
+    text = kind.value if isinstance(kind, types.CodeActionKind) else kind
+    return any(not name or text == name or text.startswith(f"{name}.") for name in names)
+
+
+def _find_in_range(
+    analysis: Analysis, buffers: Buffers, real: str, range_: types.Range
+) -> Iterator[Diagnostic]:
+    for finding in analysis.report.diagnostics:
+        if os.path.realpath(finding.span.path) != real:
+            continue
+        place = buffers.positions.span_to_range(
+            find_source(finding.span.path, analysis, buffers), finding.span
+        )
+        if _pair(place.start) <= _pair(range_.end) and _pair(range_.start) <= _pair(place.end):
+            yield finding
+
+
+def _pair(position: types.Position) -> tuple[int, int]:
+    return position.line, position.character
+
+
+def _fix(finding: Diagnostic, analysis: Analysis, buffers: Buffers) -> Iterator[types.CodeAction]:
+    fix_ = finding.fix
+    source = find_source(fix_.span.path, analysis, buffers) if fix_ is not None else None
+    if fix_ is None or source is None:
+        return
+    text, count = apply_one(source, fix_)
+    if count:
+        yield types.CodeAction(
+            title=_name_fix(finding, fix_, source),
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=[convert_finding(finding, analysis, buffers)],
+            is_preferred=fix_.safe,
+            edit=make_edit(buffers, source, text),
+        )
+
+
+def apply_one(source: Source, fix_: Fix) -> tuple[str, int]:
+    """The text after one fix, as ``check --fix`` applies it, and the number of edits."""
+    if source.path.endswith(".py"):
+        return apply_script_fixes(source, [fix_])
+    return apply_fixes(yaml.load(fix_.span.path, source.text), [fix_])
+
+
+def _name_fix(finding: Diagnostic, fix_: Fix, source: Source) -> str:
+    span = fix_.span
+    old = source.text[source.offset(span.line, span.column) : source.offset(span.end_line, span.end_column)]
+    new = " ".join(fix_.replacement.split())
+    short = [each if len(each) <= 60 else f"{each[:59]}…" for each in (" ".join(old.split()), new)]
+    if not new:
+        what = f"Remove `{short[0]}`"
+    elif not old.strip():
+        what = f"Insert `{short[1]}`"
+    else:
+        what = f"Replace `{short[0]}` with `{short[1]}`"
+    return f"{what} ({finding.code}{'' if fix_.safe else ', may change what the job does'})"
+
+
+def make_edit(buffers: Buffers, source: Source, text: str) -> types.WorkspaceEdit:
+    """The edit that turns a file into a text."""
+    start, end, new = find_difference(source.text, text)
+    edit = types.TextEdit(buffers.positions.to_range(source, start, end), new)
+    return types.WorkspaceEdit(changes={buffers.uri_of(source.path): [edit]})
+
+
+def _suppress(finding: Diagnostic, analysis: Analysis, buffers: Buffers) -> Iterator[types.CodeAction]:
+    """The comment that suppresses a finding in YAML; scripts have no such comments."""
+    source = find_source(finding.span.path, analysis, buffers)
+    if source is None or not source.path.endswith((".yml", ".yaml")):
+        return
+    if finding.code in UNSUPPRESSABLE or finding.slug.startswith("suppression-"):
+        return
+    text = add_suppression(source, finding.span.line, finding.code)
+    if text is not None:
+        yield types.CodeAction(
+            title=f"Suppress {finding.code} on this line",
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=[convert_finding(finding, analysis, buffers)],
+            is_preferred=False,
+            edit=make_edit(buffers, source, text),
+        )
+
+
+def add_suppression(source: Source, line: int, code: str) -> str | None:
+    """The text with a comment that suppresses a code on a line; None where no comment can stand.
+
+    It joins a comment that suppresses other codes there. Else it stands at the end of the line, or above it
+    where the end of the line is inside of a value.
+    """
+    document = yaml.load(source.path, source.text)
+    if document.root is None:
+        return None
+    for comment in document.comments:
+        match = _SUPPRESSION.match(comment.text)
+        if match is not None and comment.span.line == line:
+            at = source.offset(line, comment.span.column) + match.end("codes")
+            return f"{source.text[:at]}, {code}{source.text[at:]}"
+    mark = f"# worldsize: ignore[{code}]"
+    content = source.line(line)
+    start = source.offset(line, 1)
+    end = start + len(content)
+    indent = content[: len(content) - len(content.lstrip())]
+    line_end = "\r\n" if "\r\n" in source.text else "\n"
+    has_comment = any(comment.span.line == line for comment in document.comments)
+    behind = f"{source.text[: start + len(content.rstrip())]}  {mark}{source.text[end:]}"
+    above = f"{source.text[:start]}{indent}{mark}{line_end}{source.text[start:]}"
+    for candidate in (above, behind) if has_comment else (behind, above):
+        after = yaml.load(source.path, candidate)
+        is_comment = any(comment.text == mark for comment in after.comments)
+        if after.root is not None and is_comment and len(after.scalars) == len(document.scalars):
+            return candidate
+    return None
+
+
+def _fix_all(analysis: Analysis, buffers: Buffers) -> list[types.CodeAction]:
+    """All safe fixes of a file at once, until none is left."""
+    fixes = (each.fix for each in analysis.report.diagnostics)
+    if not any(each is not None and each.safe for each in fixes):
+        return []
+    source = buffers.read(analysis.path)
+    fixed = fix([analysis.path], write=False, texts=analysis.texts)
+    change = next(
+        (each for each in fixed.changes if os.path.realpath(each.path) == os.path.realpath(analysis.path)),
+        None,
+    )
+    if source is None or change is None:
+        return []
+    edit = make_edit(buffers, source, change.after.decode("utf-8-sig"))
+    return [types.CodeAction(title="Apply all safe fixes of Worldsize", kind=FIX_ALL, edit=edit)]

@@ -1,0 +1,100 @@
+"""One check of an open document: what it reports, and the graph and plan that it led to."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from worldsize import yaml
+from worldsize.azureml.model import Job
+from worldsize.checking import Report, discover, settings
+from worldsize.checking.checker import check_files
+from worldsize.checking.choice import EVERYTHING
+from worldsize.checking.exclusion import compile_globs
+from worldsize.checking.stages import CheckRun
+from worldsize.planning.model import Plan
+from worldsize.yaml import Document
+
+NOT_OURS = Report((), {}, ())
+
+
+class Analysis(Struct, eq=False):
+    """The result for one file. ``texts`` are the open documents that it was made from."""
+
+    path: str
+    document: Document
+    report: Report = NOT_OURS
+    run: CheckRun | None = None
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+    state: int = -1  # of the open documents when it was made
+
+    @property
+    def job(self) -> Job | None:
+        """The job graph, of a spec or of Azure ML's own file."""
+        if self.run is None:
+            return None
+        if self.run.resolved:
+            return self.run.resolved[0].job
+        return next((job for job, _ in self.run.subjects.get("Job", ())), None)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of a spec without errors."""
+        resolved = self.run.resolved if self.run is not None else []
+        return resolved[0].plan if resolved else None
+
+    def has_read(self, real: str) -> bool:
+        """Whether a file, its links resolved, had a part in the result."""
+        return any(os.path.realpath(path) == real for path in self.report.sources)
+
+
+def analyse(path: str, texts: Mapping[str, bytes]) -> Analysis:
+    """Check one file as ``worldsize check`` does, with the texts of open documents.
+
+    A file that is neither a spec nor Azure ML's, or that the project excludes, has no findings.
+    """
+    document = yaml.load(path, texts.get(path))
+    if not is_ours(document) or is_excluded(path):
+        return Analysis(path, document, texts=texts)
+    collects = gc.isenabled()
+    gc.disable()  # as in `worldsize check`
+    try:
+        report, runs = check_files([path], EVERYTHING, texts=texts, document=document)
+    finally:
+        if collects:
+            gc.enable()
+    return Analysis(path, document, report, runs[0] if runs else None, texts)
+
+
+def is_ours(document: Document) -> bool:
+    """Whether a file is a spec, settings, or one of Azure ML."""
+    root = document.root
+    if root is None:
+        return discover.looks_like_azureml(document.path, document.text)
+    if discover.recognise_kind(document, named=False) is not None:
+        return True
+    first = root.items[0] if isinstance(root, yaml.Sequence) and root.items else None
+    return isinstance(first, yaml.Mapping) and "azureml" in str(_text(first.get("$schema")))
+
+
+def is_excluded(path: str) -> bool:
+    """Whether ``exclude:`` of the project's settings matches a file."""
+    tree = discover.find_tree(path)
+    found = discover.find_settings(os.path.realpath(Path(path).parent), tree)
+    if found is None:
+        return False
+    for each in discover.list_settings_above(found, tree):
+        globs = settings.read_excluded(yaml.load(each))
+        excluded = compile_globs(str(Path(each).parent), globs)
+        if excluded is not None and excluded.covers(discover.find_location(path)):
+            return True
+    return False
+
+
+def _text(node: Any) -> str | None:
+    return node.text if isinstance(node, yaml.Scalar) else None

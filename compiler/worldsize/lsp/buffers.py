@@ -1,0 +1,118 @@
+"""The open documents: their texts, which count instead of the files on the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from lsprotocol import types
+from msgspec import Struct, field
+from pygls import uris
+
+from worldsize.base.source import Source
+from worldsize.lsp.positions import Positions
+
+YAML = (".yml", ".yaml")
+
+
+class Buffer(Struct, eq=False):
+    """One open document. ``path`` is as ``worldsize check`` would be given it in the working folder."""
+
+    uri: str
+    path: str
+    source: Source
+    version: int
+
+    @property
+    def is_yaml(self) -> bool:
+        """Whether the file may be a spec or of Azure ML."""
+        return self.path.lower().endswith(YAML)
+
+
+class Buffers(Struct, eq=False):
+    """All open documents by resolved path. ``state`` changes with every edit."""
+
+    positions: Positions = field(default_factory=Positions)
+    state: int = 0
+    _open: dict[str, Buffer] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Buffer]:
+        return iter(list(self._open.values()))
+
+    def open(self, uri: str, text: str, version: int) -> Buffer | None:
+        """Add a document; None for one that is no file, such as a document without a name."""
+        path = find_path(uri)
+        if path is None:
+            return None
+        buffer = Buffer(uri, path, Source(path, text.removeprefix("\ufeff")), version)
+        self._open[os.path.realpath(path)] = buffer
+        self.state += 1
+        return buffer
+
+    def change(
+        self, uri: str, changes: Iterable[types.TextDocumentContentChangeEvent], version: int
+    ) -> Buffer | None:
+        """Apply edits in their order; each counts in the text that the one before it left."""
+        buffer = self.find(uri)
+        if buffer is None:
+            return None
+        for change in changes:
+            text = change.text
+            if isinstance(change, types.TextDocumentContentChangePartial):
+                old = buffer.source
+                start = self.positions.to_offset(old, change.range.start)
+                end = self.positions.to_offset(old, change.range.end)
+                text = f"{old.text[:start]}{text}{old.text[max(start, end) :]}"
+            buffer.source = Source(buffer.path, text)
+        buffer.version = version
+        self.state += 1  # last, because another thread reads it first and the texts then
+        return buffer
+
+    def close(self, uri: str) -> Buffer | None:
+        """Forget a document: the file on the disk counts again."""
+        path = find_path(uri)
+        buffer = None if path is None else self._open.pop(os.path.realpath(path), None)
+        self.state += 1
+        return buffer
+
+    def find(self, uri: str) -> Buffer | None:
+        """The open document of an address."""
+        path = find_path(uri)
+        return None if path is None else self._open.get(os.path.realpath(path))
+
+    def at_path(self, path: str | os.PathLike[str]) -> Buffer | None:
+        """The open document of a file."""
+        return self._open.get(os.path.realpath(path))
+
+    def uri_of(self, path: str | os.PathLike[str]) -> str:
+        """The address of a file, as the client wrote it if the file is open."""
+        buffer = self.at_path(path)
+        if buffer is not None:
+            return buffer.uri
+        return uris.from_fs_path(str(Path(path).absolute())) or ""
+
+    def read(self, path: str | os.PathLike[str]) -> Source | None:
+        """The text of a file: the open document, else what is on the disk."""
+        buffer = self.at_path(path)
+        if buffer is not None:
+            return buffer.source
+        try:
+            return Source(os.fspath(path), Path(path).read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError):
+            return None
+
+    def texts(self) -> dict[str, bytes]:
+        """The contents of all open documents by path, for the checker."""
+        return {each.path: each.source.text.encode("utf-8", "surrogatepass") for each in self}
+
+
+def find_path(uri: str) -> str | None:
+    """The path of a ``file:`` address, relative to the working folder if it lies below; None for others."""
+    if not uri.startswith("file:"):
+        return None
+    path = uris.to_fs_path(uri)
+    if path is None or "\0" in path:
+        return None
+    relative = os.path.relpath(path)
+    return path if relative.startswith(os.pardir) else relative

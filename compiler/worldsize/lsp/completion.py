@@ -1,0 +1,216 @@
+"""Completion, also in YAML that is broken because its line is being typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from lsprotocol import types
+
+from worldsize import resources
+from worldsize.azureml.model import Port
+from worldsize.facts import vm_sizes
+from worldsize.lsp import notes
+from worldsize.lsp.buffers import Buffer
+from worldsize.lsp.cursor import Cursor, find_cursor
+from worldsize.lsp.names import Names
+from worldsize.lsp.schemas import SchemaView, open_schema
+from worldsize.lsp.session import Session
+from worldsize.resolving import quantities
+from worldsize.rules import registry
+
+Kind = types.CompletionItemKind
+_OPEN_SUPPRESSION = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?P<codes>[^\]]*)\Z")
+_SIZE_KEYS = ("instance_type", "size", "vm_size")
+
+
+def complete(session: Session, buffer: Buffer, params: types.CompletionParams) -> types.CompletionList | None:
+    """What may stand at a position."""
+    if not buffer.is_yaml:
+        return None
+    text = buffer.source.text
+    offset = session.buffers.positions.to_offset(buffer.source, params.position)
+    cursor = find_cursor(text, offset)
+    if cursor.kind == "comment":
+        return _complete_code(session, buffer, cursor, offset)
+    names = Names(buffer.path, _without_line(text, offset), session.buffers)
+    if not names.kind:
+        names = Names(buffer.path, text, session.buffers)
+    if not names.kind:
+        return None
+    schema = open_schema(names.kind, Names(buffer.path, text, session.buffers).outline)
+    if cursor.in_expression:
+        items = list(_complete_expression(names, cursor, text[cursor.end :]))
+    elif cursor.kind == "key":
+        items = list(_complete_key(names, schema, cursor, text))
+    else:
+        items = list(_complete_value(session, buffer, names, schema, cursor))
+    return _place(items, session, buffer, cursor.start, cursor.end)
+
+
+def _without_line(text: str, offset: int) -> str:
+    """The text without the line that is typed, if it is only a part of an entry."""
+    start = text.rfind("\n", 0, offset) + 1
+    end = text.find("\n", offset)
+    end = len(text) if end < 0 else end
+    return f"{text[:start]}{text[end:]}" if "{" not in text[start:end] else text
+
+
+def _place(
+    items: Iterable[types.CompletionItem], session: Session, buffer: Buffer, start: int, end: int
+) -> types.CompletionList:
+    """The items with the place of the word that they replace, in their order."""
+    range_ = session.buffers.positions.to_range(buffer.source, start, end)
+    placed = []
+    for number, item in enumerate(items):
+        item.text_edit = types.TextEdit(range_, item.insert_text or item.label)
+        item.sort_text = item.sort_text or f"{number:05}"
+        item.filter_text = item.label
+        item.insert_text = None
+        placed.append(item)
+    return types.CompletionList(is_incomplete=False, items=placed)
+
+
+def _complete_code(
+    session: Session, buffer: Buffer, cursor: Cursor, offset: int
+) -> types.CompletionList | None:
+    """Codes of rules in `# worldsize: ignore[`; those that are reported on the line come first."""
+    match = _OPEN_SUPPRESSION.match(cursor.typed)
+    if match is None:
+        return None
+    word = match["codes"].replace(",", " ").rpartition(" ")[2]
+    line = buffer.source.position(offset)[0]
+    known = next(iter(session.list_analyses(buffer)), None)
+    diagnostics = known.report.diagnostics if known is not None else ()
+    near = {each.code for each in diagnostics if each.span.line in (line, line + 1)}
+    items = [
+        types.CompletionItem(
+            rule.code,
+            kind=Kind.EnumMember,
+            detail=rule.summary,
+            sort_text=f"{rule.code not in near:d}{rule.code}",
+        )
+        for rule in registry.rules()
+        if rule.code != "WS000"
+    ]
+    return _place(items, session, buffer, offset - len(word), offset)
+
+
+def _complete_expression(names: Names, cursor: Cursor, after: str) -> Iterator[types.CompletionItem]:
+    step = names.find_step(cursor.path)
+    closing = "" if after.lstrip().startswith("}}") else "}}"
+    found: dict[str, str] = {}
+    own = not cursor.path or cursor.path[-1] in ("command", "environment_variables")
+    own = own or "environment_variables" in cursor.path
+    if own or names.kind.endswith("-component") or names.kind == "command-job":
+        found |= dict(names.list_own_ports(step))
+    if not own or names.is_spec:
+        found |= dict(names.list_bindings(step))
+    if names.is_spec and step is not None:
+        found |= {f"plan.{name}": "from the plan of this step" for name in sorted(quantities.NAMES)}
+    for name, detail in found.items():
+        yield types.CompletionItem(name, kind=Kind.Reference, detail=detail, insert_text=f"{name}{closing}")
+
+
+def _complete_key(
+    names: Names, schema: SchemaView | None, cursor: Cursor, text: str
+) -> Iterator[types.CompletionItem]:
+    path, step = cursor.path, names.find_step(cursor.path)
+    given = set(names.outline.children(path))
+    colon = "" if text[cursor.end : cursor.end + 1] == ":" else ": "
+    if step is not None and len(path) == 3 and path[2] in (names.inputs_key, "outputs"):
+        side = "outputs" if path[2] == "outputs" else "inputs"
+        ports = names.list_ports(step, side)
+        for name, port in sorted(ports.items(), key=lambda each: _is_given_anyway(each[1])):
+            if port is not None and name not in given:
+                yield _describe_port_item(port, colon)
+        if names.read_component(step) is not None:
+            return
+    if schema is None:
+        return
+    required = schema.list_required(path)
+    keys = schema.list_keys(path)
+    for name, shape in sorted(keys.items(), key=lambda each: each[0] not in required):
+        if name in given:
+            continue
+        yield types.CompletionItem(
+            name,
+            kind=Kind.Property,
+            detail="required" if name in required else None,
+            documentation=_markdown(schema.describe((*path, name))),
+            insert_text=f"{name}{colon}",
+            deprecated=True if shape.get("deprecated") else None,
+        )
+
+
+def _is_given_anyway(port: Port | None) -> bool:
+    """Whether an input needs no value; those that do are offered first."""
+    return port is None or port.optional or port.default is not None or port.name in quantities.PLANNED
+
+
+def _describe_port_item(port: Port, colon: str) -> types.CompletionItem:
+    detail = port.type if not _is_given_anyway(port) else f"{port.type}, optional"
+    if port.default is not None:
+        detail = f"{port.type} = {port.default.value}"
+    return types.CompletionItem(
+        port.name,
+        kind=Kind.Field,
+        detail=detail,
+        documentation=_markdown(notes.describe_port(port)),
+        insert_text=f"{port.name}{colon}",
+    )
+
+
+def _complete_value(
+    session: Session, buffer: Buffer, names: Names, schema: SchemaView | None, cursor: Cursor
+) -> Iterator[types.CompletionItem]:
+    path, step = cursor.path, names.find_step(cursor.path)
+    key = path[-1] if path else ""
+    if key in _SIZE_KEYS:
+        yield from _list_sizes(session, buffer)
+    elif key == "uses" and names.is_spec:
+        for name in resources.component_names():
+            yield types.CompletionItem(name, kind=Kind.Module, detail="built-in component")
+    elif key == "compute" and names.is_spec:
+        for name in names.outline.children(("compute",)):
+            size = names.outline.value("compute", name, "instance_type")
+            yield types.CompletionItem(name, kind=Kind.Variable, detail=size)
+    elif step is not None and len(path) == 4 and path[2] == names.inputs_key:
+        yield from _complete_input(names, step, str(key), cursor)
+    elif schema is not None:
+        for word in schema.list_values(path):
+            yield types.CompletionItem(word, kind=Kind.EnumMember)
+
+
+def _complete_input(names: Names, step: str, key: str, cursor: Cursor) -> Iterator[types.CompletionItem]:
+    """The words that an input takes, and what it can be bound to."""
+    port = names.list_ports(step, "inputs").get(key)
+    words = list(port.enum.value) if port is not None and port.enum is not None else []
+    if port is not None and port.type == "boolean":
+        words = ["true", "false"]
+    for word in words:
+        yield types.CompletionItem(str(word), kind=Kind.EnumMember)
+    quote = '"' if cursor.in_flow else ""
+    for name, detail in names.list_bindings(step):
+        if port is None or port.is_data == name.startswith("parent.jobs.") or ".inputs." in name:
+            text = f"{quote}${{{{{name}}}}}{quote}"
+            yield types.CompletionItem(text, kind=Kind.Reference, detail=detail)
+
+
+def _list_sizes(session: Session, buffer: Buffer) -> Iterator[types.CompletionItem]:
+    known = session.recall_resolved(buffer).run
+    learned = known.context.vm_sizes if known is not None else vm_sizes.NOT_LEARNED
+    for name in vm_sizes.names(learned):
+        size = vm_sizes.lookup(name, learned)
+        if size is not None:
+            yield types.CompletionItem(
+                name,
+                kind=Kind.Constant,
+                detail=notes.describe_hardware(size),
+                sort_text=f"{size.status != 'current':d}{size.gpus == 0:d}{name}",
+                deprecated=True if size.status == "retired" else None,
+            )
+
+
+def _markdown(text: str | None) -> types.MarkupContent | None:
+    return None if text is None else types.MarkupContent(types.MarkupKind.Markdown, text)

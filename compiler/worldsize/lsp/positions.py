@@ -1,0 +1,69 @@
+"""Converts between positions of files (code points from 1) and of the protocol (code units from 0)."""
+
+from __future__ import annotations
+
+from lsprotocol import types
+from msgspec import Struct
+
+from worldsize.base.source import Source
+from worldsize.base.span import Span
+
+
+class Positions(Struct, frozen=True):
+    """Conversions in the units that client and server agreed on; ``utf-16`` is the default."""
+
+    encoding: str = "utf-16"
+
+    def count_units(self, text: str) -> int:
+        """The length of a text in code units."""
+        if text.isascii() or self.encoding == "utf-32":
+            return len(text)
+        if self.encoding == "utf-8":
+            return len(text.encode("utf-8", "surrogatepass"))
+        return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+    def to_position(self, source: Source, offset: int) -> types.Position:
+        """The position of an offset in a text."""
+        line, column = source.position(offset)
+        before = source.text[offset - column + 1 : offset]
+        return types.Position(line - 1, self.count_units(before))
+
+    def to_offset(self, source: Source, position: types.Position) -> int:
+        """The offset of a position; one past the end of its line or of the text is moved back to it."""
+        start = source.offset(position.line + 1, 1)
+        line = source.line(position.line + 1)
+        if line.isascii() or self.encoding == "utf-32":
+            return start + min(position.character, len(line))
+        units = 0
+        for index, character in enumerate(line):
+            if units >= position.character:
+                return start + index
+            units += self.count_units(character)
+        return start + len(line)
+
+    def to_range(self, source: Source, start: int, end: int) -> types.Range:
+        """The range of ``text[start:end]``."""
+        return types.Range(self.to_position(source, start), self.to_position(source, max(start, end)))
+
+    def span_to_range(self, source: Source | None, span: Span) -> types.Range:
+        """The range of a span; without the text of its file every character counts one unit."""
+        if source is None:
+            return types.Range(
+                types.Position(span.line - 1, span.column - 1),
+                types.Position(span.end_line - 1, span.end_column - 1),
+            )
+        return self.to_range(
+            source, source.offset(span.line, span.column), source.offset(span.end_line, span.end_column)
+        )
+
+
+def find_difference(before: str, after: str) -> tuple[int, int, str]:
+    """The smallest single replacement that turns one text into the other: start, end and the new text."""
+    start = 0
+    shortest = min(len(before), len(after))
+    while start < shortest and before[start] == after[start]:
+        start += 1
+    tail = 0
+    while tail < shortest - start and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    return start, len(before) - tail, after[start : len(after) - tail]

@@ -1,0 +1,139 @@
+"""The schemas, asked by the path of a key: what may stand there, and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from worldsize.azureml.shape.catalog import load_catalog
+from worldsize.azureml.shape.recognise import CHECKED
+from worldsize.lsp.outline import Outline, Path
+from worldsize.spec.schema import load_schema
+
+Shape = Mapping[str, Any]
+_OWN = {"spec": "spec", "settings": "worldsize"}
+
+
+class SchemaView(Struct, frozen=True):
+    """One schema with the document that it is asked about, whose ``type:`` decides between alternatives."""
+
+    root: Shape
+    resolve: Callable[[Shape], Shape]
+    outline: Outline
+
+    def list_shapes(self, path: Path) -> list[Shape]:
+        """The shapes that the value at a path may have."""
+        shapes = list(self._expand(self.root, ()))
+        for depth, part in enumerate(path):
+            below = path[: depth + 1]
+            shapes = [
+                each
+                for shape in shapes
+                for child in _children(shape, part)
+                for each in self._expand(child, below)
+            ]
+        return shapes
+
+    def list_keys(self, path: Path) -> dict[str, Shape]:
+        """The keys of the mapping at a path."""
+        keys: dict[str, Shape] = {}
+        for shape in self.list_shapes(path):
+            for name, child in shape.get("properties", {}).items():
+                if not _merge(child, self.resolve).get("readOnly"):
+                    keys.setdefault(name, _merge(child, self.resolve))
+        return keys
+
+    def list_required(self, path: Path) -> set[str]:
+        """The keys that the mapping at a path needs."""
+        shapes = self.list_shapes(path)
+        return {name for shape in shapes for name in shape.get("required", ())} if len(shapes) == 1 else set()
+
+    def list_values(self, path: Path) -> list[str]:
+        """The words that the value at a path may be, where they are few."""
+        values: dict[str, None] = {}
+        for shape in self.list_shapes(path):
+            words = [*shape.get("enum", ()), *([shape["const"]] if "const" in shape else ())]
+            kinds = shape.get("type")
+            if "boolean" in (kinds if isinstance(kinds, list) else [kinds]):
+                words += [True, False]
+            values |= dict.fromkeys(_write(word) for word in words if word is not None)
+        return list(values)
+
+    def describe(self, path: Path) -> str | None:
+        """What a key means, by the first of its shapes that says so; with its default and its words."""
+        if not path:
+            return None
+        parents = self.list_shapes(path[:-1])
+        members = [child for parent in parents for child in _children(parent, path[-1])]
+        whole = [_merge(member, self.resolve) for member in members]
+        text = next((each["description"] for each in whole if each.get("description")), None)
+        default = next((each["default"] for each in whole if "default" in each), None)
+        values = self.list_values(path)
+        lines = [str(text)] if text else []
+        lines += [f"One of {', '.join(f'`{value}`' for value in values[:20])}."] if values else []
+        lines += [f"Default: `{_write(default)}`."] if default is not None else []
+        return "\n\n".join(lines) or None
+
+    def _expand(self, shape: Shape, path: Path) -> Iterator[Shape]:
+        """A shape, or the alternatives that it stands for."""
+        whole = self.resolve(shape)
+        if whole is not shape and "$ref" in whole and whole is not None:
+            whole = self.resolve(whole)
+        choices = self._choose(whole, path)
+        if not choices or "properties" in whole or "enum" in whole:
+            yield whole
+        for choice in choices:
+            yield from self._expand(choice, path)
+
+    def _choose(self, shape: Shape, path: Path) -> list[Shape]:
+        options: list[Shape] = [*shape.get("anyOf", ()), *shape.get("oneOf", ()), *shape.get("allOf", ())]
+        discriminator = shape.get("x-discriminator")
+        if discriminator and "oneOf" in shape:
+            word = self.outline.value(*path, discriminator["key"]) if "key" in discriminator else None
+            index = discriminator.get("mapping", {}).get(word) if word else None
+            for key, position in discriminator.get("present", {}).items():
+                index = position if (*path, key) in self.outline.entries else index
+            if isinstance(index, int) and index < len(shape["oneOf"]):
+                return [shape["oneOf"][index]]
+        return options
+
+
+def open_schema(kind: str, outline: Outline) -> SchemaView | None:
+    """The schema of a kind of file; None for files without one."""
+    if kind in _OWN:
+        root = load_schema(_OWN[kind])
+        definitions = root.get("$defs", {})
+
+        def resolve(shape: Shape) -> Shape:
+            reference = shape.get("$ref")
+            return shape if reference is None else definitions.get(reference.rpartition("/")[2], {})
+
+        return SchemaView(root, resolve, outline)
+    if kind not in CHECKED:
+        return None
+    catalog = load_catalog(kind)
+    return SchemaView(catalog.root, lambda shape: catalog.resolve(dict(shape)), outline)
+
+
+def _children(shape: Shape, part: str | int) -> Iterator[Shape]:
+    if isinstance(part, int):
+        items = shape.get("items")
+        if isinstance(items, Mapping):
+            yield items
+        return
+    child = shape.get("properties", {}).get(part)
+    if child is None:
+        child = shape.get("additionalProperties")
+    if isinstance(child, Mapping):
+        yield child
+
+
+def _merge(shape: Shape, resolve: Callable[[Shape], Shape]) -> Shape:
+    """A shape with what its reference says; its own words count."""
+    return {**resolve(shape), **shape}
+
+
+def _write(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

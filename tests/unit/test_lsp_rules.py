@@ -1,0 +1,173 @@
+"""In an editor every rule says what `worldsize check` says, and every fix of `check --fix` is an action."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from lsprotocol import types
+
+import worldsize
+from worldsize import fixing, yaml
+from worldsize.base.source import Source
+from worldsize.checking.checker import check_files
+from worldsize.checking.discover import recognise_kind
+from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.lsp import analysis
+from worldsize.lsp.actions import FIX_ALL, apply_one, list_actions
+from worldsize.lsp.analysis import is_ours
+from worldsize.lsp.buffers import Buffer
+from worldsize.lsp.findings import group_by_file
+from worldsize.lsp.session import Session
+
+RULES = Path(__file__).parents[1] / "rules"
+CASES = sorted(path for path in RULES.glob("WS*/*") if path.suffix in (".yml", ".yaml"))
+SMALL_LIMITS = [path for path in CASES if not (path.parent / "limits.json").exists()]
+
+
+@pytest.fixture(autouse=True)
+def include_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The project of these tests excludes the folders that are full of faults."""
+    monkeypatch.setattr(analysis, "is_excluded", lambda _path: False)
+
+
+def name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+def read_text(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None  # an editor cannot open it
+
+
+def open_in_editor(path: Path, text: str) -> tuple[Session, Buffer]:
+    session = Session()
+    buffer = session.buffers.open(path.absolute().as_uri(), text, 1)
+    assert buffer is not None
+    return session, buffer
+
+
+def describe(finding: Diagnostic) -> tuple[object, ...]:
+    text = f"{finding.message}\nhelp: {finding.help}" if finding.help else finding.message
+    span = finding.span
+    return os.path.realpath(span.path), span.line - 1, span.end_line - 1, finding.code, text
+
+
+def is_known(path: Path, text: str) -> bool:
+    document = yaml.load(path.name, text)
+    return is_ours(document) and (document.root is None or recognise_kind(document, named=False) is not None)
+
+
+BAD = [path for path in SMALL_LIMITS if path.stem.startswith("bad")]
+GOOD = [path for path in SMALL_LIMITS if path.stem.startswith("good")]
+
+
+@pytest.mark.parametrize("path", [*BAD[::2], *GOOD[::8]], ids=name)
+def test_the_editor_says_what_check_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    text = read_text(path)
+    if text is None or not is_known(path, text):
+        return
+    session, buffer = open_in_editor(path, text)
+    groups = group_by_file(session.analyse(buffer), session.buffers)
+    shown = {
+        (file, each.range.start.line, each.range.end.line, each.code, each.message)
+        for file, diagnostics in groups.items()
+        for each in diagnostics
+    }
+    assert shown == {describe(each) for each in worldsize.check(path.name).diagnostics}
+
+
+def test_most_cases_are_compared() -> None:
+    texts = [(path, read_text(path)) for path in SMALL_LIMITS]
+    compared = [path for path, text in texts if text is not None and is_known(path, text)]
+    assert len(compared) > 0.9 * len(CASES)
+
+
+@pytest.mark.parametrize("path", BAD, ids=name)
+def test_every_fix_is_an_action_with_the_same_result(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    text = read_text(path)
+    if text is None or not is_known(path, text):
+        return
+    session, buffer = open_in_editor(path, text)
+    for finding in session.analyse(buffer).report.diagnostics:
+        if finding.fix is None:
+            continue
+        file = Path(finding.fix.span.path)
+        before = text if file.resolve() == path.resolve() else file.read_text(encoding="utf-8")
+        expected, count = apply_one(Source(str(file), before), finding.fix)
+        if not count:
+            continue
+        place = Path(finding.span.path)
+        if place.resolve() != path.resolve():
+            session.buffers.open(place.absolute().as_uri(), place.read_text(encoding="utf-8"), 1)
+        shown = session.buffers.at_path(place)
+        assert shown is not None
+        results = []
+        for action in ask_actions(session, shown, finding):
+            edits = (action.edit.changes if action.edit is not None else None) or {}
+            results += [
+                apply(session, before, each) for uri, each in edits.items() if uri == file.absolute().as_uri()
+            ]
+        assert expected in results
+
+
+def ask_actions(session: Session, buffer: Buffer, finding: Diagnostic) -> list[types.CodeAction]:
+    range_ = session.buffers.positions.span_to_range(buffer.source, finding.span)
+    context = types.CodeActionContext([], only=[types.CodeActionKind.QuickFix])
+    document = types.TextDocumentIdentifier(buffer.uri)
+    return list_actions(session, buffer, types.CodeActionParams(document, range_, context))
+
+
+def apply(session: Session, text: str, edits: list[types.TextEdit]) -> str:
+    source = Source("a", text)
+    assert len(edits) == 1
+    start = session.buffers.positions.to_offset(source, edits[0].range.start)
+    end = session.buffers.positions.to_offset(source, edits[0].range.end)
+    return f"{text[:start]}{edits[0].new_text}{text[end:]}"
+
+
+def test_all_safe_fixes_at_once_are_those_of_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "name: a\ncompute: {gpu: {target: azureml:gpu, instance_type: standard_nc24s_v3}}\n"
+        "steps:\n  shard: {uses: shard_data, compute: gpu, wiht: {source: builtin:digits}}\n"
+    )
+    path = tmp_path / "spec.yml"
+    path.write_text("name: on the disk\n")
+    session, buffer = open_in_editor(path, text)
+    everywhere = types.Range(types.Position(0, 0), types.Position(9, 0))
+    context = types.CodeActionContext([], only=[FIX_ALL])
+    params = types.CodeActionParams(types.TextDocumentIdentifier(buffer.uri), everywhere, context)
+    actions = list_actions(session, buffer, params)
+    expected = fixing.fix(["spec.yml"], write=False, texts={"spec.yml": text.encode()}).changes
+    assert [each.kind for each in actions] == [FIX_ALL] * len(expected)
+    for action, change in zip(actions, expected, strict=True):
+        assert action.edit is not None
+        assert action.edit.changes is not None
+        assert apply(session, text, list(action.edit.changes[buffer.uri])) == change.after.decode()
+    assert path.read_text() == "name: on the disk\n"
+
+
+@pytest.mark.parametrize(
+    "path", [each for each in BAD if each.parent.name[:3] in ("WS2", "WS6", "WS7")][::3], ids=name
+)
+def test_a_suppression_silences_the_finding(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    text = read_text(path)
+    assert text is not None
+    session, buffer = open_in_editor(path, text)
+    findings = [each for each in session.analyse(buffer).report.diagnostics if each.span.path == buffer.path]
+    for finding in findings[:1]:
+        titles = {each.title: each for each in ask_actions(session, buffer, finding)}
+        action = titles.get(f"Suppress {finding.code} on this line")
+        if action is None or action.edit is None:
+            continue
+        changed = apply(session, text, list((action.edit.changes or {})[buffer.uri]))
+        report = check_files([path.name], texts={path.name: changed.encode()})[0]
+        left = [(each.code, each.span.column, each.message) for each in report.diagnostics]
+        assert (finding.code, finding.span.column, finding.message) not in left

@@ -114,6 +114,10 @@ def override_spec(spec: Path, settings: Sequence[str]) -> Document | None:
     return document
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+report_option = click.option("--no-report", is_flag=True, help="Do not write the run's page, report.html.")
+
 runs_dir = click.option(
     "--runs-dir",
     "home",

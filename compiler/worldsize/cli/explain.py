@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from worldsize.cli import completion
+
 EPILOG = """\b
 Examples:
   worldsize explain                       all rules
@@ -16,7 +18,7 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("name", required=False, metavar="[CODE|SLUG|CRON]")
+@click.argument("name", required=False, metavar="[CODE|SLUG|CRON]", shell_complete=completion.complete_rules)
 @click.option(
     "--write", type=click.Path(file_okay=False, path_type=Path), help="Write all pages as Markdown."
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from worldsize.cli import common, workspace_options
+from worldsize.cli import common, completion, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ TICK_SECONDS = 0.1
 AZURE_TICK_SECONDS = 2.0
 EPILOG = """\b
 Examples:
-  worldsize logs last train                   every process, one after the other
+  worldsize logs train                        of the newest run, every process one after the other
   worldsize logs last train --rank 3 --follow the log of rank 3, until the step ends
   worldsize logs last train --process ps-0    a process that has no rank
   worldsize logs 2026 train --lines 20        the end of each
   worldsize logs JOB train --azure --follow   of a job in a workspace in Azure
 
-STEP may be left out where the run has one step.
+RUN may be left out: it is the newest. STEP may be left out where the run has one step.
 """
 
 
@@ -51,8 +51,8 @@ class _Logs(Protocol):
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="RUN")
-@click.argument("step", metavar="[STEP]", required=False)
+@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs)
+@click.argument("step", metavar="[STEP]", required=False, shell_complete=completion.complete_steps)
 @common.runs_dir
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option("--process", metavar="NAME", help="Only this process: the name of its log, without `.log`.")
@@ -76,11 +76,24 @@ def command(
     wanted, what = _select_process(rank, process), _describe_selection(rank, process)
     with contextlib.ExitStack() as stack:
         if azure is None:
-            logs: _Logs = _open_local(common.find_run(home, run), step)
+            logs: _Logs = _open_local(*_find_local(home, run, step))
         else:
             logs = _open_remote(stack.enter_context(azure.connect()), run, step)
         tick = TICK_SECONDS if azure is None else AZURE_TICK_SECONDS
         _print(logs, wanted, lines, what=what, follow=tick if follow else None)
+
+
+def _find_local(home: Path, run: str, step: str | None) -> tuple[Path, str | None]:
+    """The folder of the run, and the step; a word may name a step of the newest run."""
+    from worldsize.running.record import history
+
+    if step is None and run != "last":
+        with contextlib.suppress(LookupError):
+            newest = history.find_run(home, "last")
+            is_run = any(root.name.startswith(run) for root in history.list_runs(home))
+            if not is_run and run in history.load_run(newest).steps:
+                return newest, run
+    return common.find_run(home, run), step
 
 
 def _open_remote(rest: Rest, run: str, step: str | None) -> RemoteLogs:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.cli import common, workspace_options
+from worldsize.cli import common, runs_filter, workspace_options
+from worldsize.cli.runs_filter import Filter
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ EPILOG = """\b
 Examples:
   worldsize runs                 the last twenty
   worldsize runs --all --json    every one, for a program
+  worldsize runs --where 'accuracy>0.9' --sort accuracy    the best last
+  worldsize runs --state failed --since 2d --pipeline digits
   worldsize runs --azure         the jobs of a workspace in Azure
 
 \b
@@ -42,11 +45,24 @@ state:
     help="Only the newest runs.",
 )
 @click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@common.json_option
+@runs_filter.add_options
 @workspace_options.of_azure
-def command(home: Path, azure: WorkspaceChoice | None, last: int, *, everything: bool, as_json: bool) -> None:
+def command(
+    home: Path,
+    azure: WorkspaceChoice | None,
+    last: int,
+    *,
+    everything: bool,
+    as_json: bool,
+    wanted: Filter,
+) -> None:
     """List runs: state, steps done, start and duration."""
     count = None if everything else last
+    if azure is not None and wanted.asks:
+        raise click.UsageError(
+            "runs of a workspace in Azure cannot be filtered: remove `--azure` or the filters"
+        )
     if azure is not None:
         from worldsize.remote import jobs  # only for a workspace in Azure
 
@@ -59,24 +75,46 @@ def command(home: Path, azure: WorkspaceChoice | None, last: int, *, everything:
     from worldsize.running.record.history import list_runs, load_run  # see above
 
     folders = list_runs(home)
-    shown = [load_run(root) for root in (folders if count is None else folders[-count:])]
-    if not shown and not as_json:
-        click.echo(f"no run in `{home}` yet")
+    if wanted.asks:
+        found = wanted.choose(map(load_run, folders))
+        total, found = len(found), found if count is None else found[-count:]
+    else:
+        total = len(folders)
+        found = [(load_run(root), {}) for root in (folders if count is None else folders[-count:])]
+    if not found and not as_json:
+        click.echo("no run matches" if folders else f"no run in `{home}` yet")
         return
-    if len(shown) < len(folders) and not as_json:
-        click.echo(f"the last {len(shown)} of {len(folders)} runs")
-    _show(shown, [{"folder": str(run.root.absolute())} for run in shown], as_json=as_json)
+    if len(found) < total and not as_json:
+        click.echo(f"the last {len(found)} of {total} runs")
+    shown, metrics = [run for run, _ in found], [each for _, each in found]
+    links = [{"folder": str(run.root.absolute())} for run in shown]
+    _show(shown, links, as_json=as_json, columns=wanted.columns, metrics=metrics)
 
 
-def _show(runs: Sequence[RunRecord], links: Sequence[Mapping[str, str]], *, as_json: bool) -> None:
+def _show(
+    runs: Sequence[RunRecord],
+    links: Sequence[Mapping[str, str]],
+    *,
+    as_json: bool,
+    columns: Sequence[str] = (),
+    metrics: Sequence[Mapping[str, float]] = (),
+) -> None:
+    """Print the runs; ``columns`` are the metrics to show, ``metrics`` those of each run."""
     if as_json:
         documents = [_document(run, own) for run, own in zip(runs, links, strict=True)]
+        for index, own_metrics in enumerate(metrics if columns else ()):
+            documents[index]["metrics"] = dict(own_metrics)
         click.echo(json.dumps(documents, indent=2))
     elif runs:
-        headings = ("run", "state", "steps", "started", "took", "pipeline")
-        common.say(
-            "\n".join(common.format_table(headings, [_row(run) for run in runs], right=frozenset({2, 4})))
-        )
+        headings = ("run", "state", "steps", "started", "took", *columns, "pipeline")
+        cells = [_metric_cells(columns, own) for own in metrics] or [()] * len(runs)
+        rows = [(*row[:-1], *own, row[-1]) for row, own in zip(map(_row, runs), cells, strict=True)]
+        right = frozenset({2, 4, *range(5, 5 + len(columns))})
+        common.say("\n".join(common.format_table(headings, rows, right=right)))
+
+
+def _metric_cells(columns: Sequence[str], metrics: Mapping[str, float]) -> tuple[str, ...]:
+    return tuple(f"{metrics[name]:.6g}" if name in metrics else "" for name in columns)
 
 
 def _row(run: RunRecord) -> tuple[str, ...]:

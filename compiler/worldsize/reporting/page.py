@@ -11,6 +11,7 @@ from worldsize.reporting import charts
 from worldsize.reporting.graph import MAX_STEPS, render_graph
 from worldsize.reporting.markup import badge, escape, pairs, section, table
 from worldsize.reporting.model import Picture, Quantity, RunFacts, StepFacts, SweepFacts
+from worldsize.reporting.ranking import rank_trials
 from worldsize.reporting.style import STYLE
 from worldsize.reporting.timeline import render_ranks, render_timeline
 from worldsize.running.model.folder import show_path
@@ -228,14 +229,7 @@ def _mark(quantity: Quantity) -> str:
 
 def render_sweep(sweep: SweepFacts) -> str:
     """The trials as a table, the best first."""
-    reverse = sweep.goal == "maximize"
-    trials = sorted(
-        sweep.trials,
-        key=lambda trial: (
-            trial.value is None,
-            0 if trial.value is None else -trial.value if reverse else trial.value,
-        ),
-    )
+    trials = rank_trials(sweep)
     names = list(dict.fromkeys(name for trial in trials for name in trial.values))
     rows = [
         (

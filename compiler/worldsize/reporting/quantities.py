@@ -34,6 +34,8 @@ def compare_with_plan(
     attempts: Sequence[Attempt],
     logged: Mapping[str, float],
     curves: Mapping[str, Curve],
+    *,
+    machine: str = "this machine",
 ) -> list[Quantity]:
     """The quantities of one step; none for a step that is neither planned nor measured.
 
@@ -43,6 +45,7 @@ def compare_with_plan(
         attempts: Of the step; the last one counts.
         logged: The last values of what it logged.
         curves: That it logged.
+        machine: Where it ran.
     """
     training = plan.get("training")
     training = training if isinstance(training, Mapping) else {}
@@ -57,7 +60,7 @@ def compare_with_plan(
     instances = " × ".join(
         _show(topology[name]) for name in ("instance_count", "instance_type") if topology.get(name)
     )
-    found.append(Quantity("instances", instances, "this machine" if attempts else ""))
+    found.append(Quantity("instances", instances, machine if attempts else ""))
     for name, label in _LABELS.items():
         found.append(Quantity(label, _show(training.get(name)), _show(parameters.get(name))))
     for name, label in _COUNTED.items():

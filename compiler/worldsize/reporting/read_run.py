@@ -29,13 +29,13 @@ from worldsize.reporting.model import (
     RunFacts,
     StepFacts,
 )
+from worldsize.reporting.originals import find_original
 from worldsize.reporting.quantities import compare_with_plan
 from worldsize.reporting.sweeps import read_sweeps
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import RECORD, StepRecord, load_run
-from worldsize.running.record.json_files import is_file_name, read_json
-from worldsize.running.reuse.store import LINK_FILE
+from worldsize.running.record.json_files import read_json
 
 LAST_LINES = 20
 MAX_CURVE_STEPS = 60  # whose curves are read: trials of a large sweep beyond are in the table only
@@ -140,10 +140,7 @@ class _Reader:
 
     def _read_training(self, step: StepRecord) -> _Trained:
         """What a step reported and logged; that of the original where it was reused."""
-        run, name = self.record.id, step.name
-        link = read_json(self.record.root / "steps" / name / LINK_FILE) if is_file_name(name) else None
-        if link is not None and all(is_file_name(str(link.get(key, ""))) for key in ("run", "step")):
-            run, name = str(link["run"]), str(link["step"])
+        run, name = find_original(self.record.root, step.name)
         reports = read_reports(self.home / "runs" / run / "steps" / name / "progress.jsonl")
         logged = _last_values(reports)
         self._curve_steps += bool(reports)

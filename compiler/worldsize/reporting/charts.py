@@ -15,7 +15,8 @@ from typing import Any
 
 from worldsize.reporting.model import Curve
 
-WIDTH, HEIGHT = 4.6, 2.5  # inches
+WIDTH, HEIGHT = 4.6, 2.4  # inches
+LOSS = "Loss"
 _COLOURS = {
     "#a00001": "var(--c1)", "#a00002": "var(--c2)", "#a00003": "var(--c3)", "#a00004": "var(--c4)",
     "#a00005": "var(--c5)", "#a00006": "var(--c6)", "#b00001": "var(--quiet)", "#b00002": "var(--line)",
@@ -44,7 +45,7 @@ def choose_charts(curves: Mapping[str, Curve]) -> list[Chart]:
     left = dict(curves)
     charts = []
     for title, names in (
-        ("Loss", ("loss", "validation_loss")),
+        (LOSS, ("loss", "validation_loss")),
         ("Scores on validation rows", tuple(name for name in left if _is_score(name, left[name]))),
         ("Samples per second", ("samples_per_second", "predicted_samples_per_second")),
         ("Learning rate", ("learning_rate",)),
@@ -88,17 +89,17 @@ def draw(chart: Chart) -> str:
             steps, values = zip(*points, strict=True)
             marker = "o" if len(points) <= 40 else None
             axes.plot(steps, values, color=colour, linewidth=1.6, marker=marker, markersize=2.5)
-        _style(axes, list(chart.curves.values()))
+        _style(axes, list(chart.curves.values()), may_be_log=chart.title == LOSS)
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True)
     return _adapt(text.getvalue())
 
 
-def _style(axes: Any, curves: Sequence[Curve]) -> None:
+def _style(axes: Any, curves: Sequence[Curve], *, may_be_log: bool) -> None:
     from matplotlib.ticker import MaxNLocator
 
     values = [value for curve in curves for _, value in curve]
-    if min(values) > 0 and max(values) / min(values) > 100:
+    if may_be_log and min(values) > 0 and max(values) / min(values) > 100:
         axes.set_yscale("log")
     elif math.isclose(min(values), max(values)):
         axes.margins(y=0.5)

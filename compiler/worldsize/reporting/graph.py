@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from worldsize.reporting.markup import WORDS, escape
+from worldsize.diagnostics.html_table import escape
+from worldsize.reporting.markup import WORDS
 from worldsize.reporting.model import RunFacts
 from worldsize.running.show.views import format_duration
 from worldsize.serving.page.queries.layout import HEIGHT, WIDTH, place_steps

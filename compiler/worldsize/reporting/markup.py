@@ -1,20 +1,12 @@
-"""Writes HTML. Whatever comes from a run goes through :func:`escape`."""
+"""Writes HTML. Whatever comes from a run goes through ``escape``."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 
-from worldsize.diagnostics.snippet import mark_controls
+from worldsize.diagnostics.html_table import escape
 
-LONGEST = 300  # characters of one text
 TALL_ROWS = 25  # beyond, a table scrolls by itself
-
-
-def escape(text: object, longest: int = LONGEST) -> str:
-    """A text of a run as text of a page: cut to a length, without control characters or markup."""
-    plain = mark_controls(str(text))
-    return html.escape(plain if len(plain) <= longest else plain[: longest - 1] + "…")
 
 
 def table(

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from worldsize.base.wording import plural, show_number
+from worldsize.diagnostics.html_table import escape
 from worldsize.reporting import charts
 from worldsize.reporting.graph import MAX_STEPS, render_graph
-from worldsize.reporting.markup import badge, escape, pairs, section, table
+from worldsize.reporting.markup import badge, pairs, section, table
 from worldsize.reporting.model import Picture, Quantity, RunFacts, StepFacts, SweepFacts
 from worldsize.reporting.ranking import rank_trials
 from worldsize.reporting.style import STYLE
@@ -187,7 +188,10 @@ def _render_failures(facts: RunFacts) -> str:
 
 def _render_steps(facts: RunFacts) -> str:
     rows = []
+    swept = {sweep.step for sweep in facts.sweeps}
     for name, step in facts.steps.items():
+        if name.rpartition(".")[0] in swept:
+            continue
         record = step.record
         notes = [f"from run {escape(record.source)}"] if record.source else []
         notes += [f"{record.attempts} attempts"] if record.attempts > 1 else []

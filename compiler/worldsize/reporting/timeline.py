@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from worldsize.base.wording import plural
-from worldsize.reporting.markup import WORDS, escape, table
+from worldsize.diagnostics.html_table import escape
+from worldsize.reporting.markup import WORDS, table
 from worldsize.reporting.model import Attempt, Period, RankSample, RunFacts, StepFacts
 from worldsize.running.show.views import format_duration
 
@@ -65,7 +66,7 @@ def render_timeline(facts: RunFacts) -> str:
     note = ""
     if len(shown) < ran:
         note = f'<p class="note">The {len(shown)} of {ran} steps that took longest or failed.</p>'
-    key = _render_key() if any(step.ranks for step in shown) else ""
+    key = _render_key() if any(_count_ranks(step.ranks) > 1 for step in shown) else ""
     pauses = "".join(
         f'<p class="note">Hatched: {format_duration(each.end - each.start)} until the run was resumed.</p>'
         for each in axis.pauses[:3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import shlex
 from collections import Counter
 from pathlib import Path
@@ -36,7 +37,8 @@ Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an intern
     help="The folder to write. Only an earlier output of worldsize is replaced.",
 )
 @common.set_option
-def command(spec: Path, output: Path, settings: tuple[str, ...]) -> None:
+@common.json_option
+def command(spec: Path, output: Path, settings: tuple[str, ...], *, as_json: bool) -> None:
     """Write the Azure ML pipeline of a spec."""
     from worldsize.api import compile_document
     from worldsize.errors import OutputError, SpecError
@@ -51,6 +53,14 @@ def command(spec: Path, output: Path, settings: tuple[str, ...]) -> None:
         raise SystemExit(1) from None
     if compiled.warnings:
         common.show_findings(compiled.warnings, compiled.sources)
+    if as_json:
+        written = {
+            "folder": str(compiled.folder),
+            "pipeline": str(compiled.pipeline),
+            "files": compiled.files,
+        }
+        click.echo(json.dumps(written, indent=2))
+        return
     common.say(_summary(compiled), nl=False)
 
 

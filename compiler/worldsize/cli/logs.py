@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -58,6 +60,7 @@ class _Logs(Protocol):
 @click.option("--process", metavar="NAME", help="Only this process: the name of its log, without `.log`.")
 @click.option("-f", "--follow", is_flag=True, help="Continue until the step ends.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last lines of each.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: an object for each line.")
 @workspace_options.of_azure
 def command(
     run: str,
@@ -69,6 +72,7 @@ def command(
     azure: WorkspaceChoice | None,
     follow: bool,
     lines: int | None,
+    as_json: bool,
 ) -> None:
     """Print a step's logs; with several processes each line names its process."""
     if rank is not None and process is not None:
@@ -80,7 +84,8 @@ def command(
         else:
             logs = _open_remote(stack.enter_context(azure.connect()), run, step)
         tick = TICK_SECONDS if azure is None else AZURE_TICK_SECONDS
-        _print(logs, wanted, lines, what=what, follow=tick if follow else None)
+        selection = _Selection(wanted, what, lines, as_json=as_json)
+        _print(logs, selection, follow=tick if follow else None)
 
 
 def _find_local(home: Path, run: str, step: str | None) -> tuple[Path, str | None]:
@@ -172,20 +177,36 @@ class _LocalLogs:
         return ended or not alive
 
 
-def _print(
-    logs: _Logs, wanted: Callable[[str], bool], last: int | None, *, what: str, follow: float | None
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Which processes and lines to print."""
+
+    wanted: Callable[[str], bool]  # by the name of a process
+    what: str  # the same in words
+    last: int | None  # how many lines of each process; None for all
+    as_json: bool
+
+    def format(self, name: str, line: str, *, several: bool) -> str:
+        """A line as it is printed."""
+        return (
+            json.dumps({"process": name, "line": line})
+            if self.as_json
+            else _add_prefix(name, line, several=several)
+        )
+
+
+def _print(logs: _Logs, selection: _Selection, *, follow: float | None) -> None:
     """Print the logs; ``follow`` is the time between two looks in seconds, None to look once."""
     seen: set[str] = set()
     while True:
         followers = logs.followers()
         over = logs.has_ended or follow is None
-        chosen = sorted(filter(wanted, followers), key=_by_number)
+        chosen = sorted(filter(selection.wanted, followers), key=_by_number)
         if not chosen and follow is None:
-            _refuse_missing(what, sorted(followers, key=_by_number))
+            _refuse_missing(selection.what, sorted(followers, key=_by_number))
         for name in chosen:
-            for line in _read_lines(followers[name], None if name in seen else last, final=over):
-                click.echo(_add_prefix(name, line, several=len(followers) > 1))
+            for line in _read_lines(followers[name], None if name in seen else selection.last, final=over):
+                click.echo(selection.format(name, line, several=len(followers) > 1))
         seen.update(chosen)
         if over or follow is None:
             return

@@ -199,11 +199,11 @@ def exit_with_result(
     if as_json:
         _print_document(result, page)
         raise SystemExit(result.exit_code)
-    from worldsize.diagnostics.text import is_terminal
     from worldsize.running.show.summary import render_summary
+    from worldsize.running.show.views import wants_table
 
     # The table of a terminal stays on the screen: its rows are not printed again.
-    text = render_summary(result, steps=quiet or not is_terminal(sys.stdout), report=page)
+    text = render_summary(result, steps=quiet or not wants_table(sys.stdout), report=page)
     click.echo(text, nl=False, err=result.exit_code != 0)
     raise SystemExit(result.exit_code)
 
@@ -254,13 +254,11 @@ def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:
 
 def choose_view(*, quiet: bool) -> View:
     """Choose the view of a run: a table on a terminal, lines elsewhere."""
-    from worldsize.running.show.views import PlainView, QuietView
+    from worldsize.running.show.views import PlainView, QuietView, wants_table
 
     if quiet:
         return QuietView(lambda line: click.echo(line, err=True))
-    from worldsize.diagnostics.text import is_terminal
-
-    if is_terminal(sys.stdout):
+    if wants_table(sys.stdout):
         from rich.console import Console  # 60 ms that a pipe does not need
 
         from worldsize.running.show.live import LiveView

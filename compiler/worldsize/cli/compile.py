@@ -54,12 +54,8 @@ def command(spec: Path, output: Path, settings: tuple[str, ...], *, as_json: boo
     if compiled.warnings:
         common.show_findings(compiled.warnings, compiled.sources)
     if as_json:
-        written = {
-            "folder": str(compiled.folder),
-            "pipeline": str(compiled.pipeline),
-            "files": compiled.files,
-        }
-        click.echo(json.dumps(written, indent=2))
+        places = {"folder": str(compiled.folder), "pipeline": str(compiled.pipeline)}
+        click.echo(json.dumps({**places, "files": compiled.files}, indent=2))
         return
     common.say(_summary(compiled), nl=False)
 

@@ -188,11 +188,9 @@ class _Selection:
 
     def format(self, name: str, line: str, *, several: bool) -> str:
         """A line as it is printed."""
-        return (
-            json.dumps({"process": name, "line": line})
-            if self.as_json
-            else _add_prefix(name, line, several=several)
-        )
+        if self.as_json:
+            return json.dumps({"process": name, "line": line})
+        return _add_prefix(name, line, several=several)
 
 
 def _print(logs: _Logs, selection: _Selection, *, follow: float | None) -> None:

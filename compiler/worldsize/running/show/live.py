@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 REDRAW_SECONDS = 0.12
+SHORTEST_NAME = 16  # that a name is cut to, before a column is left out
+MEASURED = 1000  # wider than any table
 MARGIN_ROWS = 4  # that the steps do not use: headings, count, cursor, and one free
 _LOOKS: Mapping[StepState, tuple[str, str]] = {
     "waiting": ("·", "dim"),
@@ -38,24 +42,25 @@ _INTEREST: Mapping[StepState, int] = {
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Which columns there is room for, and the width of the bar."""
+    """Which columns are drawn, and the width of the bar."""
 
-    bar: int
-    losses: bool
-    validation: bool
-    speed: bool
-    state: bool
+    bar: int = 0
+    validation: bool = False
+    speed: bool = False
+    state: bool = False
+    losses: bool = False
 
 
-def _choose_columns(width: int) -> _Columns:
-    """The columns for a width of the terminal: those that people need most remain in a narrow one."""
-    return _Columns(
-        bar=40 if width >= 160 else 20 if width >= 90 else 10 if width >= 80 else 0,
-        losses=width >= 60,
-        validation=width >= 110,
-        speed=width >= 72,
-        state=width >= 48,
-    )
+# From wide to narrow: what people need most remains.
+_CHOICES = (
+    _Columns(bar=40, validation=True, speed=True, state=True, losses=True),
+    _Columns(bar=20, validation=True, speed=True, state=True, losses=True),
+    _Columns(bar=10, speed=True, state=True, losses=True),
+    _Columns(speed=True, state=True, losses=True),
+    _Columns(state=True, losses=True),
+    _Columns(losses=True),
+    _Columns(),
+)
 
 
 class LiveView:
@@ -101,28 +106,50 @@ class LiveView:
 
 
 def draw_table(statuses: Mapping[str, Status], *, now: float, rows: int, width: int) -> Table:
-    """Draw all steps as a table that is no wider than ``width``.
+    """Draw all steps as a table that is no wider than ``width``: columns are left out, then names cut.
 
     If there are more than ``rows``, those that run or have failed are shown, then the newest.
     """
     shown = _choose_shown(statuses, max(1, rows))
-    columns = _choose_columns(width)
-    picture = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2 if width >= 60 else 1, 0, 0))
+    count = ""
+    if len(shown) < len(statuses):
+        done = sum(status.state in DONE for status in statuses.values())
+        count = f"{done} of {len(statuses)} steps done"
+    longest = max(len(count), *(cell_len(_name(status)) for status in shown), 1)
+    measure = Console(width=MEASURED, file=io.StringIO()).measure
+    for columns in _CHOICES:
+        picture = _draw(shown, columns, now, (count, longest))
+        over = measure(picture).maximum - width
+        if over <= 0:
+            return picture
+        if longest - over >= min(longest, SHORTEST_NAME):
+            return _draw(shown, columns, now, (count, longest - over))
+    return _draw(shown, _CHOICES[-1], now, (count, max(1, longest - over)))
+
+
+def _draw(shown: Sequence[Status], columns: _Columns, now: float, names: tuple[str, int]) -> Table:
+    """Draw a table; ``names`` has a last line, and the width of the longest name."""
+    count, longest = names
+    picture = Table(
+        box=None, pad_edge=False, header_style="dim", padding=(0, 2 if columns.speed else 1, 0, 0)
+    )
     picture.add_column("", no_wrap=True)
-    picture.add_column("step", no_wrap=True, overflow="ellipsis", max_width=max(8, width // 3))
+    picture.add_column("step", no_wrap=True, overflow="ellipsis", max_width=longest)
     if columns.state:
         picture.add_column("state", no_wrap=True)
     picture.add_column("time", justify="right", no_wrap=True)
-    measuring = any(status.progress for status in statuses.values())
+    measuring = any(status.progress for status in shown)
     for heading in _headings(columns) if measuring else ():
         picture.add_column(heading, justify="left" if heading == "progress" else "right", no_wrap=True)
     for status in shown:
-        cells = _cells(status, now, columns)
-        picture.add_row(*cells, *(_progress(status, columns) if measuring else ()))
-    if len(shown) < len(statuses):
-        done = sum(status.state in DONE for status in statuses.values())
-        picture.add_row("", Text(f"{done} of {len(statuses)} steps done"[: width - 4], style="dim"))
+        picture.add_row(*_cells(status, now, columns), *(_progress(status, columns) if measuring else ()))
+    if count:
+        picture.add_row("", Text(count, style="dim"))
     return picture
+
+
+def _name(status: Status) -> str:
+    return status.name + (f" ×{status.processes}" if status.processes > 1 else "")
 
 
 def _headings(columns: _Columns) -> Iterator[str]:
@@ -149,9 +176,8 @@ def _choose_shown(statuses: Mapping[str, Status], rows: int) -> list[Status]:
 def _cells(status: Status, now: float, columns: _Columns) -> Iterator[Text]:
     mark, style = _LOOKS[status.state]
     elapsed = status.elapsed(now)
-    count = f" ×{status.processes}" if status.processes > 1 else ""
     yield Text(mark, style=style)
-    yield Text(status.name + count)
+    yield Text(_name(status))
     if columns.state:
         yield Text(status.state, style=style)
     yield Text(format_duration(elapsed) if status.started is not None else "", style="dim")

@@ -300,4 +300,8 @@ def test_the_file_is_named_or_refused(home: Path, tmp_path: Path) -> None:
     assert status == 1
     assert text.startswith("error: `missing/a.html` cannot be written: no such file or directory\n")
     assert "there is no run `2030`" in call("2030")[1]
+    assert call(f"{root}/", "-o", "b.html")[1].startswith("b.html\n")
+    (home / "runs" / "other").mkdir()
+    assert "is not the folder of a run" in call("other")[1]
+    assert "is not the folder of a run" in call("./.worldsize")[1]
     assert not list(tmp_path.glob(".*.part"))

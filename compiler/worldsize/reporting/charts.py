@@ -16,6 +16,7 @@ from typing import Any
 from worldsize.reporting.model import Curve
 
 WIDTH, HEIGHT = 4.6, 2.4  # inches
+POINTS = 72  # an inch, in the coordinates of the SVG
 LOSS = "Loss"
 _COLOURS = {
     "#a00001": "var(--c1)", "#a00002": "var(--c2)", "#a00003": "var(--c3)", "#a00004": "var(--c4)",
@@ -24,12 +25,9 @@ _COLOURS = {
 _SERIES = [colour for colour in _COLOURS if colour.startswith("#a")]
 _QUIET, _LINE = "#b00001", "#b00002"
 MAX_SERIES = len(_SERIES)
-_DROPPED = re.compile(
-    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", re.DOTALL
-)
-_IDS = re.compile(r' id="[A-Za-z0-9.]+_\d+"')  # of groups, the same in every picture
-_FONTS = re.compile(r" font-family: [^;\"]*;")
-_HEAD = re.compile(r'<svg [^>]*?(viewBox="[^"]*")[^>]*>')
+_DROPPED = (("<?xml", "?>"), ("<!DOCTYPE", ">"), ("<metadata>", "</metadata>"), ("<!--", "-->"),
+            ("<style", "</style>"), (" font-family:", ";"))  # fmt: skip
+_IDS = re.compile(r' id="[A-Za-z0-9.]{1,60}_\d{1,9}"')  # of groups, the same in every picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +113,16 @@ def _style(axes: Any, curves: Sequence[Curve], *, may_be_log: bool) -> None:
 
 def _adapt(svg: str) -> str:
     """The SVG for a page: no prologue, ids, or fonts; colours of the page, and its size from its place."""
-    svg = _DROPPED.sub("", svg).strip()
+    for start, end in _DROPPED:
+        svg = _drop(svg, start, end)
     for colour, name in _COLOURS.items():
         svg = svg.replace(colour, name)
-    svg = _FONTS.sub("", _IDS.sub("", svg))
-    return _HEAD.sub(r'<svg \1 aria-hidden="true" focusable="false">', svg, count=1)
+    _, _, content = _IDS.sub("", svg).partition(">")  # behind the attributes of the first element
+    points = f"{WIDTH * POINTS:g} {HEIGHT * POINTS:g}"
+    return f'<svg viewBox="0 0 {points}" aria-hidden="true" focusable="false">{content.rstrip()}'
+
+
+def _drop(text: str, start: str, end: str) -> str:
+    """A text without everything from each ``start`` to the ``end`` behind it."""
+    first, *rest = text.split(start)
+    return first + "".join(part.partition(end)[2] for part in rest)

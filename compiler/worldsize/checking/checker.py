@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from worldsize.yaml import Document
 
 
+MAX_SHOWN = 200  # findings in a notebook
+
+
 class Report(Struct, frozen=True):
     """What a check found. Diagnostics are sorted by position, without duplicates."""
 
@@ -52,6 +55,26 @@ class Report(Struct, frozen=True):
     def errors(self) -> tuple[Diagnostic, ...]:
         """The diagnostics that say that a file cannot work as written."""
         return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
+
+    def _repr_html_(self) -> str:
+        """The findings as a table for a notebook."""
+        from worldsize.base.wording import plural
+        from worldsize.diagnostics.html_table import render_html_table
+
+        rows = [
+            (
+                f"{each.span.path}:{each.span.line}:{each.span.column}",
+                f"{each.severity}[{each.code}]",
+                each.message,
+                each.help or "",
+            )
+            for each in self.diagnostics[:MAX_SHOWN]
+        ]
+        left = len(self.diagnostics) - len(rows)
+        note = f"and {left} more" if left else ""
+        count = plural(len(self.diagnostics), "finding") if rows else "nothing found"
+        title = f"{plural(len(self.files), 'file')} checked, {count}"
+        return render_html_table(title, ("place", "finding", "message", "help"), rows, note)
 
     def render(self, format_: str = "text", *, colour: bool = False) -> str:
         """In one of the formats; paths are relative to the working folder."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -29,18 +30,26 @@ An entry only points to the run that did the step: forgetting it frees no space,
 
 @click.group(invoke_without_command=True, epilog=EPILOG)
 @common.runs_dir
+@common.json_option
 @click.pass_context
-def command(context: click.Context, home: Path) -> None:
+def command(context: click.Context, home: Path, *, as_json: bool) -> None:
     """List the steps that can be reused, or forget them."""
     context.obj = home
     if context.invoked_subcommand is None:
-        _list(home)
+        _list(home, as_json=as_json)
+    elif as_json:
+        raise click.UsageError("`--json` lists the steps, and has no effect on other commands")
 
 
-def _list(home: Path) -> None:
+def _list(home: Path, *, as_json: bool) -> None:
     from worldsize.running.reuse.store import Store
 
     entries = Store(home).entries()
+    if as_json:
+        names = ("step", "run", "made", "size", "hits", "seconds", "used")
+        found = [{name: getattr(entry, name) for name in names} for entry in entries]
+        click.echo(json.dumps(found, indent=2))
+        return
     if not entries:
         click.echo(f"nothing to reuse in `{home}` yet")
         return

@@ -61,6 +61,7 @@ class _Output(NamedTuple):
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Output."
 )
+@click.option("--json", "as_json", is_flag=True, help="The same as `--format json`.")
 @click.option(
     "--select", multiple=True, metavar="CODE", help="Report only these codes, WS2 for a whole family."
 )
@@ -95,6 +96,10 @@ class _Output(NamedTuple):
 )
 def command(paths: tuple[str, ...], **options: Any) -> None:
     """Check specs and Azure ML YAML: files, folders, or `-` for standard input. The default is `.`."""
+    if options.pop("as_json"):
+        if options["format_"] not in ("text", "json"):
+            raise click.UsageError(f"give `--json` or `--format {options['format_']}`, not both")
+        options["format_"] = "json"
     output = _Output(options["format_"], options["statistics"], options["exit_zero"])
     _refuse_combinations(paths, options)
     gc.disable()  # collecting cycles takes a fifth of the time on large files, and finds none

@@ -114,6 +114,10 @@ def override_spec(spec: Path, settings: Sequence[str]) -> Document | None:
     return document
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+report_option = click.option("--no-report", is_flag=True, help="Do not write the run's page, report.html.")
+
 runs_dir = click.option(
     "--runs-dir",
     "home",
@@ -125,10 +129,13 @@ runs_dir = click.option(
 
 
 def find_run(home: Path, text: str) -> Path:
-    """The folder of the run that the user names; exits if there is no such run."""
+    """The folder of the run that the user names, by its id or its path; exits if there is no such run."""
     from worldsize.running.record import history
 
     try:
-        return history.find_run(home, text)
+        folder = Path(text).resolve() if "/" in text and Path(text).is_dir() else history.find_run(home, text)
     except LookupError as error:
         refuse(str(error.args[0]), "`worldsize runs` lists them")
+    if not any((folder / name).exists() for name in (history.RECORD, "events.jsonl", "steps")):
+        refuse(f"`{folder}` is not the folder of a run", "`worldsize runs` lists them")
+    return folder

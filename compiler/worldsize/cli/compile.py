@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import shlex
 from collections import Counter
 from pathlib import Path
@@ -39,6 +40,7 @@ Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an intern
 )
 @measured_runs.from_option
 @common.set_option
+@common.json_option
 def command(
     spec: Path,
     output: Path,
@@ -47,6 +49,7 @@ def command(
     azure: WorkspaceChoice | None,
     *,
     settings: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Write the Azure ML pipeline of a spec."""
     from worldsize.api import compile_document
@@ -66,6 +69,10 @@ def command(
         raise SystemExit(1) from None
     if compiled.warnings:
         common.show_findings(compiled.warnings, compiled.sources)
+    if as_json:
+        places = {"folder": str(compiled.folder), "pipeline": str(compiled.pipeline)}
+        click.echo(json.dumps({**places, "files": compiled.files}, indent=2))
+        return
     common.say(_summary(compiled), nl=False)
 
 

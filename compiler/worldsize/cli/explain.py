@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from worldsize.cli import common, completion
+
+if TYPE_CHECKING:
+    from worldsize.rules.rule import Rule
 
 EPILOG = """\b
 Examples:
@@ -16,11 +23,12 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("name", required=False, metavar="[CODE|SLUG|CRON]")
+@click.argument("name", required=False, metavar="[CODE|SLUG|CRON]", shell_complete=completion.complete_rules)
 @click.option(
     "--write", type=click.Path(file_okay=False, path_type=Path), help="Write all pages as Markdown."
 )
-def command(name: str | None, write: Path | None) -> None:
+@common.json_option
+def command(name: str | None, write: Path | None, *, as_json: bool) -> None:
     """Print the page of a rule, or the next times of a cron expression."""
     from worldsize.rules import pages, registry
 
@@ -28,9 +36,14 @@ def command(name: str | None, write: Path | None) -> None:
         for path in pages.write(write):
             click.echo(path)
         return
+    if name is None and as_json:
+        click.echo(json.dumps([_document(rule) for rule in registry.rules()], indent=2))
+        return
     if name is None:
         click.echo(pages.render_table(), nl=False)
         return
+    if len(name.split()) > 1 and as_json:
+        raise click.UsageError("the times of a cron expression have no JSON: remove `--json`")
     if len(name.split()) > 1:
         _fire_times(name)
         return
@@ -40,7 +53,15 @@ def command(name: str | None, write: Path | None) -> None:
 
         advice = did_you_mean(name, registry.names()) or "`worldsize explain` lists all rules"
         raise click.UsageError(f"`{name}` is not the code or slug of a rule: {advice}")
+    if as_json:
+        click.echo(json.dumps({**_document(known), "page": pages.render_plain(known)}, indent=2))
+        return
     click.echo(pages.render_plain(known), nl=False)
+
+
+def _document(rule: Rule) -> dict[str, str]:
+    names = ("code", "slug", "family", "severity", "confidence", "summary")
+    return {name: str(getattr(rule, name)) for name in names}
 
 
 def _fire_times(expression: str) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from worldsize.cli import common, workspace_options
+from worldsize.cli import common, completion, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
@@ -22,13 +24,13 @@ TICK_SECONDS = 0.1
 AZURE_TICK_SECONDS = 2.0
 EPILOG = """\b
 Examples:
-  worldsize logs last train                   every process, one after the other
+  worldsize logs train                        of the newest run, every process one after the other
   worldsize logs last train --rank 3 --follow the log of rank 3, until the step ends
   worldsize logs last train --process ps-0    a process that has no rank
   worldsize logs 2026 train --lines 20        the end of each
   worldsize logs JOB train --azure --follow   of a job in a workspace in Azure
 
-STEP may be left out where the run has one step.
+RUN may be left out: it is the newest. STEP may be left out where the run has one step.
 """
 
 
@@ -51,13 +53,14 @@ class _Logs(Protocol):
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="RUN")
-@click.argument("step", metavar="[STEP]", required=False)
+@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs)
+@click.argument("step", metavar="[STEP]", required=False, shell_complete=completion.complete_steps)
 @common.runs_dir
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option("--process", metavar="NAME", help="Only this process: the name of its log, without `.log`.")
 @click.option("-f", "--follow", is_flag=True, help="Continue until the step ends.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last lines of each.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: an object for each line.")
 @workspace_options.of_azure
 def command(
     run: str,
@@ -69,6 +72,7 @@ def command(
     azure: WorkspaceChoice | None,
     follow: bool,
     lines: int | None,
+    as_json: bool,
 ) -> None:
     """Print a step's logs; with several processes each line names its process."""
     if rank is not None and process is not None:
@@ -76,11 +80,25 @@ def command(
     wanted, what = _select_process(rank, process), _describe_selection(rank, process)
     with contextlib.ExitStack() as stack:
         if azure is None:
-            logs: _Logs = _open_local(common.find_run(home, run), step)
+            logs: _Logs = _open_local(*_find_local(home, run, step))
         else:
             logs = _open_remote(stack.enter_context(azure.connect()), run, step)
         tick = TICK_SECONDS if azure is None else AZURE_TICK_SECONDS
-        _print(logs, wanted, lines, what=what, follow=tick if follow else None)
+        selection = _Selection(wanted, what, lines, as_json=as_json)
+        _print(logs, selection, follow=tick if follow else None)
+
+
+def _find_local(home: Path, run: str, step: str | None) -> tuple[Path, str | None]:
+    """The folder of the run, and the step; a word may name a step of the newest run."""
+    from worldsize.running.record import history
+
+    if step is None and run != "last":
+        with contextlib.suppress(LookupError):
+            newest = history.find_run(home, "last")
+            is_run = any(root.name.startswith(run) for root in history.list_runs(home))
+            if not is_run and run in history.load_run(newest).steps:
+                return newest, run
+    return common.find_run(home, run), step
 
 
 def _open_remote(rest: Rest, run: str, step: str | None) -> RemoteLogs:
@@ -159,20 +177,34 @@ class _LocalLogs:
         return ended or not alive
 
 
-def _print(
-    logs: _Logs, wanted: Callable[[str], bool], last: int | None, *, what: str, follow: float | None
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Which processes and lines to print."""
+
+    wanted: Callable[[str], bool]  # by the name of a process
+    what: str  # the same in words
+    last: int | None  # how many lines of each process; None for all
+    as_json: bool
+
+    def format(self, name: str, line: str, *, several: bool) -> str:
+        """A line as it is printed."""
+        if self.as_json:
+            return json.dumps({"process": name, "line": line})
+        return _add_prefix(name, line, several=several)
+
+
+def _print(logs: _Logs, selection: _Selection, *, follow: float | None) -> None:
     """Print the logs; ``follow`` is the time between two looks in seconds, None to look once."""
     seen: set[str] = set()
     while True:
         followers = logs.followers()
         over = logs.has_ended or follow is None
-        chosen = sorted(filter(wanted, followers), key=_by_number)
+        chosen = sorted(filter(selection.wanted, followers), key=_by_number)
         if not chosen and follow is None:
-            _refuse_missing(what, sorted(followers, key=_by_number))
+            _refuse_missing(selection.what, sorted(followers, key=_by_number))
         for name in chosen:
-            for line in _read_lines(followers[name], None if name in seen else last, final=over):
-                click.echo(_add_prefix(name, line, several=len(followers) > 1))
+            for line in _read_lines(followers[name], None if name in seen else selection.last, final=over):
+                click.echo(selection.format(name, line, several=len(followers) > 1))
         seen.update(chosen)
         if over or follow is None:
             return

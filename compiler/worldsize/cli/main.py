@@ -16,6 +16,8 @@ COMMANDS: Mapping[str, str] = {
     "resume": "Continue an interrupted or failed run.",
     "runs": "List the runs of a folder.",
     "show": "Show a run: states, times, parameters, metrics.",
+    "report": "Write a run as one page: graph, timeline, curves, metrics.",
+    "diff": "Compare two runs: parameters, code, data, environment, metrics.",
     "logs": "Print the logs of a step's processes.",
     "serve": "Serve a workspace on this machine to Azure ML's own clients.",
     "cache": "List the steps that can be reused, or forget them.",

@@ -1,34 +1,28 @@
-"""A plan as a table, in colour on a terminal, else as aligned text; and the memory of its training steps."""
+"""A plan as a table in colour on a terminal; and the memory of its training steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 
 from worldsize.api import Planned
-from worldsize.base.wording import plural, show_number
+from worldsize.base.wording import plural
 from worldsize.planning.memory.estimate import SHARES
 from worldsize.planning.memory.step_memory import Need, explain_unknown
 from worldsize.planning.memory.verdict import format_bytes
-from worldsize.planning.model import Derivation, Plan, StepPlan
+from worldsize.planning.model import Plan
+from worldsize.planning.plan_text import (
+    describe_instances,
+    describe_sweep,
+    format_line,
+    group_steps,
+    has_table,
+    label_quantity,
+    render_plan,
+    show_formula,
+    show_value,
+)
 
-_LABELS = {
-    "kappa": "κ",
-    "shm_size": "shared memory",
-    "gpus_per_instance": "GPUs per instance",
-    "warmup_epochs": "warm-up epochs",
-    "warmup_steps": "warm-up steps",
-}
-_UNITS = {"mean_time_between_preemptions": "s"}  # where the label does not name the unit
-
-
-def render_plan(plan: Plan) -> str:
-    """The table as plain text: a block for each training or distributed step, a line for the others."""
-    blocks = [f"{plan.name}\n"]
-    blocks += (
-        _step_block(group[0]) if _has_table(group[0]) else _format_line(group) for group in _group_steps(plan)
-    )
-    return "\n".join(blocks)
+__all__ = ["render_memory", "render_plan", "renderables", "show_plan"]
 
 
 def renderables(plan: Plan) -> Iterator[object]:
@@ -38,22 +32,22 @@ def renderables(plan: Plan) -> Iterator[object]:
     from rich.text import Text
 
     yield Text(plan.name, "bold")
-    for group in _group_steps(plan):
+    for group in group_steps(plan):
         step = group[0]
         yield Text("")
-        if not _has_table(step):
-            yield Text(_format_line(group).rstrip("\n"), "dim")
+        if not has_table(step):
+            yield Text(format_line(group).rstrip("\n"), "dim")
             continue
-        yield Text.assemble((step.step, "bold cyan"), f"  {_describe_instances(step)}")
+        yield Text.assemble((step.step, "bold cyan"), f"  {describe_instances(step)}")
         table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(style="bold green", justify="right", no_wrap=True)
         table.add_column(overflow="fold")
         table.add_column(style="dim", overflow="fold")
         for row in step.derivations:
-            table.add_row(_label(row), _value(row), _formula(row), row.source)
+            table.add_row(label_quantity(row), show_value(row), show_formula(row), row.source)
         yield Padding(table, (0, 0, 0, 2))
-        for line in _describe_sweep(step):
+        for line in describe_sweep(step):
             yield Padding(Text(line), (0, 0, 0, 2))
         for advice in step.advice:
             yield Padding(Text(f"advice: {advice}", "yellow"), (0, 0, 0, 2))
@@ -66,85 +60,6 @@ def show_plan(plan: Plan) -> None:
     console = Console(highlight=False)
     for part in renderables(plan):
         console.print(part)
-
-
-def _group_steps(plan: Plan) -> list[list[StepPlan]]:
-    """Group neighbouring steps that have no table and the same kind of instance."""
-    key = enumerate(plan.steps.values())
-    groups = groupby(key, lambda item: item[0] if _has_table(item[1]) else (-1, _describe_instances(item[1])))
-    return [[step for _, step in group] for _, group in groups]
-
-
-def _has_table(step: StepPlan) -> bool:
-    return step.training is not None or step.topology.is_distributed
-
-
-def _describe_instances(step: StepPlan) -> str:
-    topology = step.topology
-    parts = [plural(topology.instance_count, "instance")]
-    if topology.instance_type:
-        parts = [f"{topology.instance_count} × {topology.instance_type}"]
-    if topology.launcher != "none":
-        parts.append(topology.launcher)
-    if topology.command_launcher is not None:
-        parts.append(topology.command_launcher)
-    return ", ".join(parts)
-
-
-def _format_line(group: list[StepPlan]) -> str:
-    names = ", ".join(step.step for step in group)
-    suffix = " each" if len(group) > 1 else ""
-    return f"{names}  {_describe_instances(group[0])}, one process{suffix}\n"
-
-
-def _step_block(step: StepPlan) -> str:
-    rows = [(_label(row), _value(row), _formula(row), row.source) for row in step.derivations]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [f"{step.step}  {_describe_instances(step)}"]
-    for name, value, formula, source in rows:
-        cells = f"{name:<{widths[0]}}  {value:>{widths[1]}} {formula:<{widths[2]}}  {source}"
-        lines.append(f"  {cells.rstrip()}")
-    lines += [f"  {line}" for line in _describe_sweep(step)]
-    lines += [f"  advice: {advice}" for advice in step.advice]
-    return "\n".join(lines) + "\n"
-
-
-_OF_TRIALS = ("learning_rate", "global_batch_size", "batch_size_per_device", "gradient_accumulation_steps",
-              "steps_per_epoch")  # fmt: skip
-
-
-def _describe_sweep(step: StepPlan) -> Iterator[str]:
-    """What a sweep costs, and the numbers that differ between its trials."""
-    sweep = step.sweep
-    if sweep is None:
-        return
-    instances, total = step.topology.instance_count, sweep.max_total_trials
-    yield (
-        f"sweep over {', '.join(sweep.searched)}: at most {plural(total, 'trial')},"
-        f" {sweep.max_concurrent_trials} at once; {total} × {plural(instances, 'instance')}"
-        f" = {total * instances} instance runs"
-    )
-    for trial in sweep.trials:
-        values = ", ".join(f"{name} {value}" for name, value in trial.values.items())
-        shown = [name for name in _OF_TRIALS if name in sweep.varying and name in trial.inputs]
-        numbers = ", ".join(f"{name.replace('_', ' ')} {show_number(trial.inputs[name])}" for name in shown)
-        yield f"  {values}: {numbers or 'nothing else differs'}"
-    if not sweep.trials and "learning_rate" in sweep.varying and step.training is not None:
-        factor = {"linear": " × κ", "sqrt": " × √κ"}.get(step.training.rule, "")
-        yield f"  learning rate = reference_learning_rate{factor}, κ {show_number(step.training.kappa)}"
-
-
-def _label(row: Derivation) -> str:
-    return _LABELS.get(row.quantity, row.quantity.replace("_", " "))
-
-
-def _value(row: Derivation) -> str:
-    unit = _UNITS.get(row.quantity)
-    return f"{show_number(row.value)} {unit}" if unit else show_number(row.value)
-
-
-def _formula(row: Derivation) -> str:
-    return f"= {row.formula}" if row.formula else ""
 
 
 _MEANING = {

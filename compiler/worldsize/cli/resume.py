@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from worldsize.cli import common
+from worldsize.cli import common, completion
 
 EPILOG = """\b
 Examples:
@@ -25,7 +25,7 @@ Exit status: as for `worldsize run`.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=completion.complete_runs)
 @common.runs_dir
 @click.option(
     "--set",
@@ -34,8 +34,12 @@ Exit status: as for `worldsize run`.
     metavar="NAME=VALUE",
     help="A secret of the run, whose value is not stored. Without it, a terminal asks for the value.",
 )
+@common.report_option
 @click.option("-q", "--quiet", is_flag=True, help="Print warnings and the summary only.")
-def command(run: str, home: Path, *, settings: tuple[str, ...], quiet: bool) -> None:
+@common.json_option
+def command(
+    run: str, home: Path, *, settings: tuple[str, ...], no_report: bool, quiet: bool, as_json: bool
+) -> None:
     """Continue an interrupted or failed run."""
     from worldsize import running
     from worldsize.cli import run as running_command
@@ -43,9 +47,9 @@ def command(run: str, home: Path, *, settings: tuple[str, ...], quiet: bool) -> 
     root = common.find_run(home, run)
     secrets = running_command.parse_settings(settings)
     with running_command.exit_on_refusal():
-        view = running_command.choose_view(quiet=quiet)
+        view = running_command.choose_view(quiet=quiet or as_json)
         result = running.resume(root, settings=secrets, ask=_secret_prompt(), view=view)
-    running_command.exit_with_result(result, quiet=quiet)
+    running_command.exit_with_result(result, quiet=quiet, as_json=as_json, report=not no_report)
 
 
 def _secret_prompt() -> Callable[[str], str] | None:

@@ -130,7 +130,9 @@ class _Target(click.Path):
     help="Where runs, MLflow's database and artifacts are kept.",
 )
 @click.option("--no-track", is_flag=True, help="Do not record the run in MLflow.")
+@common.report_option
 @click.option("-q", "--quiet", is_flag=True, help="Print warnings and the summary only.")
+@common.json_option
 def command(
     target: Path,
     *,
@@ -139,7 +141,9 @@ def command(
     dry_run: bool,
     runs_dir: Path,
     no_track: bool,
+    no_report: bool,
     quiet: bool,
+    as_json: bool,
     **other_options: Any,
 ) -> None:
     """Run a spec's pipeline, or any pipeline or command job, on this machine."""
@@ -149,14 +153,16 @@ def command(
     options = running.RunOptions(
         settings=parse_settings(settings), assets=_parse_assets(assets), **other_options
     )
+    if dry_run and as_json:
+        raise click.UsageError("`--dry-run` has no JSON: remove `--json`")
     if dry_run:
         with exit_on_refusal():
             common.say(render_preview(running.dry_run(target, options)), nl=False)
         return
     with exit_on_refusal():
-        view = choose_view(quiet=quiet)
+        view = choose_view(quiet=quiet or as_json)
         result = running.run(target, options, runs_dir=runs_dir, track=not no_track, view=view)
-    exit_with_result(result, quiet=quiet)
+    exit_with_result(result, quiet=quiet, as_json=as_json, report=not no_report)
 
 
 @contextlib.contextmanager
@@ -185,15 +191,44 @@ def exit_on_refusal() -> Iterator[None]:
         raise SystemExit(130) from None
 
 
-def exit_with_result(result: RunResult, *, quiet: bool) -> NoReturn:
-    """Print how a run ended, and exit with its status."""
-    from worldsize.diagnostics.text import is_terminal
+def exit_with_result(
+    result: RunResult, *, quiet: bool, as_json: bool = False, report: bool = True
+) -> NoReturn:
+    """Write the page of a run, print how the run ended, and exit with its status."""
+    page = _write_report(result) if report else None
+    if as_json:
+        _print_document(result, page)
+        raise SystemExit(result.exit_code)
     from worldsize.running.show.summary import render_summary
+    from worldsize.running.show.views import wants_table
 
     # The table of a terminal stays on the screen: its rows are not printed again.
-    text = render_summary(result, steps=quiet or not is_terminal(sys.stdout))
+    text = render_summary(result, steps=quiet or not wants_table(sys.stdout), report=page)
     click.echo(text, nl=False, err=result.exit_code != 0)
     raise SystemExit(result.exit_code)
+
+
+def _write_report(result: RunResult) -> Path | None:
+    """Write the page of a run into its folder; None if that fails, which changes nothing of the run."""
+    from worldsize.reporting.write import write_report
+
+    try:
+        return write_report(result.folder)
+    except Exception as error:  # whatever is wrong with a page, the run has its result
+        common.say(f"warning: the report could not be written: {error}", err=True)
+        return None
+
+
+def _print_document(result: RunResult, page: Path | None) -> None:
+    import json
+
+    from worldsize.cli.show import document
+    from worldsize.running.record.details import LocalDetails
+    from worldsize.running.record.history import load_run
+
+    record = load_run(result.folder)
+    shown = {**document(record, LocalDetails(record)), "report": str(page) if page is not None else None}
+    click.echo(json.dumps(shown, indent=2))
 
 
 def parse_settings(texts: tuple[str, ...]) -> dict[str, str]:
@@ -219,13 +254,11 @@ def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:
 
 def choose_view(*, quiet: bool) -> View:
     """Choose the view of a run: a table on a terminal, lines elsewhere."""
-    from worldsize.running.show.views import PlainView, QuietView
+    from worldsize.running.show.views import PlainView, QuietView, wants_table
 
     if quiet:
         return QuietView(lambda line: click.echo(line, err=True))
-    from worldsize.diagnostics.text import is_terminal
-
-    if is_terminal(sys.stdout):
+    if wants_table(sys.stdout):
         from rich.console import Console  # 60 ms that a pipe does not need
 
         from worldsize.running.show.live import LiveView

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from worldsize.cli import common, speed_view, workspace_options
+from worldsize.cli import common, runs_filter, speed_view, workspace_options
+from worldsize.cli.runs_filter import Filter
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ EPILOG = """\b
 Examples:
   worldsize runs                 the last twenty
   worldsize runs --all --json    every one, for a program
+  worldsize runs --where 'accuracy>0.9' --sort accuracy    the best last
+  worldsize runs --state failed --since 2d --pipeline digits
   worldsize runs --azure         the jobs of a workspace in Azure
 
 \b
@@ -29,6 +33,15 @@ state:
   succeeded, failed, interrupted
   queued, running, succeeded, failed, canceled    of a job in Azure
 """
+
+
+class _Listed(NamedTuple):
+    """A run of the list; ``metrics`` are known where the list was filtered by them."""
+
+    run: RunRecord
+    links: Mapping[str, str]
+    speeds: Mapping[str, Speed]
+    metrics: Mapping[str, float] = MappingProxyType({})
 
 
 @click.command(epilog=EPILOG)
@@ -43,18 +56,32 @@ state:
     help="Only the newest runs.",
 )
 @click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@common.json_option
+@runs_filter.add_options
 @workspace_options.of_azure
-def command(home: Path, azure: WorkspaceChoice | None, last: int, *, everything: bool, as_json: bool) -> None:
+def command(
+    home: Path,
+    azure: WorkspaceChoice | None,
+    last: int,
+    *,
+    everything: bool,
+    as_json: bool,
+    wanted: Filter,
+) -> None:
     """List runs: state, steps done, start and duration."""
     count = None if everything else last
+    if azure is not None and wanted.asks:
+        raise click.UsageError(
+            "runs of a workspace in Azure cannot be filtered: remove `--azure` or the filters"
+        )
     if azure is not None:
         from worldsize.remote import jobs  # only for a workspace in Azure
 
         with azure.connect() as rest:
             listed = jobs.list_jobs(rest, count)
-            speeds = [job.predicted_speeds() for job in listed]
-            _show([job.record for job in listed], [job.links() for job in listed], speeds, as_json=as_json)
+            _show(
+                [_Listed(job.record, job.links(), job.predicted_speeds()) for job in listed], as_json=as_json
+            )
             if not listed and not as_json:
                 common.say(f"no job in {rest.names.shown} yet")
         return
@@ -62,46 +89,53 @@ def command(home: Path, azure: WorkspaceChoice | None, last: int, *, everything:
     from worldsize.running.record.history import list_runs, load_run
 
     folders = list_runs(home)
-    shown = [load_run(root) for root in (folders if count is None else folders[-count:])]
-    if not shown and not as_json:
-        click.echo(f"no run in `{home}` yet")
+    if wanted.asks:
+        found = wanted.choose(map(load_run, folders))
+        total, found = len(found), found if count is None else found[-count:]
+    else:
+        total = len(folders)
+        found = [(load_run(root), {}) for root in (folders if count is None else folders[-count:])]
+    if not found and not as_json:
+        click.echo("no run matches" if folders else f"no run in `{home}` yet")
         return
-    if len(shown) < len(folders) and not as_json:
-        click.echo(f"the last {len(shown)} of {len(folders)} runs")
-    details = [LocalDetails(run) for run in shown]
-    _show(shown, [each.links() for each in details], [each.speeds() for each in details], as_json=as_json)
+    if len(found) < total and not as_json:
+        click.echo(f"the last {len(found)} of {total} runs")
+    listing = [
+        _Listed(run, details.links(), details.speeds(), metrics)
+        for run, metrics in found
+        for details in (LocalDetails(run),)
+    ]
+    _show(listing, as_json=as_json, columns=wanted.columns)
 
 
-def _show(
-    runs: Sequence[RunRecord],
-    links: Sequence[Mapping[str, str]],
-    speeds: Sequence[Mapping[str, Speed]],
-    *,
-    as_json: bool,
-) -> None:
-    compared = [speed_view.compare_speeds(each) for each in speeds]
+def _show(listed: Sequence[_Listed], *, as_json: bool, columns: Sequence[str] = ()) -> None:
+    """Print the runs; ``columns`` are the metrics to show."""
+    compared = [speed_view.compare_speeds(each.speeds) for each in listed]
     if as_json:
-        documents = [
-            {**_document(run, own), "speeds": speed_view.describe_speeds(each)}
-            for run, own, each in zip(runs, links, compared, strict=True)
-        ]
+        documents = [_document(each, columns) for each in listed]
+        for document, speeds in zip(documents, compared, strict=True):
+            document["speeds"] = speed_view.describe_speeds(speeds)
         click.echo(json.dumps(documents, indent=2))
-    elif runs:
-        headings = ("run", "state", "steps", "started", "took", "pipeline")
-        titles, rows = speed_view.add_columns(headings, [_row(run) for run in runs], compared)
-        common.say("\n".join(common.format_table(titles, rows, right=frozenset({2, 4}))))
+    elif listed:
+        headings = ("run", "state", "steps", "started", "took", *columns, "pipeline")
+        titles, rows = speed_view.add_columns(headings, [_row(each, columns) for each in listed], compared)
+        right = frozenset({2, 4, *range(5, 5 + len(columns))})
+        common.say("\n".join(common.format_table(titles, rows, right=right)))
 
 
-def _row(run: RunRecord) -> tuple[str, ...]:
+def _row(listed: _Listed, columns: Sequence[str]) -> tuple[str, ...]:
     from worldsize.running.model.folder import show_path
     from worldsize.running.show.views import format_duration
 
+    run, metrics = listed.run, listed.metrics
     took = format_duration(run.seconds) if run.started is not None else ""
     steps = f"{run.done}/{len(run.steps)}"
-    return run.id, run.state, steps, common.format_time(run.started), took, show_path(run.pipeline)
+    cells = (f"{metrics[name]:.6g}" if name in metrics else "" for name in columns)
+    return run.id, run.state, steps, common.format_time(run.started), took, *cells, show_path(run.pipeline)
 
 
-def _document(run: RunRecord, links: Mapping[str, str]) -> dict[str, Any]:
+def _document(listed: _Listed, columns: Sequence[str]) -> dict[str, Any]:
+    run = listed.run
     return {
         "id": run.id,
         "state": run.state,
@@ -110,5 +144,6 @@ def _document(run: RunRecord, links: Mapping[str, str]) -> dict[str, Any]:
         "steps_done": run.done,
         "started": run.started.isoformat() if run.started else None,
         "seconds": round(run.seconds, 3),
-        **links,
+        **listed.links,
+        **({"metrics": dict(listed.metrics)} if columns else {}),
     }

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from worldsize.base.wording import plural
-from worldsize.cli import common, speed_view, workspace_options
+from worldsize.cli import common, completion, speed_view, sweep_table, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
+    from worldsize.reporting.model import SweepFacts
     from worldsize.resolving.compared_speed import ComparedSpeed
     from worldsize.running.record.details import RunDetails
     from worldsize.running.record.history import RunRecord, StepRecord
@@ -23,7 +25,7 @@ LONGEST_VALUE = 80
 LAST_LINES = 5
 EPILOG = """\b
 Examples:
-  worldsize show last            the graph of the newest run
+  worldsize show                 the graph of the newest run
   worldsize show 20260102-03     a run by the beginning of its id
   worldsize show last --json     everything, for a program
   worldsize show JOB --azure     a job in a workspace in Azure
@@ -33,9 +35,9 @@ A step is indented below the steps that it needs, which follow `<-`.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs)
 @common.runs_dir
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@common.json_option
 @workspace_options.of_azure
 def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: bool) -> None:
     """Show a run: its steps, their states, times, parameters, metrics and outputs."""
@@ -50,18 +52,37 @@ def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: boo
     from worldsize.running.record.history import load_run
 
     record = load_run(common.find_run(home, run))
-    _show(record, LocalDetails(record), as_json=as_json)
+    _show(record, LocalDetails(record), as_json=as_json, sweeps=_read_sweeps(record))
 
 
-def _show(run: RunRecord, details: RunDetails, *, as_json: bool) -> None:
+def _read_sweeps(run: RunRecord) -> dict[str, SweepFacts]:
+    """The sweeps of a run of this machine, by their steps."""
+    from worldsize.reporting.sweeps import read_sweeps
+    from worldsize.running.record.events import scan_events
+
+    events, _ = scan_events(run.root / "events.jsonl")
+    return {sweep.step: sweep for sweep in read_sweeps(run.root, run.steps, events)}
+
+
+def _show(
+    run: RunRecord,
+    details: RunDetails,
+    *,
+    as_json: bool,
+    sweeps: Mapping[str, SweepFacts] = MappingProxyType({}),
+) -> None:
     if as_json:
-        click.echo(json.dumps(document(run, details), indent=2))
+        shown = document(run, details)
+        shown |= {"sweeps": {name: sweep_table.document(sweep) for name, sweep in sweeps.items()}}
+        click.echo(json.dumps(shown, indent=2))
     else:
-        common.say("\n".join(render(run, details)))
+        common.say("\n".join(render(run, details, sweeps)))
 
 
-def render(run: RunRecord, details: RunDetails) -> Iterator[str]:
-    """The run as lines."""
+def render(
+    run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts] = MappingProxyType({})
+) -> Iterator[str]:
+    """The run as lines; the trials of a sweep as a table below their step."""
     from worldsize.running.show.views import format_duration
 
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
@@ -78,12 +99,15 @@ def render(run: RunRecord, details: RunDetails) -> Iterator[str]:
         yield f"  output {name}  {_show_place(place)}"
     if not run.steps:
         yield "  its steps are unknown"
-    depths = levels(run.steps)
-    width = max((len(name) + 2 * depths[name] for name in run.steps), default=0)
+    shown = {name: step for name, step in run.steps.items() if name.rpartition(".")[0] not in sweeps}
+    depths = levels(shown)
+    width = max((len(name) + 2 * depths[name] for name in shown), default=0)
     speeds = speed_view.compare_speeds(details.speeds())
-    for name, step in run.steps.items():
+    for name, step in shown.items():
         yield ""
         yield from _step(details, step, speeds.get(name), depths[name], width)
+        if name in sweeps:
+            yield from sweep_table.render(sweeps[name], "  " * depths[name] + "    ")
 
 
 def _describe_damage(count: int) -> str:

@@ -139,6 +139,18 @@ class Plan(Struct, frozen=True):
     name: str
     steps: Mapping[str, StepPlan]
 
+    def __str__(self) -> str:
+        """The table that ``worldsize plan`` prints."""
+        from worldsize.planning.plan_text import render_plan  # which needs this module
+
+        return render_plan(self)
+
+    def _repr_html_(self) -> str:
+        """The table for a notebook."""
+        from worldsize.planning.plan_text import render_html
+
+        return render_html(self)
+
 
 class Interface(Struct, frozen=True):
     """What planning needs to know of a step's component."""

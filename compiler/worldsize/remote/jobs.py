@@ -21,6 +21,7 @@ from worldsize.resolving.measured_case import SPEED, Speed
 from worldsize.running.record.history import RunRecord, StepRecord
 
 THREADS = 8  # requests at a time
+MAX_POINTS = 100_000  # of one metric
 MAX_DEPTH = 4  # pipelines inside pipelines
 
 
@@ -159,6 +160,34 @@ class RemoteJob:
         """As :meth:`speeds`, without a request for a job of which no speed was predicted."""
         told = (step.node.get("inputs") or {} for step in self.steps.values())
         return self.speeds() if any(prediction.SPEED in inputs for inputs in told) else {}
+
+    def parameters(self, step: StepRecord) -> Mapping[str, str]:
+        """The parameters that the step has logged to MLflow."""
+        name = self.steps[step.name].id
+        return self._logged[name].parameters if name is not None else {}
+
+    def histories(self, step: StepRecord, limit: int) -> dict[str, list[tuple[float, float]]]:
+        """The training steps and values of the metrics that the step has logged, of at most ``limit``."""
+        name = self.steps[step.name].id
+        if name is None:
+            return {}
+        metrics = list(self.metrics(step))[:limit]
+        with ThreadPoolExecutor(THREADS) as pool:
+            return dict(
+                zip(metrics, pool.map(lambda metric: self._read_history(name, metric), metrics), strict=True)
+            )
+
+    def _read_history(self, name: str, metric: str) -> list[tuple[float, float]]:
+        from azure.core.exceptions import HttpResponseError
+
+        try:
+            points = [
+                (float(each.get("step") or 0), float(each["value"]))
+                for each in itertools.islice(self.rest.metric_history(name, metric), MAX_POINTS)
+            ]
+        except (HttpResponseError, KeyError, TypeError, ValueError):  # its last value is shown without it
+            return []
+        return sorted(dict(points).items())
 
     @cached_property
     def _logged(self) -> Mapping[str, _Logged]:

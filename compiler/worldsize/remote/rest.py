@@ -137,6 +137,19 @@ class Rest:
         url = f"{base.rstrip('/')}/mlflow/v2.0{quote(self.names.id)}/api/2.0/mlflow/runs/get"
         return self._get(url, {"run_id": name})["run"]
 
+    def metric_history(self, name: str, metric: str) -> Iterator[Any]:
+        """The values of one metric that a run has logged to MLflow, page by page."""
+        base = self._services.get("mlflow") or self._services["api"]
+        path = f"/mlflow/v2.0{quote(self.names.id)}/api/2.0/mlflow/metrics/get-history"
+        query = {"run_id": name, "metric_key": metric, "max_results": "10000"}
+        for _ in range(MAX_PAGES):
+            page = self._get(base.rstrip("/") + path, query)
+            yield from page.get("metrics") or []
+            token = page.get("next_page_token")
+            if not token:
+                return
+            query["page_token"] = str(token)
+
     def read_bytes(self, url: str, start: int = 0) -> bytes:
         """The content of a signed address from a position on; empty if there is no more."""
         from azure.core.rest import HttpRequest

@@ -81,6 +81,14 @@ def test_a_job_is_listed_and_shown_like_a_run_here(served: Served, good: str) ->
     assert "first" in worldsize(served, "show", "last", "--azure")
 
 
+def test_a_job_has_a_page_like_a_run_here(served: Served, good: str) -> None:
+    assert worldsize(served, "report", "good", "--azure", "-o", "good.html") == "good.html\n"
+    text = (served.folder / "good.html").read_text(encoding="utf-8")
+    assert '<span class="state succeeded">succeeded</span>' in text
+    assert "Logs, pictures and the times of ranks are in the workspace" in text
+    assert '<span class="name" title="first">' in text  # on the timeline
+
+
 def test_logs_are_read_by_step(served: Served, good: str) -> None:
     assert worldsize(served, "logs", "good", "first", "--azure") == "wrote\n"
     assert worldsize(served, "logs", "good", "second", "--azure", "--follow") == "checking\n"

@@ -19,6 +19,7 @@ DONE: tuple[StepState, ...] = ("succeeded", "reused")  # states with outputs
 RunState = Literal["succeeded", "failed", "interrupted"]
 
 MAX_NAMES = 6
+MAX_ROWS = 300  # in a notebook
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,27 @@ class RunResult:
         """Why the run failed."""
         failures = (step.failure for step in self.steps.values() if step.parent is None)
         return next((failure for failure in failures if failure), None)
+
+    def _repr_html_(self) -> str:
+        """The steps, metrics and models as a table for a notebook."""
+        from worldsize.diagnostics.html_table import render_html_table
+
+        rows: list[tuple[str, ...]] = [
+            ("step", step.name, step.state, f"{step.seconds:.1f} s") for step in self.steps.values()
+        ]
+        rows += [("metric", name, f"{value:.6g}", "") for name, value in self.metrics.items()]
+        rows += [
+            (
+                "model",
+                each.name,
+                f"version {each.version}" if each.version else "not registered",
+                each.reason or "",
+            )
+            for each in self.registrations
+        ]
+        note = self.failure.message if self.failure is not None else ""
+        title = f"Run {self.id}: {self.state} after {self.seconds:.1f} s"
+        return render_html_table(title, ("", "name", "value", ""), rows[:MAX_ROWS], note)
 
     @property
     def exit_code(self) -> int:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.live import Live as RichLive
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from worldsize.diagnostics.snippet import mark_controls
 from worldsize.running.model.results import DONE, Progress, Status, StepState
+from worldsize.running.show.region import Region
 from worldsize.running.show.views import format_duration
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 REDRAW_SECONDS = 0.12
-MARGIN_ROWS = 6  # of the terminal that the table does not use
+SHORTEST_NAME = 16  # that a name is cut to, before a column is left out
+MEASURED = 1000  # wider than any table
+MARGIN_ROWS = 4  # that the steps do not use: headings, count, cursor, and one free
 _LOOKS: Mapping[StepState, tuple[str, str]] = {
     "waiting": ("·", "dim"),
     "preparing": ("·", "cyan"),
@@ -35,19 +40,43 @@ _INTEREST: Mapping[StepState, int] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Which columns are drawn, and the width of the bar."""
+
+    bar: int = 0
+    validation: bool = False
+    speed: bool = False
+    state: bool = False
+    losses: bool = False
+
+
+# From wide to narrow: what people need most remains.
+_CHOICES = (
+    _Columns(bar=40, validation=True, speed=True, state=True, losses=True),
+    _Columns(bar=20, validation=True, speed=True, state=True, losses=True),
+    _Columns(bar=10, speed=True, state=True, losses=True),
+    _Columns(speed=True, state=True, losses=True),
+    _Columns(state=True, losses=True),
+    _Columns(losses=True),
+    _Columns(),
+)
+
+
 class LiveView:
-    """Steps as a table with state, time, progress, loss and samples/s."""
+    """Steps as a table with state, time, progress, loss and samples/s, as wide as the terminal allows."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._statuses: Mapping[str, Status] = {}
         self._drawn = 0.0
         # Redrawn by the main loop, not by a thread, so that a signal does not interrupt drawing.
-        self._live = RichLive(console=console, auto_refresh=False, vertical_overflow="ellipsis")
+        self._region = Region(console)
 
     def notice(self, text: str) -> None:
         """Write it above the table."""
-        self._console.print(Text(mark_controls(text)), soft_wrap=True)
+        self._region.print_above(Text(mark_controls(text)))
+        self._drawn = 0.0
 
     def warn(self, text: str) -> None:
         """Write it above the table."""
@@ -63,41 +92,74 @@ class LiveView:
         self._statuses = statuses
         if now - self._drawn >= REDRAW_SECONDS:
             self._drawn = now
-            rows = self._console.height - MARGIN_ROWS
-            self._live.update(
-                draw_table(statuses, now=now, rows=rows, width=self._console.width), refresh=True
-            )
+            rows = max(1, self._console.height - MARGIN_ROWS)
+            self._region.draw(draw_table(statuses, now=now, rows=rows, width=self._console.width))
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._region.open()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._drawn = 0.0
         self.tick(self._statuses)
-        self._live.stop()
+        self._region.close()
 
 
 def draw_table(statuses: Mapping[str, Status], *, now: float, rows: int, width: int) -> Table:
-    """Draw all steps as a table.
+    """Draw all steps as a table that is no wider than ``width``: columns are left out, then names cut.
 
     If there are more than ``rows``, those that run or have failed are shown, then the newest.
     """
     shown = _choose_shown(statuses, max(1, rows))
-    picture = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for heading, justify in (("", "left"), ("step", "left"), ("state", "left"), ("time", "right")):
-        picture.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    measuring = any(status.progress for status in statuses.values())
-    if measuring:
-        for heading in ("progress", "", "loss", "samples/s"):
-            picture.add_column(heading, justify="left" if heading == "progress" else "right", no_wrap=True)
-    for status in shown:
-        cells = _cells(status, now)
-        picture.add_row(*cells, *(_progress(status, 20 if width >= 90 else 10) if measuring else ()))
+    count = ""
     if len(shown) < len(statuses):
         done = sum(status.state in DONE for status in statuses.values())
-        picture.add_row("", Text(f"{done} of {len(statuses)} steps done", style="dim"))
+        count = f"{done} of {len(statuses)} steps done"
+    longest = max(len(count), *(cell_len(_name(status)) for status in shown), 1)
+    measure = Console(width=MEASURED, file=io.StringIO()).measure
+    for columns in _CHOICES:
+        picture = _draw(shown, columns, now, (count, longest))
+        over = measure(picture).maximum - width
+        if over <= 0:
+            return picture
+        if longest - over >= min(longest, SHORTEST_NAME):
+            return _draw(shown, columns, now, (count, longest - over))
+    return _draw(shown, _CHOICES[-1], now, (count, max(1, longest - over)))
+
+
+def _draw(shown: Sequence[Status], columns: _Columns, now: float, names: tuple[str, int]) -> Table:
+    """Draw a table; ``names`` has a last line, and the width of the longest name."""
+    count, longest = names
+    picture = Table(
+        box=None, pad_edge=False, header_style="dim", padding=(0, 2 if columns.speed else 1, 0, 0)
+    )
+    picture.add_column("", no_wrap=True)
+    picture.add_column("step", no_wrap=True, overflow="ellipsis", max_width=longest)
+    if columns.state:
+        picture.add_column("state", no_wrap=True)
+    picture.add_column("time", justify="right", no_wrap=True)
+    measuring = any(status.progress for status in shown)
+    for heading in _headings(columns) if measuring else ():
+        picture.add_column(heading, justify="left" if heading == "progress" else "right", no_wrap=True)
+    for status in shown:
+        picture.add_row(*_cells(status, now, columns), *(_progress(status, columns) if measuring else ()))
+    if count:
+        picture.add_row("", Text(count, style="dim"))
     return picture
+
+
+def _name(status: Status) -> str:
+    return status.name + (f" ×{status.processes}" if status.processes > 1 else "")
+
+
+def _headings(columns: _Columns) -> Iterator[str]:
+    if columns.bar:
+        yield "progress"
+    yield "" if columns.bar else "step"
+    if columns.losses:
+        yield "loss"
+    if columns.speed:
+        yield "samples/s"
 
 
 def _choose_shown(statuses: Mapping[str, Status], rows: int) -> list[Status]:
@@ -111,35 +173,32 @@ def _choose_shown(statuses: Mapping[str, Status], rows: int) -> list[Status]:
     return sorted(ranked[: max(1, rows - 1)], key=lambda status: order[status.name])
 
 
-def _cells(status: Status, now: float) -> tuple[Text, ...]:
+def _cells(status: Status, now: float, columns: _Columns) -> Iterator[Text]:
     mark, style = _LOOKS[status.state]
     elapsed = status.elapsed(now)
-    count = f" ×{status.processes}" if status.processes > 1 else ""
-    return (
-        Text(mark, style=style),
-        Text(status.name + count),
-        Text(status.state, style=style),
-        Text(format_duration(elapsed) if status.started is not None else "", style="dim"),
-    )
+    yield Text(mark, style=style)
+    yield Text(_name(status))
+    if columns.state:
+        yield Text(status.state, style=style)
+    yield Text(format_duration(elapsed) if status.started is not None else "", style="dim")
 
 
-def _losses(progress: Progress) -> str:
+def _losses(progress: Progress, *, validation: bool) -> str:
     loss = "" if progress.loss is None else f"{progress.loss:.4f}"
-    return loss if progress.validation_loss is None else f"{loss} (validation {progress.validation_loss:.4f})"
+    if progress.validation_loss is None or not validation:
+        return loss
+    return f"{loss} (validation {progress.validation_loss:.4f})"
 
 
-def _progress(status: Status, width: int) -> tuple[ProgressBar | Text, Text, Text, Text]:
-    progress = status.progress
-    if progress is None:
-        return Text(""), Text(""), Text(""), Text("")
+def _progress(status: Status, columns: _Columns) -> Iterator[ProgressBar | Text]:
+    progress = status.progress or Progress()
     fraction = progress.fraction
-    bar: ProgressBar | Text = Text("")
-    if fraction is not None:
-        bar = ProgressBar(total=1.0, completed=fraction, width=width)
-    rate = progress.samples_per_second
-    return (
-        bar,
-        Text(f"{progress.step}/{progress.total_steps}" if progress.step and progress.total_steps else ""),
-        Text(_losses(progress)),
-        Text("" if rate is None else f"{rate:,.0f}"),
-    )
+    if columns.bar:
+        bar = ProgressBar(total=1.0, completed=fraction or 0.0, width=columns.bar)
+        yield Text("") if fraction is None else bar
+    yield Text(f"{progress.step}/{progress.total_steps}" if progress.step and progress.total_steps else "")
+    if columns.losses:
+        yield Text(_losses(progress, validation=columns.validation))
+    if columns.speed:
+        rate = progress.samples_per_second
+        yield Text("" if rate is None else f"{rate:,.0f}")

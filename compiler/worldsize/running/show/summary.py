@@ -22,8 +22,8 @@ HEADLINE = (
 MAX_METRICS = 8
 
 
-def render_summary(result: RunResult, *, steps: bool = True) -> str:
-    """The summary as text; without ``steps`` if a table has shown them."""
+def render_summary(result: RunResult, *, steps: bool = True, report: Path | None = None) -> str:
+    """The summary as text; without ``steps`` if a table has shown them, with the page of the run if any."""
     lines = [
         *_failures(result),
         *_incomplete(result),
@@ -31,7 +31,7 @@ def render_summary(result: RunResult, *, steps: bool = True) -> str:
     ]
     if steps:
         lines += _steps(result)
-    return mark_controls("\n".join([*lines, *_outcome(result)])) + "\n"
+    return mark_controls("\n".join([*lines, *_outcome(result, report)])) + "\n"
 
 
 def _steps(result: RunResult) -> Iterator[str]:
@@ -46,8 +46,9 @@ def _steps(result: RunResult) -> Iterator[str]:
             yield f"    {flatten(step.summary)}"
 
 
-def _outcome(result: RunResult) -> Iterator[str]:
+def _outcome(result: RunResult, report: Path | None) -> Iterator[str]:
     rows = [("folder", show_path(result.folder))]
+    rows += [("report", show_path(report))] if report is not None else []
     rows += [("metrics", text) for text in _metrics(result)]
     rows += [("output", f"{name}: {show_path(path)}") for name, path in result.outputs.items()]
     rows += [("model", text) for text in _models(result)]

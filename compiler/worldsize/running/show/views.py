@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from worldsize.diagnostics.snippet import mark_controls
 from worldsize.running.model.results import Progress, Status, View
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PROGRESS_SECONDS = 5.0
+
+
+def wants_table(stream: TextIO) -> bool:
+    """Whether a stream shows a table that is redrawn: a terminal that moves its cursor, and no CI job."""
+    from worldsize.diagnostics.text import is_terminal
+
+    dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
+    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    return is_terminal(stream) and not dumb and not in_ci
 
 
 class PlainView:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 WINDOW_SECONDS = 0.25
 MAX_WINDOW_STEPS = 100  # steps
 PRINT_SECONDS = 10.0
+MAX_TIMED_RANKS = 64  # whose times are in the records of the live view
 
 
 class Ranks(Protocol):
@@ -89,6 +90,8 @@ class StepRecorder:
     _since: float = field(default_factory=time.perf_counter)
     _printed: float = 0.0
     _done: int = 0
+    _trained_seconds: float = 0.0
+    _computed_seconds: list[float] = field(default_factory=list)  # of each rank
     _last: dict[str, float] = field(default_factory=dict)
     _validation: dict[str, float] = field(default_factory=dict)
 
@@ -152,6 +155,7 @@ class StepRecorder:
             else:
                 self._refuse(non_finite.BadStep(step + 1, loss, rate, (), len(ranks)), local_loss)
         self._watch_for_slow(ranks)
+        self._add_times(seconds, ranks)
         self._window = min(max(round(WINDOW_SECONDS / seconds), 1), MAX_WINDOW_STEPS)
         self._held.clear()
         self._since = time.perf_counter()
@@ -176,6 +180,15 @@ class StepRecorder:
                 f"warning: {_describe_slow(slow, self.group.title(slow.rank))}", file=sys.stderr, flush=True
             )
 
+    def _add_times(self, seconds: float, compute_seconds: Sequence[float]) -> None:
+        """Add the steps held to the totals; what a rank did not compute, it waited, exchanged or updated."""
+        steps = len(self._held)
+        self._trained_seconds += seconds * steps
+        before = self._computed_seconds or [0.0] * len(compute_seconds)
+        self._computed_seconds = [
+            total + own * steps for total, own in zip(before, compute_seconds, strict=True)
+        ]
+
     def _note(self, done: int, loss: float, rate: float, speed: float) -> None:
         epoch = done / self.steps_per_epoch
         self._done = done
@@ -186,7 +199,11 @@ class StepRecorder:
     def _show(self, *, final: bool) -> None:
         if not self._last or not self.group.is_main:
             return
-        record = {"step": self._done, "total_steps": self.total_steps, **self._last, **self._validation}
+        record: dict[str, Any] = {"step": self._done, "total_steps": self.total_steps, **self._last}
+        record |= self._validation
+        if any(self._computed_seconds) and len(self._computed_seconds) <= MAX_TIMED_RANKS:
+            record["trained_seconds"] = round(self._trained_seconds, 4)
+            record["computed_seconds"] = [round(seconds, 4) for seconds in self._computed_seconds]
         if self._slow is not None:
             record |= {"slow_rank": self._slow.rank, "slow_ratio": round(self._slow.ratio, 3)}
         self.progress.report(record, final=final)
@@ -224,8 +241,8 @@ class Progress:
         self._path = Path(path) if path else None
         self._last = 0.0
 
-    def report(self, record: Mapping[str, float], *, final: bool = False) -> None:
-        """Append one record, unless the last one is too recent; the final one always."""
+    def report(self, record: Mapping[str, Any], *, final: bool = False) -> None:
+        """Append one record with the time of day, unless the last one is too recent; the final one always."""
         now = time.monotonic()
         if self._path is None or (now - self._last < PROGRESS_SECONDS and not final):
             return
@@ -233,6 +250,6 @@ class Progress:
         try:
             # Opened for each record, so that a reader sees each line at once and whole.
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(dict(record)) + "\n")
+                file.write(json.dumps({**record, "time": round(time.time(), 3)}) + "\n")
         except OSError:
             self._path = None  # a live view that cannot be written must not end a training

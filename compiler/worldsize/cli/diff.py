@@ -1,0 +1,71 @@
+"""`worldsize diff`: prints what differs between two runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from worldsize.cli import common, completion
+
+if TYPE_CHECKING:
+    from worldsize.reporting.compare import Difference
+
+LONGEST_VALUE = 48
+EPILOG = """\b
+Examples:
+  worldsize diff 20260102-03 last         an earlier run and the newest
+  worldsize diff 20260102 20260103 --json for a program
+
+Only what differs is printed. Code, data and environments are compared by their content: the digests
+tell that a step read other data, not which rows. The exit status is 0 whether or not something differs.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("first", metavar="RUN", shell_complete=completion.complete_runs)
+@click.argument("second", metavar="RUN", shell_complete=completion.complete_runs)
+@common.runs_dir
+@common.json_option
+def command(first: str, second: str, home: Path, *, as_json: bool) -> None:
+    """Compare two runs: parameters, code, data, environment and metrics."""
+    from worldsize.reporting.compare import compare_runs
+    from worldsize.running.record.history import load_run
+
+    roots = common.find_run(home, first), common.find_run(home, second)
+    if roots[0] == roots[1]:
+        common.refuse(f"`{first}` and `{second}` are the same run, `{roots[0].name}`", "name two runs")
+    runs = load_run(roots[0]), load_run(roots[1])
+    found = compare_runs(*runs)
+    if as_json:
+        ids = {"first": runs[0].id, "second": runs[1].id}
+        click.echo(json.dumps({**ids, "differences": [_document(each) for each in found]}, indent=2))
+    elif not found:
+        common.say(f"{runs[0].id} and {runs[1].id} do not differ in anything that is recorded")
+    else:
+        common.say("\n".join(_render(found, runs[0].id, runs[1].id)))
+
+
+def _document(each: Difference) -> dict[str, object]:
+    document: dict[str, object] = {"section": each.section, "name": each.name}
+    document |= {"first": each.first, "second": each.second}
+    return document if each.change is None else {**document, "change": each.change}
+
+
+def _render(found: list[Difference], first: str, second: str) -> list[str]:
+    """One table for all sections, so that its columns are aligned."""
+    from worldsize.base.wording import shorten
+    from worldsize.reporting.compare import show_value
+
+    rows: list[tuple[str, ...]] = []
+    section = ""
+    for each in found:
+        if each.section != section:
+            section = each.section
+            rows.append((section, "", "", ""))
+        change = "" if each.change is None else f"{each.change:+.4g}"
+        values = (shorten(show_value(value), LONGEST_VALUE) for value in (each.first, each.second))
+        rows.append((f"  {shorten(each.name, LONGEST_VALUE)}", *values, change))
+    return list(common.format_table(("", first, second, "change"), rows, right=frozenset({3})))

@@ -1,0 +1,30 @@
+"""Tables in HTML, as notebooks and pages show them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+from worldsize.diagnostics.snippet import mark_controls
+
+LONGEST = 300  # characters of one text
+
+
+def escape(text: object, longest: int = LONGEST) -> str:
+    """A text that others may have written as text of a page: cut to a length, no markup or controls."""
+    plain = mark_controls(str(text))
+    return html.escape(plain if len(plain) <= longest else plain[: longest - 1] + "…")
+
+
+def render_html_table(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[object]], note: str = ""
+) -> str:
+    """A table with a title above and a note below; every text is escaped."""
+    head = "".join(f'<th scope="col" style="text-align:left">{escape(each)}</th>' for each in headings)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in row) + "</tr>"
+        for row in rows
+    )
+    below = f"<p>{escape(note)}</p>" if note else ""
+    caption = f'<caption style="text-align:left;font-weight:bold">{escape(title)}</caption>'
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"

@@ -1,0 +1,138 @@
+"""What differs between two runs: parameters, code, data, environment, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from worldsize.base.wording import show_number
+from worldsize.reporting.curves import read_tracked_tags
+from worldsize.reporting.originals import find_original
+from worldsize.reporting.run_metrics import read_run_metrics
+from worldsize.running.record.history import RECORD, RunRecord
+from worldsize.running.record.json_files import is_file_name, read_json
+from worldsize.running.reuse.output_record import NAME as MADE
+
+_TAGS = {
+    "commit": "mlflow.source.git.commit",
+    "branch": "mlflow.source.git.branch",
+    "uncommitted changes": "azureml.git.dirty",
+}
+_INPUT = "input `"
+_LAUNCH = frozenset({
+    "launcher", "instance_count", "process_count_per_instance", "worker_count", "parameter_server_count",
+    "gpus_per_process",
+})  # fmt: skip
+SECTIONS = ("run", "parameters", "code", "data", "environment", "metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing in which two runs differ; None where a run does not have it."""
+
+    section: str
+    name: str
+    first: str | float | None
+    second: str | float | None
+
+    @property
+    def change(self) -> float | None:
+        """By how much a number has changed."""
+        numbers = isinstance(self.first, float) and isinstance(self.second, float)
+        return self.second - self.first if numbers else None  # type: ignore[operator]
+
+
+def compare_runs(first: RunRecord, second: RunRecord) -> list[Difference]:
+    """What differs, by section; nothing for runs that are alike in all that is recorded."""
+    found = _compare("run", _describe(first), _describe(second))
+    found += _compare("parameters", _parameters(first), _parameters(second))
+    parts = _parts(first), _parts(second)
+    found += _compare_parts(*parts)
+    found += _compare("environment", _environment(first), _environment(second))
+    found += _compare_processes(first, second)
+    found += _compare("metrics", _metrics(first), _metrics(second))
+    return sorted(found, key=lambda each: SECTIONS.index(each.section))
+
+
+def _compare(
+    section: str, first: Mapping[str, str | float], second: Mapping[str, str | float]
+) -> list[Difference]:
+    names = dict.fromkeys([*first, *second])
+    return [
+        Difference(section, name, first.get(name), second.get(name))
+        for name in names
+        if first.get(name) != second.get(name)
+    ]
+
+
+def _describe(run: RunRecord) -> dict[str, str | float]:
+    states: dict[str, str | float] = {
+        f"{name} state": "succeeded" if step.state == "reused" else step.state
+        for name, step in run.steps.items()
+    }
+    return {"pipeline": run.pipeline, "state": run.state, **states}
+
+
+def _parameters(run: RunRecord) -> dict[str, str | float]:
+    return {
+        f"{step.name}.{name}": value for step in run.steps.values() for name, value in step.parameters.items()
+    }
+
+
+def _parts(run: RunRecord) -> dict[tuple[str, str], str]:
+    """The digests of what each step consisted of, by step and part, without its parameters."""
+    found: dict[tuple[str, str], str] = {}
+    for name in filter(is_file_name, run.steps):
+        source, original = find_original(run.root, name)
+        parts = (read_json(run.root.parent / source / "steps" / original / MADE) or {}).get("parts")
+        values = {f"{_INPUT}{each}`" for each in run.steps[name].parameters}
+        if isinstance(parts, Mapping):
+            found |= {(name, str(part)): str(parts[part]) for part in parts if str(part) not in values}
+    return found
+
+
+def _compare_parts(
+    first: Mapping[tuple[str, str], str], second: Mapping[tuple[str, str], str]
+) -> Iterable[Difference]:
+    """What differs by content, of steps that both runs have; parameters are told by their values."""
+    for (step, part), digest in first.items():
+        other = second.get((step, part))
+        if other is None or other == digest or part in _LAUNCH or part == "format":
+            continue
+        section = "data" if part.startswith(_INPUT) else "environment" if part == "environment" else "code"
+        shown = part.removeprefix(_INPUT).rstrip("`") if section == "data" else part.replace("_", " ")
+        yield Difference(section, f"{step}: {shown}", digest[:12], other[:12])
+
+
+def _environment(run: RunRecord) -> dict[str, str | float]:
+    request = read_json(run.root / RECORD) or {}
+    tags = read_tracked_tags(run.root.absolute().parent.parent, run.id)
+    options = request.get("options")
+    rows: dict[str, str | float] = {
+        f"--{name.replace('_', '-')}": str(value)
+        for name, value in (options.items() if isinstance(options, Mapping) else ())
+        if name != "settings"  # which are among the parameters
+    }
+    rows |= {name: str(request[name]) for name in ("worldsize", "python") if request.get(name)}
+    rows |= {name: tags[tag] for name, tag in _TAGS.items() if tag in tags}
+    return rows
+
+
+def _compare_processes(first: RunRecord, second: RunRecord) -> Iterable[Difference]:
+    """The numbers of processes of steps that ran in both."""
+    for name in first.steps.keys() & second.steps.keys():
+        counts = len(first.steps[name].processes), len(second.steps[name].processes)
+        if all(counts) and counts[0] != counts[1]:
+            yield Difference("environment", f"{name} processes", float(counts[0]), float(counts[1]))
+
+
+def _metrics(run: RunRecord) -> dict[str, str | float]:
+    """The metrics by step, where the step is known; the time of the run last."""
+    metrics = read_run_metrics(run)
+    by_step = {name: value for name, value in metrics.items() if name.partition(".")[0] in run.steps}
+    return {**by_step, "seconds": round(run.seconds, 1)}
+
+
+def show_value(value: str | float | None) -> str:
+    """A value for a table."""
+    return "–" if value is None else show_number(value)

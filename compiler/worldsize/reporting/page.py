@@ -1,0 +1,320 @@
+"""A run as one self-contained page: no scripts, no other files, no requests."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from worldsize.base.wording import plural, show_number
+from worldsize.diagnostics.html_table import escape
+from worldsize.reporting import charts
+from worldsize.reporting.graph import MAX_STEPS, render_graph
+from worldsize.reporting.markup import badge, pairs, section, table
+from worldsize.reporting.model import Picture, Quantity, RunFacts, StepFacts, SweepFacts
+from worldsize.reporting.ranking import rank_trials
+from worldsize.reporting.style import STYLE
+from worldsize.reporting.timeline import render_ranks, render_timeline
+from worldsize.running.model.folder import show_path
+from worldsize.running.show.summary import HEADLINE
+from worldsize.running.show.views import format_duration
+
+MAX_CHARTS = 40  # of all steps
+MAX_CHARTS_OF_STEP = 12
+MAX_TRIALS = 200
+MAX_METRICS = 200  # of one step
+NO_PICTURES = "matplotlib is not installed, so there are no curves: pip install 'worldsize[run]'"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def render_page(facts: RunFacts) -> str:
+    """The page as text.
+
+    Everything that comes from the run is escaped, and the page is bounded: long curves are thinned, long
+    lists cut, and what is left out is said.
+    """
+    parts = _Page(facts).sections()
+    links = "".join(f'<li><a href="#{anchor}">{title}</a></li>' for anchor, title, _ in parts)
+    body = "".join(section(title, content, anchor=anchor) for anchor, title, content in parts)
+    record = facts.record
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="generator" content="worldsize">\n'
+        f"<title>{escape(_title(facts))}, {escape(record.state)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f'<body>\n<a class="skip" href="#main">Skip to the content</a>\n<header>{_render_head(facts)}'
+        f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>\n<main id="main">\n{body}</main>\n'
+        f"<footer>Written {facts.read_at.astimezone():%Y-%m-%d %H:%M:%S %Z} by worldsize.</footer>\n"
+        "</body>\n</html>\n"
+    )
+
+
+def _title(facts: RunFacts) -> str:
+    return Path(facts.record.pipeline).stem or facts.record.id
+
+
+def _render_head(facts: RunFacts) -> str:
+    record = facts.record
+    times = []
+    if record.started is not None:
+        times.append(f"started {record.started.astimezone():%Y-%m-%d %H:%M:%S}")
+        verb = "running for" if record.state == "running" else "took"
+        times.append(f"{verb} {format_duration(record.seconds)}")
+    if record.state == "running":
+        times.append(f"as of {facts.read_at.astimezone():%H:%M:%S}")
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in facts.notes)
+    return (
+        f"<h1>{escape(_title(facts), 100)} {badge(record.state)}</h1>\n"
+        f'<p class="quiet">run {escape(record.id)}{"".join(f" · {each}" for each in times)}</p>{notes}\n'
+        + _render_cards(facts)
+    )
+
+
+def _render_cards(facts: RunFacts) -> str:
+    """The headline: steps done, the metrics that people look for first, and the registered model."""
+    rows = [("steps done", f"{facts.record.done} of {len(facts.steps)}")]
+    metrics: dict[str, float] = {}
+    for step in facts.steps.values():
+        metrics.update(step.metrics)
+    rows += [(escape(name), f"{metrics[name]:.4g}") for name in HEADLINE if name in metrics][:4]
+    for each in facts.registered[:2]:
+        name = escape(each.name, 40)
+        rows.append(
+            (f"model {name}", f"version {escape(each.version, 20)}" if each.version else "not registered")
+        )
+    cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in rows)
+    return f'<dl class="cards">{cells}</dl>\n'
+
+
+class _Page:
+    """The parts of one page; charts are counted over all of them."""
+
+    def __init__(self, facts: RunFacts) -> None:
+        self.facts = facts
+        self.draws = charts.can_draw()
+        self.charts_left = MAX_CHARTS
+
+    def sections(self) -> list[tuple[str, str, str]]:
+        """The anchor, title and content of each part that has any."""
+        facts = self.facts
+        found = [
+            ("failures", "Failures", _render_failures(facts)),
+            ("steps", "Steps", render_graph(facts) + _render_steps(facts)),
+            ("timeline", "Timeline", render_timeline(facts)),
+        ]
+        for index, step in enumerate(self._trained()):
+            name = escape(step.record.name, 80)
+            found.append((f"training-{index}", f"Training: {name}", self._render_training(step)))
+        found += [
+            (f"sweep-{index}", f"Sweep: {escape(sweep.step, 80)}", render_sweep(sweep))
+            for index, sweep in enumerate(facts.sweeps)
+        ]
+        found += [
+            ("evaluation", "Metrics", _render_metrics(facts)),
+            ("models", "Models", _render_models(facts)),
+            ("environment", "Environment", _render_environment(facts)),
+        ]
+        return [(anchor, title, content) for anchor, title, content in found if content]
+
+    def _trained(self) -> list[StepFacts]:
+        """The steps with curves or planned numbers; of a sweep's trials only the winner."""
+        winners = {sweep.best for sweep in self.facts.sweeps}
+        swept = {sweep.step for sweep in self.facts.sweeps}
+        return [
+            step
+            for step in self.facts.steps.values()
+            if (step.curves or step.quantities)
+            and (step.record.name.rpartition(".")[0] not in swept or step.record.name in winners)
+        ]
+
+    def _render_training(self, step: StepFacts) -> str:
+        ranks = render_ranks(step.ranks)
+        parts = [self._render_charts(step)]
+        if step.quantities:
+            parts.append("<h3>Plan against actual</h3>" + _render_quantities(step.quantities))
+        if ranks:
+            parts.append("<h3>Where the ranks spent their time</h3>" + ranks)
+        elif len(step.record.processes) > 1:
+            parts.append('<p class="note">How long each rank waited for the others was not recorded.</p>')
+        return "".join(parts)
+
+    def _render_charts(self, step: StepFacts) -> str:
+        wanted = charts.choose_charts(step.curves)
+        if not wanted:
+            return '<p class="note">No curve: fewer than two training steps were logged.</p>'
+        if not self.draws:
+            return f'<p class="note">{escape(NO_PICTURES)}</p>'
+        count = min(MAX_CHARTS_OF_STEP, self.charts_left)
+        self.charts_left -= min(len(wanted), count)
+        figures = "".join(_render_figure(chart) for chart in wanted[:count])
+        left = len(wanted) - count
+        note = f'<p class="note">{plural(left, "more curve")} in MLflow.</p>' if left > 0 else ""
+        return f'<div class="charts">{figures}</div>{note}'
+
+
+def _render_figure(chart: charts.Chart) -> str:
+    described = "; ".join(
+        f"{name} from {show_number(points[0][1])} to {show_number(points[-1][1])}"
+        for name, points in chart.curves.items()
+    )
+    key = "".join(
+        f'<li><i style="background:var(--c{number})"></i>{escape(name.replace("_", " "), 60)}</li>'
+        for number, name in enumerate(chart.curves, 1)
+    )
+    title = escape(chart.title.replace("_", " "), 60)
+    key = f'<ul class="key">{key}</ul>' if len(chart.curves) > 1 else ""
+    picture = charts.draw(chart)
+    return (
+        f'<figure><figcaption>{title}</figcaption><div role="img" aria-label="{title}: {escape(described)}">'
+        f"{picture}</div>{key}</figure>\n"
+    )
+
+
+def _render_failures(facts: RunFacts) -> str:
+    parts = []
+    failed = [step for step in facts.steps.values() if step.record.reason]
+    for step in failed[:20]:
+        text = f"<h3>{escape(step.record.name, 80)}</h3><p>{escape(step.record.reason, 1000)}</p>"
+        if step.last_lines:
+            lines = "\n".join(escape(line, 500) for line in step.last_lines)
+            process = escape(step.record.failed_process or "its process")
+            text += f'<p class="quiet">Last lines of {process}:</p><pre tabindex="0">{lines}</pre>'
+        parts.append(text)
+    if len(failed) > 20:
+        parts.append(f'<p class="note">{len(failed) - 20} more steps failed.</p>')
+    return "".join(parts)
+
+
+def _render_steps(facts: RunFacts) -> str:
+    rows = []
+    swept = {sweep.step for sweep in facts.sweeps}
+    for name, step in facts.steps.items():
+        if name.rpartition(".")[0] in swept:
+            continue
+        record = step.record
+        notes = [f"from run {escape(record.source)}"] if record.source else []
+        notes += [f"{record.attempts} attempts"] if record.attempts > 1 else []
+        notes += [plural(len(record.processes), "process")] if len(record.processes) > 1 else []
+        took = format_duration(record.seconds) if record.seconds else ""
+        needs = ", ".join(escape(need, 60) for need in record.needs[:8])
+        rows.append((escape(name, 80), badge(record.state), took, needs, ", ".join(notes)))
+    headings = ("step", "state", "time", "needs", "")
+    text = table("Steps", headings, rows, frozenset({2}))
+    if len(rows) > MAX_STEPS:
+        states: dict[str, int] = {}
+        for step in facts.steps.values():
+            states[step.record.state] = states.get(step.record.state, 0) + 1
+        counts = ", ".join(f"{count} {escape(state)}" for state, count in states.items())
+        text = f"<p>{len(rows)} steps: {counts}.</p>{text}"
+    return text if rows else "<p>The steps of the run are unknown.</p>"
+
+
+def _render_quantities(quantities: Sequence[Quantity]) -> str:
+    rows = [
+        (
+            escape(each.name),
+            escape(each.planned) or "–",
+            _mark(each) or "–",
+        )
+        for each in quantities
+    ]
+    return table(
+        "Plan against actual", ("quantity", "planned", "actual"), rows, frozenset({1, 2}), aligned="right"
+    )
+
+
+def _mark(quantity: Quantity) -> str:
+    """The actual value, emphasised where it is not the planned one."""
+    actual = escape(quantity.actual)
+    differs = quantity.planned and quantity.actual and quantity.planned != quantity.actual
+    return f"<mark>{actual}</mark>" if differs else actual
+
+
+def render_sweep(sweep: SweepFacts) -> str:
+    """The trials as a table, the best first."""
+    trials = rank_trials(sweep)
+    names = list(dict.fromkeys(name for trial in trials for name in trial.values))
+    rows = [
+        (
+            escape(trial.name, 80) + (" ★" if trial.name == sweep.best else ""),
+            badge(trial.state),
+            "" if trial.value is None else show_number(trial.value),
+            *(escape(trial.values.get(name, ""), 60) for name in names),
+        )
+        for trial in trials[:MAX_TRIALS]
+    ]
+    headings = ("trial", "state", escape(sweep.metric, 60) or "value", *(escape(name, 60) for name in names))
+    best = f" The winner, marked ★, is {escape(sweep.best, 80)}." if sweep.best else ""
+    goal = escape(sweep.goal or "optimise")
+    aim = f" to {goal} {escape(sweep.metric, 80)}" if sweep.metric else " until now"
+    sentence = f"<p>{plural(len(sweep.trials), 'trial')}{aim}.{best}</p>"
+    left = len(trials) - MAX_TRIALS
+    note = f'<p class="note">{left} more trials are in the step’s sweep.json.</p>' if left > 0 else ""
+    return sentence + table("Trials", headings, rows, frozenset(range(2, len(headings)))) + note
+
+
+def _render_metrics(facts: RunFacts) -> str:
+    winners = {sweep.best for sweep in facts.sweeps}
+    parts = []
+    for name, step in facts.steps.items():
+        if name.rpartition(".")[0] in facts.steps and name not in winners:
+            continue
+        parts += [_render_picture(each, name) for each in step.pictures]
+        if step.metrics:
+            parts.append(_metrics_table(name, step.metrics))
+    return "".join(parts)
+
+
+def _render_picture(picture: Picture, step: str) -> str:
+    title = f"{escape(picture.title)} ({escape(step, 80)})"
+    data = base64.b64encode(picture.data).decode()
+    image = f'<img alt="{title}" src="data:image/png;base64,{data}">'
+    return f"<figure><figcaption>{title}</figcaption>{image}</figure>\n"
+
+
+def _metrics_table(step: str, metrics: Mapping[str, float]) -> str:
+    shown = list(metrics.items())[:MAX_METRICS]
+    rows = [(escape(name, 100), show_number(value)) for name, value in shown]
+    title = f"Metrics of {escape(step, 80)}"
+    text = table(title, ("metric", "value"), rows, frozenset({1}))
+    if len(rows) > 12:
+        return f"<details><summary>{title}: {len(metrics)}</summary>{text}</details>"
+    return f"<h3>{title}</h3>{text}"
+
+
+def _render_models(facts: RunFacts) -> str:
+    rows = [
+        (
+            escape(each.name, 100),
+            f"version {escape(each.version)}" if each.version else "not registered",
+            escape(each.gate) or "none",
+            escape(each.reason, 500),
+        )
+        for each in facts.registered[:50]
+    ]
+    return table("Models", ("model", "result", "gate", "reason"), rows) if rows else ""
+
+
+def _render_environment(facts: RunFacts) -> str:
+    rows = [(escape(name), f"<code>{escape(text, 2000)}</code>") for name, text in facts.environment]
+    rows += [(escape(name), escape(_show_place(place), 1000)) for name, place in facts.links.items()]
+    rows += [
+        (f"output {escape(name, 80)}", escape(_show_place(place), 1000))
+        for name, place in list(facts.outputs.items())[:100]
+    ]
+    parameters = [
+        (f"{escape(name, 80)}.{escape(key, 80)}", escape(value, 200))
+        for name, step in list(facts.steps.items())[:50]
+        for key, value in step.record.parameters.items()
+        if name.rpartition(".")[0] not in facts.steps
+    ][:2000]
+    text = pairs(rows)
+    if parameters:
+        shown = table("Parameters", ("parameter", "value"), parameters)
+        text += f"<details><summary>{plural(len(parameters), 'parameter')}</summary>{shown}</details>"
+    return text
+
+
+def _show_place(place: str) -> str:
+    return place if "://" in place else show_path(place)

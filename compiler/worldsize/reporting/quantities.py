@@ -1,0 +1,109 @@
+"""The planned numbers of a step beside those that its run had."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from worldsize.base.wording import format_size, show_number
+from worldsize.reporting.model import Attempt, Curve, Quantity
+from worldsize.running.show.views import format_duration
+
+_LABELS = {
+    "batch_size_per_device": "batch per process",
+    "gradient_accumulation_steps": "accumulation steps",
+    "global_batch_size": "global batch",
+    "learning_rate": "learning rate",
+    "optimizer": "optimizer",
+    "epochs": "epochs",
+    "warmup_epochs": "warm-up epochs",
+}
+_COUNTED = {
+    "rows": "rows",
+    "steps_per_epoch": "steps per epoch",
+    "total_steps": "steps",
+    "warmup_steps": "warm-up steps",
+}
+PREDICTED, SPEED = "predicted_samples_per_second", "samples_per_second"
+MEMORY = "memory_peak_bytes"
+
+
+def compare_with_plan(
+    plan: Mapping[str, Any],
+    parameters: Mapping[str, str],
+    attempts: Sequence[Attempt],
+    logged: Mapping[str, float],
+    curves: Mapping[str, Curve],
+    *,
+    machine: str = "this machine",
+) -> list[Quantity]:
+    """The quantities of one step; none for a step that is neither planned nor measured.
+
+    Args:
+        plan: Of the step, from ``plan.json``; empty where nothing was planned.
+        parameters: That the step ran with, and those that it logged.
+        attempts: Of the step; the last one counts.
+        logged: The last values of what it logged.
+        curves: That it logged.
+        machine: Where it ran.
+    """
+    training = plan.get("training")
+    training = training if isinstance(training, Mapping) else {}
+    topology = plan.get("topology")
+    topology = topology if isinstance(topology, Mapping) else {}
+    trains = bool(training) or SPEED in curves or SPEED in logged
+    if not trains:
+        return []
+    started = len(attempts[-1].names) if attempts else 0
+    world = parameters.get("world_size") or (str(started) if started else "")
+    found = [Quantity("processes", _show(topology.get("world_size")), world)]
+    instances = " × ".join(
+        _show(topology[name]) for name in ("instance_count", "instance_type") if topology.get(name)
+    )
+    found.append(Quantity("instances", instances, machine if attempts else ""))
+    for name, label in _LABELS.items():
+        found.append(Quantity(label, _show(training.get(name)), _show(parameters.get(name))))
+    for name, label in _COUNTED.items():
+        found.append(Quantity(label, _show(training.get(name)), _count(name, parameters, curves)))
+    found += _measured(logged, curves, attempts)
+    return [each for each in found if each.planned or each.actual]
+
+
+def _count(name: str, parameters: Mapping[str, str], curves: Mapping[str, Curve]) -> str:
+    """A count that the training has logged; of the steps, those that were done."""
+    if name == "total_steps" and "loss" in curves:
+        return show_number(curves["loss"][-1][0])
+    return _show(parameters.get(name))
+
+
+def _measured(
+    logged: Mapping[str, float], curves: Mapping[str, Curve], attempts: Sequence[Attempt]
+) -> list[Quantity]:
+    predicted = logged.get(PREDICTED)
+    speed = _median([value for _, value in curves.get(SPEED, ())]) or logged.get(SPEED)
+    memory = logged.get(MEMORY)
+    seconds = sum(each.period.end - each.period.start for each in attempts)
+    return [
+        Quantity("samples per second (median)", _show_speed(predicted), _show_speed(speed)),
+        Quantity("peak memory of a process", "", "" if memory is None else format_size(round(memory))),
+        Quantity("time", "", format_duration(seconds) if attempts else ""),
+    ]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return sorted(values)[len(values) // 2] if values else None
+
+
+def _show_speed(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
+
+
+def _show(value: Any) -> str:
+    if value is None or isinstance(value, bool | Mapping | list):
+        return ""
+    if isinstance(value, str):
+        try:
+            value = float(value)  # `20` and `20.0` are the same plan
+        except ValueError:
+            return str(value)
+    return show_number(value)

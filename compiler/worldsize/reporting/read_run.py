@@ -1,0 +1,218 @@
+"""Reads a run of this machine for its report; what is missing or damaged is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from worldsize.base.wording import plural
+from worldsize.reporting.attempts import read_attempts, read_pauses
+from worldsize.reporting.curves import (
+    find_tracked_steps,
+    read_rank_samples,
+    read_reports,
+    read_tracked_curves,
+    read_tracked_parameters,
+    read_tracked_tags,
+    read_tracked_values,
+    reported_curves,
+)
+from worldsize.reporting.environment import describe_environment
+from worldsize.reporting.model import (
+    Attempt,
+    Curve,
+    Picture,
+    Registered,
+    RunFacts,
+    StepFacts,
+)
+from worldsize.reporting.originals import find_original
+from worldsize.reporting.quantities import compare_with_plan
+from worldsize.reporting.sweeps import read_sweeps
+from worldsize.running.record.details import LocalDetails
+from worldsize.running.record.events import scan_events
+from worldsize.running.record.history import RECORD, StepRecord, load_run
+from worldsize.running.record.json_files import read_json
+
+LAST_LINES = 20
+MAX_CURVE_STEPS = 60  # whose curves are read: trials of a large sweep beyond are in the table only
+MAX_PICTURE_BYTES = 400_000  # of all pictures
+PICTURES = {
+    "confusion_matrix.png": "Confusion matrix",
+    "roc_curve.png": "ROC curve",
+    "predictions.png": "Predictions against true values",
+}
+_PNG = b"\x89PNG\r\n\x1a\n"
+_MAX_JSON_BYTES = 1 << 20
+
+
+def read_run(root: Path) -> RunFacts:
+    """All that is known of a run, by its folder."""
+    return _Reader(root).read()
+
+
+@dataclass(frozen=True, slots=True)
+class _Trained:
+    """What a step reported for the live view, and what it logged to MLflow."""
+
+    reports: Sequence[Mapping[str, Any]]
+    curves: Mapping[str, Curve]
+    logged: Mapping[str, float]  # last values
+    parameters: Mapping[str, str]
+
+
+class _Reader:
+    """Reads the files of one run, each once."""
+
+    def __init__(self, root: Path) -> None:
+        self.now = datetime.now(timezone.utc)
+        self.record = load_run(root)
+        self.details = LocalDetails(self.record)
+        self.home = root.absolute().parent.parent
+        self.events, _ = scan_events(root / "events.jsonl")
+        self.plans = _mapping((read_json(root / "pipeline" / "plan.json") or {}).get("steps"))
+        self.sweeps = read_sweeps(root, self.record.steps, self.events)
+        self.swept = {sweep.step for sweep in self.sweeps}
+        self._tracked: dict[str, dict[str, str]] = {}
+        self._picture_bytes = 0
+        self._curve_steps = 0
+
+    def read(self) -> RunFacts:
+        """Read them."""
+        record = self.record
+        running = self.now.timestamp() if record.state == "running" else None
+        attempts = read_attempts(self.events, now=running)
+        steps = {name: self._step(step, attempts.get(name, [])) for name, step in record.steps.items()}
+        request = read_json(record.root / RECORD) or {}
+        return RunFacts(
+            record=record,
+            steps=steps,
+            read_at=self.now,
+            links=self.details.links(),
+            outputs=self.details.outputs(),
+            environment=describe_environment(record, request, read_tracked_tags(self.home, record.id)),
+            registered=[each for step in steps.values() for each in read_registered(step)],
+            sweeps=self.sweeps,
+            pauses=read_pauses(self.events),
+            notes=list(self._notes()),
+        )
+
+    def _notes(self) -> Sequence[str]:
+        record, notes = self.record, []
+        if record.damaged:
+            lines = plural(record.damaged, "line")
+            verb = "is" if record.damaged == 1 else "are"
+            notes.append(f"{lines} of the event log cannot be read and {verb} left out.")
+        if record.started is None:
+            notes.append("The beginning of the event log is missing.")
+        if record.resumed:
+            notes.append(
+                "The run was resumed " + ("once." if record.resumed == 1 else f"{record.resumed} times.")
+            )
+        if any(event["event"] == "run_untracked" for event in self.events):
+            notes.append("MLflow's record of the run is missing or incomplete.")
+        return notes
+
+    def _step(self, step: StepRecord, attempts: Sequence[Attempt]) -> StepFacts:
+        trained = self._read_training(step)
+        outputs = self.details.step_outputs(step)
+        owner = step.name.rpartition(".")[0]  # of a trial, which has the plan of its sweep
+        plan = self.plans.get(step.name, self.plans.get(owner))
+        is_sweep = step.name in self.swept
+        parameters = {**trained.parameters, **step.parameters}
+        return StepFacts(
+            record=step,
+            attempts=attempts,
+            metrics=dict(self.details.metrics(step)),
+            logged=trained.logged,
+            outputs=outputs,
+            curves=trained.curves,
+            ranks=read_rank_samples(trained.reports),
+            pictures=() if is_sweep else self._pictures(outputs),
+            quantities=()
+            if is_sweep
+            else compare_with_plan(_mapping(plan), parameters, attempts, trained.logged, trained.curves),
+            last_lines=self.details.last_lines(step, LAST_LINES) if step.state == "failed" else (),
+        )
+
+    def _read_training(self, step: StepRecord) -> _Trained:
+        """What a step reported and logged; that of the original where it was reused."""
+        run, name = find_original(self.record.root, step.name)
+        reports = read_reports(self.home / "runs" / run / "steps" / name / "progress.jsonl")
+        logged = _last_values(reports)
+        self._curve_steps += bool(reports)
+        if self._curve_steps > MAX_CURVE_STEPS:
+            return _Trained(reports, {}, logged, {})
+        if run not in self._tracked:
+            self._tracked[run] = find_tracked_steps(self.home, run)
+        tracked = self._tracked[run].get(name)
+        curves = reported_curves(reports)
+        if tracked is None:
+            return _Trained(reports, curves, logged, {})
+        return _Trained(
+            reports,
+            {**curves, **read_tracked_curves(self.home, tracked)},
+            {**logged, **read_tracked_values(self.home, tracked)},
+            read_tracked_parameters(self.home, tracked),
+        )
+
+    def _pictures(self, outputs: Mapping[str, str]) -> list[Picture]:
+        """The pictures that `evaluate` has written, as long as there are not too many bytes."""
+        found = []
+        for folder in outputs.values():
+            for name, title in PICTURES.items():
+                data = _read_png(Path(folder) / name)
+                if data and self._picture_bytes + len(data) <= MAX_PICTURE_BYTES:
+                    self._picture_bytes += len(data)
+                    found.append(Picture(title, data))
+        return found
+
+
+def _read_png(path: Path) -> bytes | None:
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_PICTURE_BYTES:
+            return None
+        data = path.read_bytes()
+    except OSError:
+        return None
+    return data if data.startswith(_PNG) else None
+
+
+def _last_values(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    if not reports:
+        return {}
+    return {
+        name: float(value)
+        for name, value in reports[-1].items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    }
+
+
+def read_registered(step: StepFacts) -> list[Registered]:
+    """What the step has registered, or why it has not."""
+    found = []
+    for folder in step.outputs.values():
+        path = Path(folder) / "registration.json"
+        try:
+            large = path.stat().st_size > _MAX_JSON_BYTES
+        except (OSError, ValueError):
+            continue
+        document = None if large else read_json(path)
+        if document is not None and "name" in document:
+            version = document.get("version")
+            registered = Registered(
+                step=step.record.name,
+                name=str(document["name"]),
+                version="" if version is None else str(version),
+                reason=str(document.get("reason") or ""),
+                gate=step.record.parameters.get("gate", ""),
+            )
+            found.append(registered)
+    return found
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

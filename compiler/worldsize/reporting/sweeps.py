@@ -1,0 +1,64 @@
+"""Reads the sweep of a step: what was tried, and the winner."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from worldsize.reporting.model import SweepFacts, TrialFacts
+from worldsize.running.record.json_files import is_file_name, read_json
+
+FILE = "sweep.json"
+MAX_TRIALS = 10_000
+
+
+def read_sweeps(root: Path, steps: Iterable[str], events: Sequence[Mapping[str, Any]]) -> list[SweepFacts]:
+    """The sweeps of a run: by what each has written at its end, else by the events until now."""
+    found = [_read_written(root, name) or _read_events(name, events) for name in steps if is_file_name(name)]
+    return [sweep for sweep in found if sweep is not None]
+
+
+def _read_written(root: Path, step: str) -> SweepFacts | None:
+    document = read_json(root / "steps" / step / FILE)
+    if document is None:
+        return None
+    listed = document.get("trials")
+    trials = [
+        _read_trial(each)
+        for each in (listed if isinstance(listed, list) else [])[:MAX_TRIALS]
+        if isinstance(each, Mapping)
+    ]
+    best = document.get("best")
+    return SweepFacts(
+        step=step,
+        metric=str(document.get("metric") or ""),
+        goal=str(document.get("goal") or ""),
+        best=str(best) if best is not None else None,
+        trials=trials,
+    )
+
+
+def _read_events(step: str, events: Sequence[Mapping[str, Any]]) -> SweepFacts | None:
+    """A sweep that has not ended, by its trials; None for a step without any."""
+    trials: dict[str, Mapping[str, Any]] = {}
+    for event in events:
+        name = str(event.get("step"))
+        if name.rpartition(".")[0] != step or len(trials) >= MAX_TRIALS:
+            continue
+        if event["event"] in ("trial_made", "trial_ended"):
+            trials[name] = {"state": "running", **event, "name": name}
+    return SweepFacts(step, "", "", None, [_read_trial(each) for each in trials.values()]) if trials else None
+
+
+def _read_trial(document: Mapping[str, Any]) -> TrialFacts:
+    values = document.get("parameters")
+    value = document.get("value")
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return TrialFacts(
+        name=str(document.get("name") or document.get("step") or ""),
+        state=str(document.get("state") or ""),
+        values={str(name): str(each) for name, each in values.items()} if isinstance(values, Mapping) else {},
+        value=float(value) if number and value is not None else None,
+    )

@@ -1,0 +1,41 @@
+"""Writes the report of a run to a file, complete or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+FILE = "report.html"
+
+
+def write_page(page: str, path: Path) -> None:
+    """Write a page beside its place, then rename it; only its user may read it.
+
+    Raises:
+        OSError: The file cannot be written. Nothing of it is left.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(page)
+        part.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+
+
+def write_report(root: Path, path: Path | None = None) -> Path:
+    """Write the report of a run of this machine, by default into its folder; return the file.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    from worldsize.reporting.page import render_page
+    from worldsize.reporting.read_run import read_run
+
+    target = path or root / FILE
+    write_page(render_page(read_run(root)), target)
+    return target

@@ -103,11 +103,13 @@ class Recorded(Struct, frozen=True):
     losses: tuple[float, ...]
     loaders: dict[str, dict[str, Any]]
     draws: dict[str, dict[int, list[int]]]  # indices by loader and epoch, in their order
+    parameters: int | None = None  # of the optimizer with the most
+    forward_flops: float | None = None  # of a batch
 
 
 def read_recording(path: Path) -> Recorded:
     """Read the recording of one process; a last line that was not completed is left out."""
-    losses, loaders = [], {}
+    losses, loaders, parameters, flops = [], {}, [], []
     draws: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for entry in _entries(path):
         if "loss" in entry:
@@ -116,17 +118,21 @@ def read_recording(path: Path) -> Recorded:
             loaders[entry["loader"]] = entry
         elif "draw" in entry:
             draws[entry["draw"]][entry["epoch"]] += entry["indices"]
-    return Recorded(tuple(losses), loaders, {name: dict(epochs) for name, epochs in draws.items()})
+        parameters += [entry["parameters"]] if "parameters" in entry else []
+        flops += [entry["forward_flops"]] if "forward_flops" in entry else []
+    return Recorded(
+        tuple(losses),
+        loaders,
+        {name: dict(epochs) for name, epochs in draws.items()},
+        max(parameters, default=None),
+        max(flops, default=None),
+    )
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.exists():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:
-            return
+    lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
+    for line in lines[:-1]:  # what follows the last line end was not completed
+        yield json.loads(line)
 
 
 def average_losses(ranks: Sequence[Recorded]) -> list[float]:
@@ -156,6 +162,6 @@ def find_sampling_faults(ranks: Sequence[Recorded]) -> list[str]:
 
 
 def _starts_alike(first: list[int], second: list[int]) -> bool:
-    """Whether the second order is the first, as far as both are known: two samples may coincide, eight do not."""
+    """Whether the second order is the first as far as both are known: two may coincide, eight do not."""
     known = min(len(first), len(second))
     return known >= 8 and first[:known] == second[:known]

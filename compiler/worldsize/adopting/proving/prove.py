@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from worldsize.adopting.arguments import find_given
 from worldsize.adopting.model import Adoption, Flag, Role, ScriptProfile
 from worldsize.adopting.proving.curves import (
     Comparison,
@@ -47,10 +48,19 @@ class Failed(Struct, frozen=True):
     lines: tuple[str, ...] = ()
 
 
+class Measured(Struct, frozen=True):
+    """What a proof has seen of the training; None is unknown."""
+
+    rows: int | None = None  # that train
+    parameters: int | None = None
+    forward_flops: float | None = None  # of one sample
+
+
 class Proof(Struct, frozen=True):
     """What a proof found. ``batch`` is the global batch of both sides."""
 
     comparison: Comparison | None
+    measured: Measured = Measured()
     failed: Failed | None = None
     batch: int | None = None
 
@@ -75,10 +85,10 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
     profile = request.adoption.profile
     batch = find_batch(profile, request.arguments)
     if isinstance(batch, Failed):
-        return Proof(None, batch)
+        return Proof(None, failed=batch)
     sides = []
     for name, processes in (("adopted", PROCESSES), ("original", 1)):
-        text = request.adoption.text.encode() if processes > 1 else request.original
+        text = request.adoption.text.encode(request.adoption.encoding) if processes > 1 else request.original
         script = copy_folder(request.script.parent, folder / name, request.script.name, text)
         records = folder / f"{name}-records"
         records.mkdir()
@@ -97,15 +107,25 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
         ranks = [read_recording(records / f"{rank}.jsonl") for rank in range(processes)]
         failed = _explain_end(name, ended, ranks, request)
         if failed is not None:
-            return Proof(None, failed, batch)
+            return Proof(None, failed=failed, batch=batch)
         sides.append(ranks)
-    return Proof(_compare(profile, sides[0], sides[1][0], batch, request.steps), batch=batch)
+    return Proof(_compare(profile, sides[0], sides[1][0], batch), _measure(sides, batch), batch=batch)
+
+
+def _measure(sides: list[list[Recorded]], batch: int) -> Measured:
+    """What both sides tell of the training: its rows are those of the loader that is drawn from most."""
+    (adopted, *_), (original, *_) = sides
+    drawn = {name: sum(map(len, epochs.values())) for name, epochs in adopted.draws.items()}
+    name = max(drawn, key=lambda each: drawn[each], default=None)
+    rows = adopted.loaders[name]["length"] if name is not None else None
+    flops = original.forward_flops / batch if original.forward_flops else None
+    return Measured(rows, original.parameters, flops)
 
 
 def find_batch(profile: ScriptProfile, arguments: Sequence[str]) -> int | Failed:
     """The batch size of the original, which its two processes share."""
     flag = profile.flag("batch_size")
-    given = _find_given(flag, arguments) if flag is not None else None
+    given = find_given(flag, arguments) if flag is not None else None
     known = given or (flag.default if flag is not None else None) or profile.batch_size
     if flag is None or known is None:
         return Failed(
@@ -119,15 +139,6 @@ def find_batch(profile: ScriptProfile, arguments: Sequence[str]) -> int | Failed
             f"prove it with another: `--arguments '{flag.option} {max(2, batch - batch % PROCESSES)}'`",
         )
     return batch
-
-
-def _find_given(flag: Flag, arguments: Sequence[str]) -> str | None:
-    """The value of an option on a command line."""
-    for index, word in enumerate(arguments):
-        name, equals, value = word.partition("=")
-        if name == flag.option:
-            return value if equals else next(iter(arguments[index + 1 : index + 2]), None)
-    return None
 
 
 def _arguments(request: Request, batch: int, processes: int, out: Path) -> Iterator[str]:
@@ -146,9 +157,10 @@ def _arguments(request: Request, batch: int, processes: int, out: Path) -> Itera
     data = known("data")
     if data is not None and request.data is not None:
         yield from (data.option, str(request.data.absolute()))
-    for role in ("output", "checkpoints"):
-        flag = known(role)  # type: ignore[arg-type]
-        if flag is not None and flag.required and _find_given(flag, request.arguments) is None:
+    roles: tuple[Role, ...] = ("output", "checkpoints")
+    for role in roles:
+        flag = known(role)
+        if flag is not None and flag.required and find_given(flag, request.arguments) is None:
             (out / role).mkdir(parents=True)
             yield from (flag.option, str(out / role))
 
@@ -189,9 +201,7 @@ def _suggest(ended: Ended, request: Request) -> str | None:
     return None
 
 
-def _compare(
-    profile: ScriptProfile, adopted: list[Recorded], original: Recorded, batch: int, steps: int
-) -> Comparison:
+def _compare(profile: ScriptProfile, adopted: list[Recorded], original: Recorded, batch: int) -> Comparison:
     losses = average_losses(adopted)
     faults = find_sampling_faults(adopted) if len(adopted) > 1 else []
     if len(losses) != len(original.losses):

@@ -1,11 +1,11 @@
 """Runs a script and records the loss of each of its steps, and which samples it was computed from.
 
 The script is not changed: the recorder wraps ``torch.Tensor.backward``, where Accelerate, Lightning and the
-Trainer of Hugging Face end too, or Keras' ``fit``. A script that replays reads the samples of each batch in the
-order in which the processes of another recording read theirs together, so that both follow one order.
+Trainer of Hugging Face end too, or Keras' ``fit``. A script that replays reads the samples of each batch in
+the order in which the processes of another recording read theirs together, so that both follow one order.
 
-The program of a process: ``python recorder.py SCRIPT ARGUMENTS…`` with the settings in ``WORLDSIZE_PROOF``. It
-imports the standard library and the script's framework only.
+The program of a process: ``python recorder.py SCRIPT ARGUMENTS…`` with the settings in ``WORLDSIZE_PROOF``.
+It imports the standard library and the script's framework only.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Recording:
             self.finish()
 
     def finish(self) -> None:
-        """End this process when all have come this far: one that ends early would break off the others' sums."""
+        """End this process when all have come this far: the others still need the sums with its gradients."""
         self._file.close()
-        open(self._path + DONE, "w").close()  # noqa: PTH123, SIM115
+        open(self._path + DONE, "w").close()  # noqa: PTH123
         deadline = time.monotonic() + WAIT_SECONDS
         others = [
             os.path.join(self._folder, f"{rank}.jsonl{DONE}")  # noqa: PTH118
@@ -63,6 +63,59 @@ class Recording:
         os._exit(0)
 
 
+class Gauge:
+    """Counts the weights that are trained, and the operations of one forward pass.
+
+    They are those between the second and the third step: the first may allocate and compile. A program that
+    compiles its model is not counted.
+    """
+
+    COUNTED = 2
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._counter: Any = None
+        self._compiles = False
+
+    def before_backward(self) -> None:
+        """The forward pass is over."""
+        if self._counter is not None:
+            self._counter.__exit__(None, None, None)
+            self._recording.write(forward_flops=self._counter.get_total_flops())
+            self._counter = None
+
+    def after_backward(self) -> None:
+        """The next forward pass will follow."""
+        if self._recording.count == self.COUNTED and not self._compiles:
+            from torch.utils.flop_counter import FlopCounterMode
+
+            self._counter = FlopCounterMode(display=False)
+            self._counter.__enter__()
+
+    def watch_compiler(self, torch: Any) -> None:
+        """Notice that a model is compiled."""
+        compile_ = torch.compile
+
+        @wraps(compile_)
+        def compile_model(*args: Any, **kwargs: Any) -> Any:
+            self._compiles = True
+            return compile_(*args, **kwargs)
+
+        torch.compile = compile_model
+
+    def watch_optimizers(self, optimizer: Any) -> None:
+        """Record how many weights an optimizer updates."""
+        make = optimizer.__init__
+
+        @wraps(make)
+        def make_optimizer(this: Any, params: Any, *args: Any, **kwargs: Any) -> None:
+            make(this, params, *args, **kwargs)
+            weights = (each for group in this.param_groups for each in group["params"])
+            self._recording.write(parameters=sum(each.numel() for each in weights if each.requires_grad))
+
+        optimizer.__init__ = make_optimizer
+
+
 def record_torch(recording: Recording, replayed: Sequence[str]) -> None:
     """Wrap what a training in PyTorch calls; ``replayed`` are the recordings whose order is followed."""
     import torch
@@ -71,14 +124,19 @@ def record_torch(recording: Recording, replayed: Sequence[str]) -> None:
     random.seed(SEED)
     torch.manual_seed(SEED)
     _seed_numpy()
+    gauge = Gauge(recording)
     backward: Callable[..., Any] = torch.Tensor.backward
     scale: Callable[..., Any] = torch.amp.GradScaler.scale
 
     @wraps(backward)
     def record_backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         unscaled = getattr(tensor, "_worldsize_unscaled", tensor)
+        if replayed:
+            gauge.before_backward()
         recording.add_loss(float(unscaled.detach().float().mean()))
-        return backward(tensor, *args, **kwargs)
+        backward(tensor, *args, **kwargs)
+        if replayed:
+            gauge.after_backward()
 
     @wraps(scale)
     def remember_unscaled(scaler: Any, outputs: Any) -> Any:
@@ -89,19 +147,22 @@ def record_torch(recording: Recording, replayed: Sequence[str]) -> None:
 
     torch.Tensor.backward = record_backward  # type: ignore[assignment,method-assign]
     torch.amp.GradScaler.scale = remember_unscaled  # type: ignore[assignment,method-assign]
+    if replayed:
+        gauge.watch_optimizers(torch.optim.Optimizer)
+        gauge.watch_compiler(torch)
     wrap_draws(dataloader, Draws(recording, merge_draws(replayed)))
 
 
 def _seed_numpy() -> None:
     try:
-        import numpy
+        import numpy as np
     except ImportError:
         return
-    numpy.random.seed(SEED)  # noqa: NPY002 - the generator that scripts use
+    np.random.seed(SEED)
 
 
 class Draws:
-    """Which samples each shuffled loader draws: recorded, and taken from another recording where there is one.
+    """Which samples each shuffled loader draws: recorded, and taken from another recording if there is one.
 
     A loader is known by the number of its samples and its place among the shuffled loaders of that many.
     """
@@ -118,7 +179,7 @@ class Draws:
         return length in self._replayed.get("drops_last", ())
 
     def start(self, sampler: Any, length: int) -> tuple[str, int, Iterator[list[int]] | None]:
-        """A loader starts an epoch: its name, the number of the epoch, and its batches where they are given."""
+        """A loader starts an epoch: its name, the number of the epoch, and its batches if they are given."""
         name = self._names.get(id(sampler))
         if name is None:
             name = self._names[id(sampler)] = f"{length}.{self._of_length[length]}"
@@ -183,7 +244,7 @@ def wrap_draws(dataloader: Any, draws: Draws) -> None:
     @wraps(make)
     def make_loader(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
-        sampler = getattr(self, "batch_sampler", None)
+        sampler: Any = getattr(self, "batch_sampler", None)
         if hasattr(sampler, "drop_last") and is_shuffled(sampler) and draws.drops_last(_length(self.dataset)):
             sampler.drop_last = True
 
@@ -258,10 +319,10 @@ def _wrap_fit(recording: Recording, model: Any) -> None:
 
         total = 0.0
 
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002, D102
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
             self.total = 0.0
 
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: D102
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             total = float((logs or {})["loss"]) * (batch + 1)
             recording.add_loss(total - self.total)
             self.total = total

@@ -12,6 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.adopting.model import Framework
+from worldsize.facts import cuda, vm_sizes
+from worldsize.planning.gpu_support import INDEX, judge_build
 
 # The images of our own components: CUDA's driver libraries and Open MPI, with conda.
 IMAGES: dict[Framework, str] = dict.fromkeys(
@@ -51,7 +53,7 @@ def list_local_modules(folder: Path, script: str) -> tuple[str, ...]:
 
 
 def pin_environment(
-    name: str, framework: Framework, imports: Sequence[str], local: Sequence[str]
+    name: str, framework: Framework, imports: Sequence[str], local: Sequence[str], instance_type: str
 ) -> Environment:
     """The environment of a script.
 
@@ -60,6 +62,7 @@ def pin_environment(
         framework: Of the script.
         imports: The top-level modules it imports, without those of the standard library.
         local: Modules beside it, which no package provides.
+        instance_type: The VM size, whose GPUs and driver the build of torch is for.
     """
     providers = metadata.packages_distributions()
     pins: dict[str, str] = {}
@@ -74,11 +77,12 @@ def pin_environment(
             pins |= _pin(package)
     for package in _NEEDED[framework]:
         pins |= _pin(package)
+    lines = [*_choose_build(pins, instance_type), *(pins[each] for each in sorted(pins))]
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     conda = {
         "name": name,
         "channels": ["conda-forge"],
-        "dependencies": [f"python={python}", f"pip={_PIP}", {"pip": [pins[each] for each in sorted(pins)]}],
+        "dependencies": [f"python={python}", f"pip={_PIP}", {"pip": lines}],
     }
     return Environment(IMAGES[framework], conda, tuple(unknown))
 
@@ -97,6 +101,26 @@ def _pin(package: str) -> dict[str, str]:
         return {}
     # `2.10.0+cpu` is the build of this machine; the job takes the one for its GPUs.
     return {package: f"{_WITH_CUDA.get(package, package)}=={version.partition('+')[0]}"}
+
+
+def _choose_build(pins: dict[str, str], instance_type: str) -> list[str]:
+    """Pin the build of torch for the GPUs and the driver of a VM size, and return the option for its index.
+
+    Python's package index serves one build of each version, which may want a newer driver.
+    """
+    size, version = vm_sizes.lookup(instance_type), pins.get("torch", "").partition("==")[2]
+    if size is None or not version:
+        return []
+
+    def works(tag: str | None) -> bool:
+        return judge_build("torch", version, tag, f"torch=={version}", size) is None
+
+    builds = cuda.find_builds("torch", version)
+    tag = next((each.tag for each in reversed(builds) if each.tag and works(each.tag)), None)
+    if works(None) or tag is None:
+        return []
+    pins["torch"] = f"torch=={version}+{tag}"
+    return [f"--extra-index-url {INDEX}{tag}"]
 
 
 def _normalise(name: str) -> str:

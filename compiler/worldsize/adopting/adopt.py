@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from worldsize.adopting.flags import list_flags
+from worldsize.adopting.frameworks import choose_framework
+from worldsize.adopting.group import MARK
 from worldsize.adopting.model import Adoption
 from worldsize.adopting.options import read_options
+from worldsize.adopting.plain import adopt_plain
 from worldsize.adopting.profile import describe_script
 from worldsize.adopting.reading import read_script
+from worldsize.adopting.script import Script
+from worldsize.rules.script._module import Module
 
 
 def adopt_script(path: Path) -> Adoption:
@@ -17,6 +23,19 @@ def adopt_script(path: Path) -> Adoption:
         AdoptError: It cannot be read, or it is not a script that can be adopted safely.
     """
     module, encoding = read_script(path)
-    flags = tuple(each.flag for each in read_options(module).declared)
-    profile = describe_script(module, "torch", flags, {})
-    return Adoption(profile, module.text, module.text, encoding=encoding)
+    return adopt_module(module, encoding)
+
+
+def adopt_module(module: Module, encoding: str = "utf-8") -> Adoption:
+    """The same for a script that has been read."""
+    if MARK in module.text:  # adopted before
+        flags = tuple(each.flag for each in read_options(module).declared)
+        profile = describe_script(module, "torch", flags, {})
+        return Adoption(profile, module.text, module.text, encoding=encoding)
+    script = Script(module)
+    framework = choose_framework(script)
+    known = describe_script(module, framework, (), {})
+    parser = adopt_plain(script, random=known.has_dropout or known.random_augmentation)
+    text, changes = script.finish()
+    profile = describe_script(module, framework, list_flags(parser), parser.numbers)
+    return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)

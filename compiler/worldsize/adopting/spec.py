@@ -17,7 +17,9 @@ from worldsize.azureml.yaml_dump import Flow
 
 CONDA_FILE = "conda.yml"
 CLUSTER = "gpu-cluster"
-INSTANCE_TYPE = "Standard_NC64as_T4_v3"  # the cheapest with several GPUs that Azure still gives to new clusters
+INSTANCE_TYPE = (
+    "Standard_NC64as_T4_v3"  # the cheapest with several GPUs that Azure still gives to new clusters
+)
 STEP = "train"
 
 

@@ -87,12 +87,11 @@ def command(
     script: Path, *, instance_type: str | None, instance_count: int, arguments: str, **chosen: Any
 ) -> None:
     """Adopt a training script for one GPU: show the diff, prove the loss curve, write and plan the spec."""
-    _require("libcst", "worldsize[adopt]")
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     from worldsize.adopting.spec import INSTANCE_TYPE, Target
 
     options = Options(arguments=_split(arguments), **chosen)
-    target = Target(_find_size(instance_type) if instance_type else INSTANCE_TYPE, instance_count)
+    target = Target(find_size(instance_type) if instance_type else INSTANCE_TYPE, instance_count)
     try:
         _adopt(script, target, options, default_size=instance_type is None)
     except OSError as error:
@@ -110,7 +109,7 @@ def _split(arguments: str) -> tuple[str, ...]:
         ) from None
 
 
-def _find_size(name: str) -> str:
+def find_size(name: str) -> str:
     """The VM size as the catalogue writes it."""
     from worldsize.facts import vm_sizes
 
@@ -127,22 +126,28 @@ def _require(module: str, package: str) -> None:
         common.refuse(f"`worldsize adopt` needs {module}", f"pip install '{package}'")
 
 
-def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -> None:
+def adopt_or_refuse(script: Path) -> Adoption:
+    """Adopt a script; exits where libcst is not installed, or with the reason why it cannot be adopted."""
+    _require("libcst", "worldsize[adopt]")
     from worldsize.adopting.adopt import adopt_script
     from worldsize.adopting.model import AdoptError
-    from worldsize.adopting.project import ProjectRequest
-    from worldsize.adopting.proving.prove import Measured
     from worldsize.cli import adopt_report
     from worldsize.diagnostics.text import wants_colour
 
     try:
-        adoption = adopt_script(script)
+        return adopt_script(script)
     except AdoptError as error:
         common.say(adopt_report.render_refusal(error, colour=wants_colour(sys.stderr)), err=True, nl=False)
         raise SystemExit(1) from None
-    request = ProjectRequest(
-        adoption, script, target, _find_data(adoption, script, options), options.arguments
-    )
+
+
+def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -> None:
+    from worldsize.adopting.project import ProjectRequest
+    from worldsize.adopting.proving.prove import Measured
+
+    adoption = adopt_or_refuse(script)
+    data = find_data(adoption, script, options.data)
+    request = ProjectRequest(adoption, script, target, data, options.arguments)
     _check_places(request, options)
     if not options.as_json:
         _show_diff(adoption)
@@ -169,10 +174,10 @@ def _holds(proof: Proof) -> bool:
     return proof.comparison is not None and proof.comparison.verdict != "different"
 
 
-def _find_data(adoption: Adoption, script: Path, options: Options) -> Path | None:
-    """The data: as given, else the script's own default where it lies here."""
-    if options.data is not None:
-        return options.data.absolute()
+def find_data(adoption: Adoption, script: Path, given: Path | None) -> Path | None:
+    """The data of a script: as given, else its own default where that lies here."""
+    if given is not None:
+        return given.absolute()
     flag = adoption.profile.flag("data")
     path = script.parent / str(flag.default) if flag is not None and flag.default else None
     return path.absolute() if path is not None and path.exists() else None

@@ -40,7 +40,8 @@ def render_diff(adoption: Adoption, *, colour: bool) -> str:
     shown: list[str] = []
     for index, line in enumerate(lines):
         if index in starts:
-            shown += [f"# {_describe_change(each)}" for each in explained[starts.index(index)]]
+            reasons = map(_describe_change, explained[starts.index(index)])
+            shown += [f"# {reason}" for reason in dict.fromkeys(reasons)]
         shown.append(mark_controls(line.rstrip("\r\n")))
     return "".join(f"{_paint(line, colour=colour)}\n" for line in shown)
 
@@ -60,7 +61,7 @@ def _assign_changes(changes: Sequence[Change], hunks: Sequence[str]) -> list[lis
     assigned: list[list[Change]] = [[] for _ in hunks]
     for change in changes:
         number = sum(first <= change.line for first in firsts) - 1
-        if assigned and change not in assigned[max(number, 0)]:
+        if assigned:
             assigned[max(number, 0)].append(change)
     return assigned
 

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ RECORDER = Path(__file__).with_name("recorder.py")
 GRACE_SECONDS = 2.0
 LOOK_SECONDS = 0.2
 SHOWN_LINES = 12
+_OWN_LINES = 10  # of the recorder in a traceback, at most
 
 
 class Training(Struct, frozen=True):
@@ -141,5 +142,20 @@ def launch_training(training: Training, seconds: float) -> Ended:
         failure = group.failure
     if failure is None:
         return Ended(group.lost, timed_out=timed_out) if group.lost else Ended(timed_out=timed_out)
-    lines = tuple(last_lines(training.folder / f"{failure.process.name}.log", SHOWN_LINES))
-    return Ended(failure.process.title, failure.status, lines, timed_out)
+    lines = last_lines(training.folder / f"{failure.process.name}.log", SHOWN_LINES + _OWN_LINES)
+    shown = tuple(leave_out_own(lines)[-SHOWN_LINES:])
+    return Ended(failure.process.title, failure.status, shown, timed_out)
+
+
+def leave_out_own(lines: Sequence[str]) -> list[str]:
+    """The lines of a log without those of a traceback that show the recorder."""
+    kept = []
+    is_own = False
+    for line in lines:
+        if line.startswith('  File "'):
+            is_own = str(RECORDER) in line or "<frozen runpy>" in line
+        elif not line.startswith("    "):
+            is_own = False
+        if not is_own:
+            kept.append(line)
+    return kept

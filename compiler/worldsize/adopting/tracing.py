@@ -22,6 +22,7 @@ class Tracer:
             for node in self.module.kinds.get(kind, ()):
                 self.functions.setdefault(node.name, []).append(node)
         self.classes = {node.name: node for node in self.module.kinds.get(ast.ClassDef, ())}
+        self._methods = set(self.functions)
         self._bound: dict[tuple[ast.AST, str], list[tuple[ast.stmt, ast.expr, int | None]]] = {}
         self._attributes: dict[str, list[tuple[ast.stmt, ast.expr, int | None]]] = {}
         for statement in (*self.module.kinds.get(ast.Assign, ()), *self.module.kinds.get(ast.AnnAssign, ())):
@@ -164,7 +165,8 @@ class Tracer:
             known = self.bindings(node.attr, class_)
             if known and (instance or (isinstance(base, ast.Name) and base.id in (name, "self"))):
                 return self._choose(known)
-        return None
+        settings = [known for class_ in self.classes.values() if (known := self.bindings(node.attr, class_))]
+        return self._choose(settings[0]) if len(settings) == 1 and node.attr not in self._methods else None
 
     def _is_instance(self, base: ast.Name, scope: Scope, name: str) -> bool:
         value, _ = self.follow(base, scope, 4)

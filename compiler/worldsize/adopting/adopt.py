@@ -39,7 +39,9 @@ def adopt_module(module: Module, encoding: str = "utf-8") -> Adoption:
     known = describe_script(module, framework, (), {})
     parser = _edit(script, known)
     text, changes = script.finish()
-    profile = describe_script(module, framework, list_flags(parser), parser.numbers)
+    flags = list_flags(parser)
+    numbers = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
+    profile = describe_script(module, framework, flags, numbers | parser.numbers)
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 
 
@@ -60,7 +62,7 @@ def _tell_framework(module: Module) -> Framework:
     tops = {name.partition(".")[0] for name, _, _ in module.imports}
     if {"lightning", "pytorch_lightning"} & tops and module.called("Trainer"):
         return "lightning"
-    if module.called("TrainingArguments", "Seq2SeqTrainingArguments"):
+    if "transformers" in tops and module.called("Trainer", "Seq2SeqTrainer"):
         return "transformers"
     if module.called("Accelerator"):
         return "accelerate"

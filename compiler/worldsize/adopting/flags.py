@@ -142,7 +142,9 @@ def add_flag(parser: Parser, role: Role, default: float | str | None) -> str:
 
 def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
-    value, _ = tracer.follow(node, script.scope(node))
+    value, scope = tracer.follow(node, script.scope(node))
+    while isinstance(value, ast.Call) and getattr(value.func, "id", "") in ("int", "float") and value.args:
+        value, scope = tracer.follow(value.args[0], scope)
     if (
         isinstance(value, ast.BinOp)
         and isinstance(value.right, ast.Constant)

@@ -110,6 +110,7 @@ def write_header(script: Script, header: Header) -> None:
     """Insert everything behind the imports."""
     body = script.module.tree.body
     known = {script.written(each) for each in body if isinstance(each, ast.Import | ast.ImportFrom)}
+    known |= {line for text in script.list_inserted() for line in text.splitlines()}
     bound = set(script.module.names)
     imports = [line for line in header.imports if line not in known and not _is_bound(line, bound)]
     lines = list(imports)

@@ -45,6 +45,7 @@ def adopt_keras(script: Script) -> Parser:
         f"{strategy} = {alias or 'tf'}.distribute.MultiWorkerMirroredStrategy()",
     ]
     _choose_legacy(script)
+    header.imports.pop("import os")
     _build_in_scope(script, tracer, fits[0], strategy)
     _set_numbers(script, tracer, parser, fits[0], strategy)
     place_files(script, tracer, parser, header)

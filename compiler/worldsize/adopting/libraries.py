@@ -56,8 +56,8 @@ def adopt_lightning(script: Script) -> Parser:
         script.set_keyword(trainer, "plugins", "[LightningEnvironment()]", "WS926", _COUNTS)
     for call in script.module.called("log"):
         first = constant_value(call.args[0]) if call.args else None
-        spread = keyword_argument(call, "sync_dist") is None and isinstance(first, str)
-        if spread and script.written(call.func) == "self.log":
+        own = keyword_argument(call, "sync_dist") is None and isinstance(first, str)
+        if own and script.written(call.func) == "self.log" and _is_of_epoch(script, call):
             script.set_keyword(call, "sync_dist", "True", None, "the metric is of the rows of all processes")
     epochs = keyword_argument(trainer, "max_epochs")
     if epochs is not None:
@@ -69,6 +69,15 @@ def adopt_lightning(script: Script) -> Parser:
         "give `default_root_dir` a folder of an option, and `fit` its `ckpt_path`",
     )
     return _finish(script, tracer, parser, header)
+
+
+def _is_of_epoch(script: Script, call: ast.Call) -> bool:
+    """Whether Lightning logs the mean of an epoch: the default of validation and testing."""
+    given = keyword_argument(call, "on_epoch")
+    evaluates = getattr(script.scope(call), "name", "").startswith(
+        ("validation", "test", "on_validation", "on_test")
+    )
+    return constant_value(given) is True or (given is None and evaluates)
 
 
 def adopt_transformers(script: Script) -> Parser:
@@ -92,9 +101,6 @@ def adopt_transformers(script: Script) -> Parser:
         if keyword_argument(call, "use_cpu") is None and keyword_argument(call, "no_cuda") is None:
             header.imports["import torch"] = None
             script.set_keyword(call, "use_cpu", "not torch.cuda.is_available()", None, _CPU)
-        output = keyword_argument(call, "output_dir") or next(iter(call.args), None)
-        if output is not None:
-            script.module.memo["output_dir"] = output
     return _finish(script, tracer, parser, header)
 
 

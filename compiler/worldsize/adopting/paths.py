@@ -8,10 +8,10 @@ from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
-from worldsize.rules.script._module import constant_value
+from worldsize.rules.script._module import constant_value, keyword_argument
 
 _SAVES = {"torch.save": 1, "joblib.dump": 1, "np.save": 0, "numpy.save": 0}
-_LAST = ("savefig", "to_csv", "save_pretrained", "save_weights")
+_LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
 _READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
 
 
@@ -43,6 +43,11 @@ def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.Constant]:
         position = _SAVES.get(name, 0 if name.rpartition(".")[2] in _LAST else None)
         if name == "open" and len(call.args) > 1 and set(str(constant_value(call.args[1]))) & set("wa"):
             position = 0
+        if position is None and name.rpartition(".")[2] == "save" and isinstance(call.func, ast.Attribute):
+            position = 0
+        folder = keyword_argument(call, "output_dir") if name.endswith("TrainingArguments") else None
+        if folder is not None:
+            _collect(tracer, script, folder, written)
         if position is not None and position < len(call.args):
             _collect(tracer, script, call.args[position], written)
     return written

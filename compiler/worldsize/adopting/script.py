@@ -151,7 +151,11 @@ class Script:
             if self.written(given.value) != text:
                 self.replace(given.value, text, rule, reason)
         elif behind is not None:
-            self.insert_behind(behind, f", {name}={text}", rule, reason)
+            begin = self.module.source.offset(self.module.full_span(behind).line, 1)
+            white = self.text[begin : self.start(behind)]
+            alone = not white.strip() and begin > self.start(call)
+            gap = self.newline + white if alone else " "
+            self.insert_behind(behind, f",{gap}{name}={text}", rule, reason)
         else:
             at = self.text.rindex(")", 0, self.end(call))
             self._add(at, at, f"{name}={text}", _INSIDE)

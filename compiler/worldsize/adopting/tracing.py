@@ -157,6 +157,8 @@ class Tracer:
 
     def _step_attribute(self, node: ast.Attribute, scope: Scope) -> tuple[ast.expr, Scope] | None:
         bound = self._attributes.get(node.attr, [])
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "hparams":  # of Lightning
+            return self._step_hparam(node.attr, scope)
         if bound:
             return self._choose(bound)
         base = node.value
@@ -167,6 +169,13 @@ class Tracer:
                 return self._choose(known)
         settings = [known for class_ in self.classes.values() if (known := self.bindings(node.attr, class_))]
         return self._choose(settings[0]) if len(settings) == 1 and node.attr not in self._methods else None
+
+    def _step_hparam(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        class_ = self.module.parents.get(scope)
+        for each in class_.body if isinstance(class_, ast.ClassDef) else ():
+            if isinstance(each, _FUNCTIONS) and each.name == "__init__" and self.is_parameter(each, name):
+                return self._step_name(name, each)
+        return None
 
     def _is_instance(self, base: ast.Name, scope: Scope, name: str) -> bool:
         value, _ = self.follow(base, scope, 4)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from worldsize.adopting.flags import list_flags
+from worldsize.adopting.flags import Parser, list_flags
 from worldsize.adopting.frameworks import choose_framework
 from worldsize.adopting.group import MARK
-from worldsize.adopting.model import Adoption
+from worldsize.adopting.keras import adopt_keras
+from worldsize.adopting.libraries import adopt_accelerate, adopt_lightning, adopt_transformers
+from worldsize.adopting.model import Adoption, Framework, ScriptProfile
 from worldsize.adopting.options import read_options
 from worldsize.adopting.plain import adopt_plain
 from worldsize.adopting.profile import describe_script
@@ -30,12 +32,38 @@ def adopt_module(module: Module, encoding: str = "utf-8") -> Adoption:
     """The same for a script that has been read."""
     if MARK in module.text:  # adopted before
         flags = tuple(each.flag for each in read_options(module).declared)
-        profile = describe_script(module, "torch", flags, {})
+        profile = describe_script(module, _tell_framework(module), flags, {})
         return Adoption(profile, module.text, module.text, encoding=encoding)
     script = Script(module)
     framework = choose_framework(script)
     known = describe_script(module, framework, (), {})
-    parser = adopt_plain(script, random=known.has_dropout or known.random_augmentation)
+    parser = _edit(script, known)
     text, changes = script.finish()
-    profile = describe_script(module, framework, list_flags(parser), parser.numbers)
+    flags = list_flags(parser)
+    numbers = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
+    profile = describe_script(module, framework, flags, numbers | parser.numbers)
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
+
+
+def _edit(script: Script, known: ScriptProfile) -> Parser:
+    if known.framework == "lightning":
+        return adopt_lightning(script)
+    if known.framework == "transformers":
+        return adopt_transformers(script)
+    if known.framework == "accelerate":
+        return adopt_accelerate(script)
+    if known.framework == "keras":
+        return adopt_keras(script)
+    return adopt_plain(script, random=known.has_dropout or known.random_augmentation)
+
+
+def _tell_framework(module: Module) -> Framework:
+    """The library of a script that is adopted."""
+    tops = {name.partition(".")[0] for name, _, _ in module.imports}
+    if {"lightning", "pytorch_lightning"} & tops and module.called("Trainer"):
+        return "lightning"
+    if "transformers" in tops and module.called("Trainer", "Seq2SeqTrainer"):
+        return "transformers"
+    if module.called("Accelerator"):
+        return "accelerate"
+    return "keras" if "tensorflow" in tops and module.called("fit") else "torch"

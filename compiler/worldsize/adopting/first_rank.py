@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
+from typing import TypeAlias
 
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import constant_value, keyword_argument
 
-_PRINTS = frozenset({"print", "pprint", "pprint.pprint", "tqdm.write", "tqdm.tqdm.write", "plt.show"})
+_PRINTS = frozenset(
+    {
+        "print",
+        "pprint",
+        "pprint.pprint",
+        "tqdm.write",
+        "tqdm.tqdm.write",
+        "plt.show",
+        "click.echo",
+        "typer.echo",
+    }
+)
 _WRITES = frozenset(
     {"save", "savez", "savez_compressed", "savefig", "imsave", "save_image", "dump", "to_csv", "to_json"}
     | {
@@ -29,11 +42,15 @@ _WRITERS = ("SummaryWriter", "wandb.init")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
 _FILE = "one process writes the file; the others would write over it"
+Together: TypeAlias = Collection[str]
 _PURE = frozenset({"len", "isinstance", "hasattr", "int", "min", "max", "abs"})
 
 
-def act_on_first_rank(script: Script, header: Header) -> None:
-    """Put everything that prints, logs or writes under a test of the rank."""
+def act_on_first_rank(script: Script, header: Header, together: Together = ()) -> None:
+    """Put everything that prints, logs or writes under a test of the rank.
+
+    ``together`` names what all processes have to do together: functions, or methods of a model.
+    """
     test = header.names.is_first
     writers = _hold_writers(script, test)
     quiet = _quieten_logging(script, test)
@@ -41,7 +58,7 @@ def act_on_first_rank(script: Script, header: Header) -> None:
     for kind in (ast.Expr, ast.With, ast.Delete):
         for statement in script.module.kinds.get(kind, ()):
             what = _classify(script, statement, writers, quiet)
-            if what is not None:
+            if what is not None and not _is_together(statement, together):
                 chosen[statement] = what
     inside = {s for s in chosen if any(up in chosen for up, _ in script.module.ancestors(s))}
     blocks: dict[int, list[ast.stmt]] = {}
@@ -51,6 +68,16 @@ def act_on_first_rank(script: Script, header: Header) -> None:
     for block in blocks.values():
         _guard_block(script, block, chosen, test)
     _disable_bars(script, header)
+
+
+def _is_together(statement: ast.stmt, together: Together) -> bool:
+    """Whether a statement calls what all processes have to call."""
+    return any(
+        isinstance(node, ast.Call)
+        and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""))
+        in together
+        for node in ast.walk(statement)
+    )
 
 
 def _classify(script: Script, statement: ast.stmt, writers: set[str], quiet: bool) -> str | None:
@@ -71,7 +98,8 @@ def _classify(script: Script, statement: ast.stmt, writers: set[str], quiet: boo
         return "print"
     if last in ("makedirs", "mkdir") and constant_value(keyword_argument(call, "exist_ok")) is True:
         return None
-    return "write" if last in _WRITES and owner else None
+    own = any(node.name == last for node in script.module.kinds.get(ast.FunctionDef, ()))
+    return "write" if last in _WRITES and owner and not own else None
 
 
 def _opens_to_write(node: ast.expr) -> bool:
@@ -159,7 +187,7 @@ def _disable_bars(script: Script, header: Header) -> None:
             script.insert_behind(behind, f", disable={header.names.rank} != 0", "WS904", _OUTPUT)
 
 
-def load_everywhere(script: Script) -> None:
+def load_everywhere(script: Script, *, wait: bool = True) -> None:
     """Load onto the CPU, and only what the first process has finished writing."""
     saves = [call.lineno for call in script.module.called("torch.save")]
     for call in script.module.called("torch.load"):
@@ -167,7 +195,7 @@ def load_everywhere(script: Script) -> None:
             behind = max((*call.args, *call.keywords), key=script.end)
             reason = "every process would load the weights onto the GPU that they were saved from"
             script.insert_behind(behind, ', map_location="cpu"', "WS908", reason)
-        if saves and min(saves) < call.lineno:
+        if wait and saves and min(saves) < call.lineno:
             statement = script.statement(call)
             reason = "the other processes wait until the first has written the file"
             script.insert_before(statement, ["dist.barrier()"], None, reason)

@@ -32,12 +32,13 @@ class Parser(Struct, eq=False):
     name: str  # of what holds the values
     statement: ast.stmt | None = None  # that parses; None where it is added
     behind: ast.stmt | None = None  # the last `add_argument`
+    function: ast.FunctionDef | None = None  # whose parameters are the options, of click, typer and fire
     parser: str = "parser"
     added: list[Flag] = []
     roles: dict[str, Role] = {}  # what options of the script turned out to be for
     numbers: dict[str, float | None] = {}
     lines: list[str] = []
-    then: list[str] = []  # what follows where the parser is added
+    then: list[str] = []  # what follows the parsing
 
 
 def find_parser(script: Script) -> Parser:
@@ -46,7 +47,7 @@ def find_parser(script: Script) -> Parser:
     if options.library is None:
         return Parser(options, script.new_name("args"), parser=script.new_name("parser"))
     if options.library != "argparse":
-        return Parser(options, "")
+        return Parser(options, "", function=_find_command(script, options))
     declared = [
         each for each in script.module.called("add_argument") if script.has_own_line(script.statement(each))
     ]
@@ -56,8 +57,27 @@ def find_parser(script: Script) -> Parser:
             last = max(declared, key=lambda each: each.lineno)
             if script.scope(last) is script.scope(call) and isinstance(last.func, ast.Attribute):
                 name = script.written(last.func.value)
-                return Parser(options, statement.targets[0].id, statement, script.statement(last), name)
+                return Parser(
+                    options, statement.targets[0].id, statement, script.statement(last), parser=name
+                )
     return _find_returned(script, options, declared)
+
+
+def _find_command(script: Script, options: Options) -> ast.FunctionDef | None:
+    """The function that click decorates, or typer or fire call."""
+    if options.library == "click":
+        return next(
+            (
+                node
+                for node in script.module.kinds.get(ast.FunctionDef, ())
+                if any("option" in ast.unparse(each) for each in node.decorator_list)
+            ),
+            None,
+        )
+    functions = [script.module.parents.get(each.node) for each in options.declared]
+    arguments = functions[0] if functions else None
+    function = script.module.parents.get(arguments) if arguments is not None else None
+    return function if isinstance(function, ast.FunctionDef) else None
 
 
 def _find_returned(script: Script, options: Options, declared: list[ast.Call]) -> Parser:
@@ -77,12 +97,16 @@ def _find_returned(script: Script, options: Options, declared: list[ast.Call]) -
                 last = max(mine, key=lambda each: each.lineno)
                 assert isinstance(last.func, ast.Attribute)
                 parser = script.written(last.func.value)
-                return Parser(options, statement.targets[0].id, statement, script.statement(last), parser)
+                return Parser(
+                    options, statement.targets[0].id, statement, script.statement(last), parser=parser
+                )
     return Parser(options, "")
 
 
 def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     """Whether the values of the options can be read at a node."""
+    if parser.function is not None:
+        return script.scope(node) is parser.function
     if not parser.name:
         return False
     if parser.statement is None:
@@ -97,7 +121,7 @@ def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     return not isinstance(scope, ast.Module) or getattr(node, "lineno", 0) > parser.statement.lineno
 
 
-def add_flag(script: Script, parser: Parser, role: Role, default: float | str | None) -> str:
+def add_flag(parser: Parser, role: Role, default: float | str | None) -> str:
     """Declare an option; how the script reads its value."""
     option = _OPTION.get(role, "--" + role.replace("_", "-"))
     taken = {flag.flag.option for flag in parser.options.declared}
@@ -105,22 +129,22 @@ def add_flag(script: Script, parser: Parser, role: Role, default: float | str | 
         option += "-"
     type_ = type(default).__name__ if type(default) in (int, float) else "str"
     if not any(each.option == option for each in parser.added):
-        typed = f"type={type_}, " if type_ != "str" else ""
-        line = f'{parser.parser}.add_argument("{option}", {typed}default={default!r}, help="{_HELP[role]}")'
-        line = (
-            line.replace(f"default={default!r}", f'default="{default}"')
-            if isinstance(default, str) and '"' not in default
-            else line
-        )
+        typed = f"type={type_}, " if type_ != "str" and parser.function is None else ""
+        shown = f'"{default}"' if isinstance(default, str) and '"' not in default else repr(default)
+        call = "@click.option" if parser.function is not None else f"{parser.parser}.add_argument"
+        line = f'{call}("{option}", {typed}default={shown}, help="{_HELP[role]}")'
         parser.lines.append(line)
         flag = Flag(option, role, type_, default, added=True)  # type: ignore[arg-type]
         parser.added.append(flag)
-    return f"{parser.name}.{option.lstrip('-').replace('-', '_')}"
+    name = option.lstrip("-").replace("-", "_")
+    return name if parser.function is not None else f"{parser.name}.{name}"
 
 
 def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
-    value, _ = tracer.follow(node, script.scope(node))
+    value, scope = tracer.follow(node, script.scope(node))
+    while isinstance(value, ast.Call) and getattr(value.func, "id", "") in ("int", "float") and value.args:
+        value, scope = tracer.follow(value.args[0], scope)
     if (
         isinstance(value, ast.BinOp)
         and isinstance(value.right, ast.Constant)
@@ -131,8 +155,8 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
     if number is not None:
         parser.numbers[role] = number
         if (parser.statement is None and parser.name) or is_visible(script, parser, value):
-            name = add_flag(script, parser, role, number)
-            script.replace(value, name, "WS912" if role == "learning_rate" else None, _REASON)
+            name = add_flag(parser, role, number)
+            script.replace(value, name, None, _REASON)
             return
     name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
     declared = parser.options.named(name)
@@ -166,10 +190,32 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
     if not parser.lines:
         return
     reason = "options set what the cluster decides: sizes, rates and folders"
-    if parser.statement is None:
+    if parser.function is not None:
+        _write_parameters(script, parser, parser.function, reason)
+    elif parser.statement is None:
         header.imports["import argparse"] = None
         header.flags += [f"{parser.parser} = argparse.ArgumentParser()", *parser.lines]
         header.flags += [f"{parser.name} = {parser.parser}.parse_args()", *parser.then]
-        return
-    assert parser.behind is not None
-    script.insert_after(parser.behind, parser.lines, None, reason)
+    elif parser.behind is not None:
+        script.insert_after(parser.behind, parser.lines, None, reason)
+        if parser.then:
+            script.insert_after(parser.statement, parser.then, None, reason)
+
+
+def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef, reason: str) -> None:
+    """Add parameters behind the others, for click each with its decorator."""
+    last = max((*function.args.args, *function.args.defaults, *function.args.kwonlyargs), key=script.end)
+    for flag, line in zip(parser.added, parser.lines, strict=True):
+        name = flag.option.lstrip("-").replace("-", "_")
+        if parser.options.library == "click":
+            script.insert_decorator(function, line, None, reason)
+            script.insert_behind(last, f", {name}", None, reason)
+        else:
+            script.insert_behind(last, f", {name}: str = {flag.default!r}", None, reason)
+    if parser.then:
+        first = function.body[0]
+        text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+        if text:
+            script.insert_after(first, parser.then, None, reason)
+        else:
+            script.insert_before(first, parser.then, None, reason)

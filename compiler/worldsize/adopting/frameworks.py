@@ -44,7 +44,7 @@ def choose_framework(script: Script) -> Framework:
     _refuse_distributed(script, tops)
     if {"lightning", "pytorch_lightning"} & tops.keys() and module.called("Trainer"):
         return "lightning"
-    if "transformers" in tops and module.called("TrainingArguments", "Seq2SeqTrainingArguments"):
+    if "transformers" in tops and module.called("transformers.Trainer", "Trainer", "Seq2SeqTrainer"):
         return "transformers"
     if "accelerate" in tops and module.called("Accelerator"):
         return "accelerate"

@@ -10,6 +10,7 @@ from worldsize.adopting.script import Script
 from worldsize.rules.script._module import speaks_of_main
 
 MARK = "One process per GPU: the launcher sets these variables; by hand there is one process."
+_SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
 _TESTS = ("sys.exit", "exit", "typer.run", "fire.Fire", "app")
 
 
@@ -109,6 +110,7 @@ def write_header(script: Script, header: Header) -> None:
     """Insert everything behind the imports."""
     body = script.module.tree.body
     known = {script.written(each) for each in body if isinstance(each, ast.Import | ast.ImportFrom)}
+    known |= {line for text in script.list_inserted() for line in text.splitlines()}
     bound = set(script.module.names)
     imports = [line for line in header.imports if line not in known and not _is_bound(line, bound)]
     lines = list(imports)
@@ -134,25 +136,27 @@ def _is_bound(line: str, bound: set[str]) -> bool:
 
 
 def _last_import(script: Script) -> ast.stmt | None:
-    """The last of the imports at the top of the file."""
+    """The last of the imports at the top of the file, and not before that of torch."""
     last = None
+    top = True
     for statement in script.module.tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            last = statement
-        elif last is not None and not _is_preparation(script, statement):
-            break
+            if top or "import torch" in ast.unparse(statement).split("\n"):
+                last = statement
+        elif last is not None and not _is_preparation(statement):
+            top = False
     return last if last is not None and script.has_own_line(last) else None
 
 
-def _is_preparation(script: Script, statement: ast.stmt) -> bool:
+def _is_preparation(statement: ast.stmt) -> bool:
     """What people put between imports: settings, ``try: import``, texts."""
     if isinstance(statement, ast.Try | ast.If):
         return any(isinstance(each, ast.Import | ast.ImportFrom) for each in statement.body)
+    if isinstance(statement, ast.Assign):
+        return isinstance(statement.targets[0], ast.Subscript)
     if isinstance(statement, ast.Expr):
         text = ast.unparse(statement)
-        return isinstance(statement.value, ast.Constant) or text.startswith(
-            ("matplotlib.use", "warnings.", "sys.path")
-        )
+        return isinstance(statement.value, ast.Constant) or text.startswith(_SETTINGS)
     return False
 
 

@@ -11,7 +11,8 @@ from worldsize.adopting.training import Training
 
 _HELPER = '''def {name}(value):
     """{what} of a number over all processes."""
-    value = torch.tensor(float(value), device="cuda" if torch.cuda.is_available() else "cpu")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    value = torch.tensor(float(value), dtype=torch.float64, device=device)
     dist.all_reduce(value)
     return value.item(){share}'''
 _REASON = "the metric is of the rows of all processes"

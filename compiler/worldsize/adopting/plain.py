@@ -6,18 +6,18 @@ import ast
 
 from worldsize.adopting.devices import use_own_gpu
 from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
-from worldsize.adopting.flags import Parser, find_parser, set_by_flag, write_flags
+from worldsize.adopting.flags import Parser, find_parser, write_flags
 from worldsize.adopting.group import join_group, start_header, write_header
 from worldsize.adopting.metrics import reduce_metrics
+from worldsize.adopting.numbers import set_epochs, set_loader, set_optimizer
 from worldsize.adopting.paths import place_files
 from worldsize.adopting.randomness import agree_on_random_numbers, draw_apart
 from worldsize.adopting.resuming import resume_from_checkpoints
 from worldsize.adopting.rows import divide_rows
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
-from worldsize.adopting.training import Training, find_training
-from worldsize.adopting.wrapping import WRAP, wrap_model, write_wrap
-from worldsize.rules.script._module import keyword_argument
+from worldsize.adopting.training import find_training
+from worldsize.adopting.wrapping import WRAP, sync_once, wrap_model, write_wrap
 
 
 def adopt_plain(script: Script, *, random: bool) -> Parser:
@@ -28,45 +28,34 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     """
     tracer = Tracer(script)
     training = find_training(script, tracer)
+    norm = next(
+        (call for name, call in script.module.calls if name.rpartition(".")[2].startswith("BatchNorm")), None
+    )
     header = start_header(script)
     header.imports |= dict.fromkeys(("import os", "import torch", f"from torch.nn.parallel import {WRAP}"))
     parser = find_parser(script)
     wrapped = wrap_model(script, tracer, training)
+    sync_once(script, training, wrapped)
     divide_rows(script, tracer, training, header)
     use_own_gpu(script, header)
-    _set_numbers(script, tracer, parser, training)
+    set_loader(script, tracer, parser, training.loader)
+    set_optimizer(script, tracer, parser, training.optimizer)
+    set_epochs(script, tracer, parser, training.epoch_loop)
     place_files(script, tracer, parser, header)
     reduce_metrics(script, tracer, training, header)
     resume_from_checkpoints(script, tracer, training, parser, header, wrapped)
     write_wrap(script, wrapped)
     agree_on_random_numbers(script, header)
     draw_apart(script, tracer, header, wrapped, random=random)
-    act_on_first_rank(script, header)
+    chain = [frame.scope for frame in training.frames]
+    act_on_first_rank(script, header, {each.name for each in chain if not isinstance(each, ast.Module)})
     load_everywhere(script)
+    if norm is not None:
+        help_ = (
+            "`nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes, and is slower"
+        )
+        script.leave(norm, "batch normalization takes the mean of the rows of one process", help_)
     join_group(script, header, [training.loader, training.optimizer, wrapped.anchor])
     write_flags(script, parser, header)
     write_header(script, header)
     return parser
-
-
-def _set_numbers(script: Script, tracer: Tracer, parser: Parser, training: Training) -> None:
-    loader, optimizer, loop = training.loader, training.optimizer, training.epoch_loop
-    size = keyword_argument(loader, "batch_size") or (loader.args[1] if len(loader.args) > 1 else None)
-    rate = keyword_argument(optimizer, "lr") or (optimizer.args[1] if len(optimizer.args) > 1 else None)
-    if size is None:
-        script.leave(loader, "no option sets the batch size here", "give `batch_size=` to the loader")
-    else:
-        set_by_flag(script, tracer, parser, "batch_size", size)
-    if rate is None:
-        script.leave(optimizer, "no option sets the learning rate here", "give `lr=` to the optimizer")
-    else:
-        set_by_flag(script, tracer, parser, "learning_rate", rate)
-    for node in ast.walk(loop.iter) if isinstance(loop, ast.For) else ():
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "range"
-            and node.args
-        ):
-            set_by_flag(script, tracer, parser, "epochs", node.args[min(1, len(node.args) - 1)])
-            break

@@ -66,7 +66,7 @@ def find_optimizer_name(module: Module) -> str | None:
         given = keyword_argument(call, "optimizer") or keyword_argument(call, "optim")
         if isinstance(value := constant_value(given), str):
             return value.partition("_")[0].lower()
-    return "adamw" if module.called("TrainingArguments") else None
+    return "adamw" if "TrainingArguments" in module.text else None
 
 
 def _says(words: set[str], pattern: re.Pattern[str]) -> bool:

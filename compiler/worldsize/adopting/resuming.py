@@ -32,8 +32,8 @@ def resume_from_checkpoints(
         help_ = "save and load them beside this loop, and name the folder by an option"
         script.leave(loop, f"no checkpoints: this loop over epochs cannot name {what}", help_)
         return
-    extra = _list_counters(script, training, loop)
-    folder = add_flag(script, parser, "checkpoints", None)
+    extra = _list_counters(script, loop)
+    folder = add_flag(parser, "checkpoints", None)
     epoch = name_epoch(script, loop)
     start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
     first = script.written(counter.args[0]) if len(counter.args) > 1 else "0"
@@ -52,10 +52,10 @@ def resume_from_checkpoints(
     save = [
         f"if {header.names.is_first} and {latest}:",
         f"    os.makedirs({folder}, exist_ok=True)",
-        "    torch.save(",
-        "        {" + ", ".join(entries) + "},",
-        f'        {latest} + ".part",',
-        "    )",
+        f"    {state} = {{",
+        *(f"        {entry}," for entry in entries),
+        "    }",
+        f'    torch.save({state}, {latest} + ".part")',
         f'    os.replace({latest} + ".part", {latest})',
     ]
     block = script.block(loop)
@@ -132,8 +132,8 @@ def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Sco
     return wrapped.model if scope is wrapped.scope or inner else None
 
 
-def _list_counters(script: Script, training: Training, loop: ast.For) -> dict[str, str]:
-    """Numbers that are set before the loop and kept over its epochs, such as the best loss, with their text."""
+def _list_counters(script: Script, loop: ast.For) -> dict[str, str]:
+    """Numbers that are kept over the epochs, such as the best loss, with the text that saves them."""
     block = script.block(loop)
     before = block[: block.index(loop)]
     numbers = {

@@ -143,6 +143,31 @@ class Script:
         self._add(at, at, text, _AFTER)
         self.note((statement.end_lineno or 1) + 1, rule, reason)
 
+    def set_keyword(self, call: ast.Call, name: str, text: str, rule: str | None, reason: str) -> None:
+        """Give a keyword argument of a call this value, also where it has another."""
+        given = next((each for each in call.keywords if each.arg == name), None)
+        behind = max((*call.args, *call.keywords), key=self.end, default=None)
+        if given is not None:
+            if self.written(given.value) != text:
+                self.replace(given.value, text, rule, reason)
+        elif behind is not None:
+            begin = self.module.source.offset(self.module.full_span(behind).line, 1)
+            white = self.text[begin : self.start(behind)]
+            alone = not white.strip() and begin > self.start(call)
+            gap = self.newline + white if alone else " "
+            self.insert_behind(behind, f",{gap}{name}={text}", rule, reason)
+        else:
+            at = self.text.rindex(")", 0, self.end(call))
+            self._add(at, at, f"{name}={text}", _INSIDE)
+            self.note(call.lineno, rule, reason)
+
+    def insert_decorator(self, function: Function, line: str, rule: str | None, reason: str) -> None:
+        """Write a decorator below the others of a function."""
+        begin = self.module.source.offset(function.lineno, 1)
+        indent = re.match(r"[ \t]*", self.text[begin:])
+        self._add(begin, begin, self._join([line], indent[0] if indent else ""), _BEFORE)
+        self.note(function.lineno, rule, reason)
+
     def delete(self, statement: ast.stmt, rule: str | None, reason: str) -> None:
         """Take a statement out with its lines; `pass` remains of the only one of a block."""
         self._need_own_line(statement)
@@ -154,11 +179,16 @@ class Script:
 
     def guard(self, statements: list[ast.stmt], condition: str, rule: str | None, reason: str) -> None:
         """Put statements that follow each other under one condition."""
+        self.enclose(statements, f"if {condition}:", rule, reason)
+        self._guarded.update(statements)
+
+    def enclose(self, statements: list[ast.stmt], head: str, rule: str | None, reason: str) -> None:
+        """Indent statements that follow each other under a line such as ``if …:`` or ``with …:``."""
         for each in statements:
             self._need_own_line(each)
         first = statements[0]
         begin, indent = self._line_start(first), self.indent(first)
-        self._add(begin, begin, f"{indent}if {condition}:{self.newline}", _BEFORE)
+        self._add(begin, begin, f"{indent}{head}{self.newline}", _BEFORE)
         stop = self.end(statements[-1])
         inside = self._string_lines()
         at = begin
@@ -167,7 +197,6 @@ class Script:
             if line not in inside and self.module.source.line(line).strip():
                 self._add(at, at, self.unit, _INSIDE)
             at = self._line_end(at)
-        self._guarded.update(statements)
         self.note(first.lineno, rule, reason)
 
     def is_guarded(self, node: ast.AST) -> bool:
@@ -183,6 +212,10 @@ class Script:
         after = self.text[end : self._line_end(end)].strip()
         continued = self.text[: self._line_start(statement)].rstrip("\r\n").endswith("\\")
         return not before.strip() and after[:1] in ("", "#") and not continued
+
+    def list_inserted(self) -> list[str]:
+        """The texts of all edits."""
+        return [edit.text for edit in self._edits]
 
     def finish(self) -> tuple[str, tuple[Change, ...]]:
         """The new text, and why it changes."""

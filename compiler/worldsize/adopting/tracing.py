@@ -22,6 +22,7 @@ class Tracer:
             for node in self.module.kinds.get(kind, ()):
                 self.functions.setdefault(node.name, []).append(node)
         self.classes = {node.name: node for node in self.module.kinds.get(ast.ClassDef, ())}
+        self._methods = set(self.functions)
         self._bound: dict[tuple[ast.AST, str], list[tuple[ast.stmt, ast.expr, int | None]]] = {}
         self._attributes: dict[str, list[tuple[ast.stmt, ast.expr, int | None]]] = {}
         for statement in (*self.module.kinds.get(ast.Assign, ()), *self.module.kinds.get(ast.AnnAssign, ())):
@@ -156,6 +157,8 @@ class Tracer:
 
     def _step_attribute(self, node: ast.Attribute, scope: Scope) -> tuple[ast.expr, Scope] | None:
         bound = self._attributes.get(node.attr, [])
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "hparams":  # of Lightning
+            return self._step_hparam(node.attr, scope)
         if bound:
             return self._choose(bound)
         base = node.value
@@ -164,6 +167,14 @@ class Tracer:
             known = self.bindings(node.attr, class_)
             if known and (instance or (isinstance(base, ast.Name) and base.id in (name, "self"))):
                 return self._choose(known)
+        settings = [known for class_ in self.classes.values() if (known := self.bindings(node.attr, class_))]
+        return self._choose(settings[0]) if len(settings) == 1 and node.attr not in self._methods else None
+
+    def _step_hparam(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        class_ = self.module.parents.get(scope)
+        for each in class_.body if isinstance(class_, ast.ClassDef) else ():
+            if isinstance(each, _FUNCTIONS) and each.name == "__init__" and self.is_parameter(each, name):
+                return self._step_name(name, each)
         return None
 
     def _is_instance(self, base: ast.Name, scope: Scope, name: str) -> bool:

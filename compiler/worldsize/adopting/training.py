@@ -12,7 +12,23 @@ from worldsize.rules.script._loops import list_backward_calls
 
 _NO_GRADIENT = ("no_grad", "inference_mode")
 _OPTIMIZERS = frozenset(
-    ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "ASGD", "LBFGS", "Adafactor", "LAMB", "Lion"]
+    [
+        "SGD",
+        "Adam",
+        "AdamW",
+        "RMSprop",
+        "Adagrad",
+        "Adadelta",
+        "NAdam",
+        "RAdam",
+        "Adamax",
+        "Rprop",
+        "ASGD",
+        "LBFGS",
+        "Adafactor",
+        "LAMB",
+        "Lion",
+    ]
 )
 
 

@@ -14,7 +14,21 @@ WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")
 _STATES = ("lr_scheduler", "GradScaler", "Scheduler", "LambdaLR", "StepLR", "CosineAnnealingLR", "OneCycleLR")
 _OF_BOTH = frozenset(
-    ["train", "eval", "parameters", "named_parameters", "zero_grad", "to", "cuda", "training", "modules", "named_modules", "no_sync", "module", "device"]
+    [
+        "train",
+        "eval",
+        "parameters",
+        "named_parameters",
+        "zero_grad",
+        "to",
+        "cuda",
+        "training",
+        "modules",
+        "named_modules",
+        "no_sync",
+        "module",
+        "device",
+    ]
 )
 _REASON = "the gradients of all processes are averaged: training calls the wrapped model"
 
@@ -187,7 +201,7 @@ def _pass_on(script: Script, tracer: Tracer, training: Training, wrapped: Wrappe
     if number == 0:
         return _rename_calls(script, tracer, training, wrapped)
     for function, parameter in wrapped.parameters.items():
-        _reach_inside(script, tracer, training, function, parameter)
+        _reach_inside(script, training, function, parameter)
     return 1
 
 
@@ -250,11 +264,10 @@ def _check_method(script: Script, call: ast.Call, func: ast.Attribute, model: st
         raise script.refuse(call, f"training calls `{script.written(func)}` past the model's own call", help_)
 
 
-def _reach_inside(
-    script: Script, tracer: Tracer, training: Training, function: Function, parameter: str
-) -> None:
+def _reach_inside(script: Script, training: Training, function: Function, parameter: str) -> None:
     """Where a function gets the wrapped model, read what only the model itself has from ``model.module``."""
     loop = training.batch_loop
+    whole = any(frame.scope is function for frame in training.frames[: training.batch_frame])
     for node in ast.walk(function):
         if not isinstance(node, ast.Name) or node.id != parameter or not isinstance(node.ctx, ast.Load):
             continue
@@ -262,7 +275,7 @@ def _reach_inside(
         reason = "the wrapped model keeps the one of the script as `module`"
         if isinstance(above, ast.Attribute) and above.attr not in _OF_BOTH:
             inside = script.module.parents.get(above)
-            trains = any(up is loop for up, _ in script.module.ancestors(node))
+            trains = whole or any(up is loop for up, _ in script.module.ancestors(node))
             if (
                 isinstance(inside, ast.Call)
                 and inside.func is above
@@ -273,7 +286,29 @@ def _reach_inside(
             script.insert_behind(node, ".module", "WS953" if "state" in above.attr else None, reason)
         elif isinstance(above, ast.Call | ast.keyword) and getattr(above, "func", None) is not node:
             call = above if isinstance(above, ast.Call) else script.module.parents[above]
-            trains = any(up is loop for up, _ in script.module.ancestors(node))
+            trains = whole or any(up is loop for up, _ in script.module.ancestors(node))
             passes = any(call is frame.call for frame in training.frames)
-            if not passes and not (trains and not without_gradient(script, node, loop)):
+            if not passes and not (
+                trains and not without_gradient(script, node, function if whole else loop)
+            ):
                 script.insert_behind(node, ".module", None, reason)
+
+
+def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
+    """Average the gradients once an optimizer step, where several batches are accumulated."""
+    loop = training.batch_loop
+    names = {
+        node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    names -= {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.If) or training.batch_frame or node.orelse:
+            continue
+        steps = any(isinstance(inner, ast.Attribute) and inner.attr == "step" for inner in ast.walk(node))
+        counts = any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
+        known = all(inner.id not in names for inner in ast.walk(node.test) if isinstance(inner, ast.Name))
+        if steps and counts and known and "\n" not in script.written(node.test):
+            line = f"{wrapped.name}.require_backward_grad_sync = {script.written(node.test)}"
+            reason = "gradients travel once an optimizer step, as with `no_sync`"
+            script.insert_before(loop.body[0], [line], "WS918", reason)
+            return

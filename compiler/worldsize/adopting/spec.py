@@ -17,6 +17,10 @@ from worldsize.azureml.yaml_dump import Flow
 
 CONDA_FILE = "conda.yml"
 CLUSTER = "gpu-cluster"
+TIMEOUT_SECONDS = 86_400  # of the job: what hangs does not cost more than a day
+# Of the sizes that Azure still gives to new clusters, the cheapest with several GPUs,
+INSTANCE_TYPE = "Standard_NC64as_T4_v3"
+CONNECTED_INSTANCE_TYPE = "Standard_ND96asr_v4"  # and the cheapest whose instances InfiniBand connects.
 INSTANCE_TYPE = (
     "Standard_NC64as_T4_v3"  # the cheapest with several GPUs that Azure still gives to new clusters
 )
@@ -28,6 +32,11 @@ class Target(Struct, frozen=True):
 
     instance_type: str = INSTANCE_TYPE
     instance_count: int = 1
+
+
+def choose_size(instance_count: int) -> str:
+    """The VM size for a number of instances."""
+    return INSTANCE_TYPE if instance_count == 1 else CONNECTED_INSTANCE_TYPE
 
 
 class SpecRequest(Struct, frozen=True):
@@ -49,6 +58,7 @@ def describe_spec(request: SpecRequest) -> dict[str, Any]:
     """The spec of one training step."""
     profile, target = request.profile, request.target
     step: dict[str, Any] = {"compute": "gpu", "instance_count": target.instance_count}
+    step["timeout"] = Field(TIMEOUT_SECONDS, comment="seconds")
     kind = "tensorflow" if profile.framework == "keras" else "pytorch"
     step["distribution"] = Flow(type=kind)
     step["command"] = " ".join(_command(request))

@@ -38,7 +38,7 @@ must agree.
 
 \b
 Exit status: 0 adopted, and the curves agree or differ for a known cause; 1 the script is refused, the
-curves differ, or the spec has findings: nothing is written; 2 usage; 3 an internal error of worldsize.
+curves differ, or the spec has errors: nothing is written; 2 usage; 3 an internal error of worldsize.
 """
 
 
@@ -88,10 +88,11 @@ def command(
 ) -> None:
     """Adopt a training script for one GPU: show the diff, prove the loss curve, write and plan the spec."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    from worldsize.adopting.spec import INSTANCE_TYPE, Target
+    from worldsize.adopting.spec import Target, choose_size
 
     options = Options(arguments=_split(arguments), **chosen)
-    target = Target(find_size(instance_type) if instance_type else INSTANCE_TYPE, instance_count)
+    size = find_size(instance_type) if instance_type else choose_size(instance_count)
+    target = Target(size, instance_count)
     try:
         _adopt(script, target, options, default_size=instance_type is None)
     except OSError as error:
@@ -116,7 +117,7 @@ def find_size(name: str) -> str:
     size = vm_sizes.lookup(name)
     if size is None:
         close = vm_sizes.suggest(name)
-        hint = f": {close}" if close else ""
+        hint = f": did you mean `{close}`?" if close else ""
         raise click.BadParameter(f"there is no VM size `{name}`{hint}", param_hint="'--instance-type'")
     return size.name
 
@@ -156,14 +157,14 @@ def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -
         request = ProjectRequest(**{**_fields(request), "measured": proof.measured or Measured()})
     with tempfile.TemporaryDirectory(prefix="worldsize-adopt-") as staging:
         report, planned, text = _stage(request, Path(staging))
-        failed = report.exit_code or (proof is not None and not _holds(proof))
+        failed = bool(report.errors) or (proof is not None and not _holds(proof))
         written = [] if failed else _write(request, options)
         if options.as_json:
             document = _document(request, proof, report, planned, text)
             common.say(json.dumps(document | {"written": written}, indent=2, ensure_ascii=False))
         else:
             _show_outcome(request, report, planned, text, written, default_size=default_size)
-    raise SystemExit(int(bool(failed)))
+    raise SystemExit(int(failed))
 
 
 def _fields(request: ProjectRequest) -> dict[str, Any]:

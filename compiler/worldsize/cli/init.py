@@ -60,11 +60,12 @@ def command(
     force: bool,
 ) -> None:
     """Start a project from a table, a folder of pictures, a script or a pipeline."""
-    from worldsize.adopting.spec import INSTANCE_TYPE
+    from worldsize.adopting.spec import choose_size
     from worldsize.adopting.starting import project
     from worldsize.cli.adopt import find_size
     from worldsize.diagnostics.text import is_terminal
 
+    size = choose_size(instance_count)
     asks = not yes and sys.stdin.isatty() and is_terminal(sys.stdout)
     if source is None and asks:
         source = click.prompt(
@@ -74,13 +75,13 @@ def command(
     try:
         kind = project.find_kind(path)
         usual = project.make_name(path.stem if path is not None else folder.absolute().name)
-        answers = project.Answers(project.make_name(name or usual), INSTANCE_TYPE, instance_count, label)
+        answers = project.Answers(project.make_name(name or usual), size, instance_count, label)
         if kind != "pipeline":
             if asks and name is None:
                 answers = replace(answers, name=project.make_name(click.prompt("Name", usual)))
             if asks and instance_type is None:
-                instance_type = click.prompt("VM size", INSTANCE_TYPE)
-            answers = replace(answers, instance_type=find_size(instance_type or INSTANCE_TYPE))
+                instance_type = click.prompt("VM size", size)
+            answers = replace(answers, instance_type=find_size(instance_type or size))
         _start(kind, folder, path, answers, asks=asks, force=force)
     except project.UnknownSourceError as error:
         common.refuse(str(error), error.help)
@@ -192,7 +193,9 @@ def _write(folder: Path, files: dict[str, bytes], spec: str | None, *, force: bo
     if not force and (spec in existing or len(existing) == len(files)):
         common.refuse(
             f"`{folder / (spec or existing[0])}` exists already; nothing is written",
-            "choose another `--name`, or replace what exists with `--force`" if spec else "`--force` replaces it",
+            "choose another `--name`, or replace what exists with `--force`"
+            if spec
+            else "`--force` replaces it",
         )
     write_files(folder, {name: content for name, content in files.items() if name not in existing})
     for name in existing if force else ():

@@ -22,7 +22,7 @@ from worldsize.running.launch.launchers import count_ports, plan_processes
 from worldsize.running.launch.logs import last_lines
 from worldsize.running.launch.reserve import reserve_ports
 from worldsize.running.launch.supervisor import Supervisor
-from worldsize.running.model.process import Call, Process
+from worldsize.running.model.process import Call
 
 RECORDER = Path(__file__).with_name("recorder.py")
 GRACE_SECONDS = 2.0
@@ -60,13 +60,14 @@ class Ended(Struct, frozen=True):
 Launch = Callable[[Training, float], Ended]
 
 
-def plan_training(training: Training, ports: list[str]) -> tuple[Process, ...]:
-    """The processes of a side, with the environment that Azure ML gives them."""
-    return plan_processes(_call(training), ports)
+def plan_call(training: Training, prefix: Sequence[str] = ()) -> Call:
+    """The call of a side, from which its processes are planned as those of any step.
 
-
-def _call(training: Training) -> Call:
-    command = [sys.executable, str(RECORDER), str(training.script), *training.arguments]
+    Args:
+        training: The side.
+        prefix: Words before the command.
+    """
+    command = [*prefix, sys.executable, str(RECORDER), str(training.script), *training.arguments]
     workers = training.processes if training.launcher == "tensorflow" else None
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return Call(
@@ -105,18 +106,19 @@ def has_two_gpus() -> bool:
     return shutil.which("nvidia-smi") is not None and len(list(Path("/dev").glob("nvidia[0-9]*"))) > 1
 
 
-def launch_training(training: Training, seconds: float) -> Ended:
+def launch_training(training: Training, seconds: float, prefix: Sequence[str] = ()) -> Ended:
     """Start the processes, wait until they have ended, and leave none behind.
 
     Args:
         training: What to start.
         seconds: After which they are stopped.
+        prefix: Words before the command.
 
     Raises:
         OSError: They cannot be started.
     """
     training.folder.mkdir(parents=True, exist_ok=True)
-    call = _call(training)
+    call = plan_call(training, prefix)
     environment = inherited_environment(make_interpreter_folder(training.folder))
     deadline = time.monotonic() + seconds
     timed_out = False
@@ -124,7 +126,7 @@ def launch_training(training: Training, seconds: float) -> Ended:
         reserve_ports(count_ports(call)) as ports,
         Supervisor(environment) as supervisor,
         Group(
-            plan_training(training, [str(port) for port in ports]),
+            plan_processes(call, [str(port) for port in ports]),
             supervisor,
             cwd=training.script.parent,
             logs=training.folder,

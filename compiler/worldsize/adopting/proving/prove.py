@@ -86,7 +86,8 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
     batch = find_batch(profile, request.arguments)
     if isinstance(batch, Failed):
         return Proof(None, failed=batch)
-    sides = []
+    sides: list[list[Recorded]] = []
+    steps = request.steps
     for name, processes in (("adopted", PROCESSES), ("original", 1)):
         text = request.adoption.text.encode(request.adoption.encoding) if processes > 1 else request.original
         script = copy_folder(request.script.parent, folder / name, request.script.name, text)
@@ -95,7 +96,7 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
         replayed = [str(folder / "adopted-records" / f"{rank}.jsonl") for rank in range(PROCESSES)]
         settings = {
             "folder": str(records),
-            "steps": request.steps,
+            "steps": steps,
             "world_size": processes,
             "framework": profile.framework,
             "replay": replayed if processes == 1 else [],
@@ -108,6 +109,8 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
         failed = _explain_end(name, ended, ranks, request)
         if failed is not None:
             return Proof(None, failed=failed, batch=batch)
+        if ended.timed_out:  # the other side goes as far
+            steps = min(len(each.losses) for each in ranks)
         sides.append(ranks)
     return Proof(_compare(profile, sides[0], sides[1][0], batch), _measure(sides, batch), batch=batch)
 

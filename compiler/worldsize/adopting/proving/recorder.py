@@ -280,7 +280,7 @@ def merge_draws(paths: Sequence[str]) -> dict[str, Any]:
     for path in paths:
         batches: dict[str, list[list[int]]] = defaultdict(list)
         with open(path, encoding="utf-8") as file:  # noqa: PTH123
-            for entry in map(json.loads, file):
+            for entry in map(json.loads, file.read().split("\n")[:-1]):  # the last may be incomplete
                 if "draw" in entry:
                     batches[f"{entry['draw']}.{entry['epoch']}"].append(entry["indices"])
                 elif entry.get("drop_last"):

@@ -51,8 +51,8 @@ def _walk(node: Node, inherited: str | None) -> Iterator[tuple[str, int, int]]:
             _processes(node.get("distribution")),
             _number(_get(node, "resources", "instance_count")),
         )
-    for _, value in node.items():
-        yield from _walk(value, named or inherited)
+    for entry in node.items():
+        yield from _walk(entry[1], named or inherited)
 
 
 def _is_step(node: Mapping) -> bool:

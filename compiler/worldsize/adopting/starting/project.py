@@ -69,7 +69,7 @@ def find_kind(source: Path | None) -> Kind:
         raise UnknownSourceError(f"`{source}` does not exist", help_)
     suffix = source.suffix.lower()
     if source.is_dir():
-        if any(Path(each).suffix.lower() in PICTURES for each in list_files(source, _MANY)):
+        if _list_pictures(source):
             return "pictures"
         raise UnknownSourceError(f"`{source}` contains no pictures", help_)
     if suffix == ".py":
@@ -93,10 +93,15 @@ def make_start(kind: Kind, folder: Path, source: Path | None, table: Table | Non
         return start_example(answers.name)
     path = relative_path(source.absolute(), folder.absolute())
     if kind == "pictures":
-        return start_pictures(answers.name, path)
+        return start_pictures(answers.name, path, len(_list_pictures(source)))
     assert table is not None
     assert answers.label is not None
-    return start_table(answers.name, path, answers.label, answers.why, find_settings(table, answers.label))
+    settings, rows = find_settings(table, answers.label), len(table.head.rows)
+    return start_table(answers.name, path, answers.label, answers.why, settings, rows=rows)
+
+
+def _list_pictures(folder: Path) -> list[str]:
+    return [each for each in list_files(folder, _MANY) if Path(each).suffix.lower() in PICTURES]
 
 
 def make_files(folder: Path, source: Path | None, start: Start, answers: Answers) -> NewProject:

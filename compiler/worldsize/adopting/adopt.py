@@ -41,7 +41,7 @@ def adopt_module(module: Module, encoding: str = "utf-8") -> Adoption:
     text, changes = script.finish()
     flags = list_flags(parser)
     numbers = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
-    profile = describe_script(module, framework, flags, numbers | parser.numbers)
+    profile = describe_script(module, framework, flags, {**numbers, **parser.numbers})
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 
 

@@ -12,6 +12,14 @@ from worldsize.rules.script._module import constant_value, variable_writes
 _REASON = "each process uses the GPU of its local rank, which `set_device` makes the current one"
 
 
+def refuse_several_gpus(script: Script) -> None:
+    """Refuse a script that spreads one model over GPUs itself."""
+    for node in script.module.kinds.get(ast.Constant, ()):
+        if isinstance(node.value, str) and re.fullmatch(r"cuda:[1-9]", node.value):
+            help_ = "train on one GPU first: each process gets its own"
+            raise script.refuse(node, f"this script uses several GPUs itself: `{node.value}`", help_)
+
+
 def use_own_gpu(script: Script, header: Header) -> None:
     """Take the numbers of GPUs out: ``cuda`` is the GPU that the process has chosen."""
     module = script.module
@@ -19,9 +27,6 @@ def use_own_gpu(script: Script, header: Header) -> None:
         if isinstance(node.value, str) and re.fullmatch(r"cuda:0", node.value):
             written = script.written(node)
             script.replace(node, written.replace("cuda:0", "cuda"), "WS905", _REASON)
-        elif isinstance(node.value, str) and re.fullmatch(r"cuda:[1-9]", node.value):
-            help_ = "train on one GPU first: each process gets its own"
-            raise script.refuse(node, f"this script uses several GPUs itself: `{node.value}`", help_)
     for name, call in module.calls:
         if name.endswith(".cuda") and len(call.args) == 1 and constant_value(call.args[0]) == 0:
             script.replace(call.args[0], "", "WS905", _REASON)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.devices import use_own_gpu
+from worldsize.adopting.devices import refuse_several_gpus, use_own_gpu
 from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
 from worldsize.adopting.flags import Parser, find_parser, write_flags
 from worldsize.adopting.group import join_group, start_header, write_header
@@ -26,6 +26,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     Raises:
         AdoptError: Something that decides about correct training cannot be told from the text.
     """
+    refuse_several_gpus(script)
     tracer = Tracer(script)
     training = find_training(script, tracer)
     norm = next(

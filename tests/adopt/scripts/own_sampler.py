@@ -15,7 +15,7 @@ def seed_all(seed):
 def make_data(n=400):
     rng = np.random.RandomState(0)
     labels = (rng.rand(n) < 0.2).astype(np.int64)  # few positives
-    rows = rng.randn(n, 10).astype(np.float32) + labels[:, None]
+    rows = (rng.randn(n, 10) + labels[:, None]).astype(np.float32)
     return torch.from_numpy(rows), torch.from_numpy(labels)
 
 

@@ -233,7 +233,7 @@ def _settings_in(folder: str) -> str | None:
 
 def _is_workflow(path: str) -> bool:
     """Whether a file is a workflow of GitHub, which may be called ``worldsize.yml`` like the settings."""
-    return Path(path).parent.name == "workflows"
+    return os.path.basename(os.path.dirname(path)) == "workflows"
 
 
 def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str | None:

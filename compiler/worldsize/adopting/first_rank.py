@@ -88,7 +88,7 @@ def _classify(script: Script, statement: ast.stmt, writers: set[str], quiet: boo
     if not isinstance(call, ast.Call):
         return None
     name = script.module.name_of(call.func)
-    owner, _, last = name.rpartition(".")
+    last = name.rpartition(".")[2]
     base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     if name in _PRINTS or base in writers:
         return "print"
@@ -96,10 +96,16 @@ def _classify(script: Script, statement: ast.stmt, writers: set[str], quiet: boo
         return "print" if last not in ("autolog", "set_tracking_uri") else None
     if last in _LEVELS and "log" in base.lower() and not quiet:
         return "print"
+    return "write" if _writes_file(script, call, name) else None
+
+
+def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
+    """Whether a call writes or makes a file; not a method of the script itself, which is edited inside."""
+    owner, _, last = name.rpartition(".")
     if last in ("makedirs", "mkdir") and constant_value(keyword_argument(call, "exist_ok")) is True:
-        return None
+        return False
     own = any(node.name == last for node in script.module.kinds.get(ast.FunctionDef, ()))
-    return "write" if last in _WRITES and owner and not own else None
+    return last in _WRITES and bool(owner) and not own
 
 
 def _opens_to_write(node: ast.expr) -> bool:
@@ -122,21 +128,19 @@ def _opens_to_write(node: ast.expr) -> bool:
 
 def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str) -> None:
     above = script.module.parents[block[0]]
-    reason = _FILE if any(chosen.get(each) == "write" for each in block) else _OUTPUT
     if (
-        all(each in chosen for each in block)
-        and isinstance(above, ast.If)
-        and block is above.body
-        and not above.orelse
+        isinstance(above, ast.If)
+        and all(each in chosen for each in block)
+        and _takes_test(script, above, block)
     ):
-        if _is_pure(above.test) and above not in script.module.tree.body:
-            loose = isinstance(above.test, ast.IfExp | ast.Lambda | ast.NamedExpr) or (
-                isinstance(above.test, ast.BoolOp) and isinstance(above.test.op, ast.Or)
-            )
-            written = script.written(above.test)
-            condition = f"{test} and ({written})" if loose else f"{test} and {written}"
-            script.replace(above.test, condition, "WS904", reason)
-            return
+        loose = isinstance(above.test, ast.IfExp | ast.Lambda) or (
+            isinstance(above.test, ast.BoolOp) and isinstance(above.test.op, ast.Or)
+        )
+        written = script.written(above.test)
+        condition = f"{test} and ({written})" if loose else f"{test} and {written}"
+        reason = _FILE if "write" in (chosen[each] for each in block) else _OUTPUT
+        script.replace(above.test, condition, "WS904", reason)
+        return
     run: list[ast.stmt] = []
     for statement in [*block, None]:
         if statement is not None and statement in chosen:
@@ -145,6 +149,12 @@ def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, s
             why = _FILE if any(chosen[each] == "write" for each in run) else _OUTPUT
             script.guard(run, test, "WS904", why)
             run = []
+
+
+def _takes_test(script: Script, above: ast.If, block: list[ast.stmt]) -> bool:
+    """Whether the condition around a whole block can be extended."""
+    alone = block is above.body and not above.orelse and above not in script.module.tree.body
+    return alone and _is_pure(above.test)
 
 
 def _is_pure(test: ast.expr) -> bool:

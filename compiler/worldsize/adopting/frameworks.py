@@ -9,7 +9,8 @@ from worldsize.adopting.script import Script
 from worldsize.rules.script._module import Module
 
 _DISTRIBUTED = (
-    "init_process_group", "DistributedDataParallel", "FullyShardedDataParallel", "fully_shard", "init_device_mesh",
+    "init_process_group", "DistributedDataParallel", "FullyShardedDataParallel", "fully_shard",
+    "init_device_mesh",
     "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy", "DistributedSampler",
 )  # fmt: skip
 _PACKAGES = {
@@ -54,7 +55,7 @@ def choose_framework(script: Script) -> Framework:
         return "torch"
     for name, shown in _OTHERS.items():
         if name in tops and "torch" not in tops:
-            help_ = "Worldsize distributes PyTorch, Lightning, Hugging Face and Keras; other scripts run as steps as they are"
+            help_ = "PyTorch, Lightning, Hugging Face and Keras are; run this one as a step as it is"
             raise script.refuse(tops[name], f"this script trains with {shown}, which is not adopted", help_)
     message = "no training loop: nothing calls `backward()`, `Trainer(…).fit` or `model.fit`"
     raise script.refuse(None, message, "name the script that trains the model")

@@ -1,4 +1,4 @@
-"""Keras trains under `MultiWorkerMirroredStrategy`: one process per instance, which drives all of its GPUs."""
+"""Keras under `MultiWorkerMirroredStrategy`: one process per instance, which drives all of its GPUs."""
 
 from __future__ import annotations
 
@@ -91,8 +91,6 @@ def _build_in_scope(script: Script, tracer: Tracer, fit: ast.Call, strategy: str
     inside = [each for each in compiles if each in block]
     last = inside[-1] if inside else made[0]
     part = block[block.index(made[0]) : block.index(last) + 1]
-    if any(isinstance(each, ast.Expr) and "summary" in ast.unparse(each) for each in part):
-        pass  # printing the layers there does no harm
     value = made[0].value
     if len(part) == 1 and isinstance(value, ast.Call) and not compiles and tracer.function(value) is None:
         raise script.refuse(fit, f"nothing compiles `{model}` here", "compile it where it is built")

@@ -1,8 +1,9 @@
-"""Scripts whose loop a library has: Lightning, Hugging Face's Trainer and Accelerate divide the rows themselves."""
+"""Scripts with Lightning, the Trainer of Hugging Face or Accelerate, which divide the rows themselves."""
 
 from __future__ import annotations
 
 import ast
+import re
 
 from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
 from worldsize.adopting.flags import Parser, find_parser, set_by_flag, write_flags
@@ -14,6 +15,10 @@ from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _COUNTS = "the trainer takes the processes that the launcher starts"
+_AVERAGE = "average_tokens_across_devices"
+_CLASSIFIES = re.compile(
+    r"For(?:Sequence|Token|Image|Audio|Video)Classification|ForQuestionAnswering|ForMultipleChoice"
+)
 _CPU = "processes that see no GPU would each train alone"
 _TOGETHER = (
     "fit",
@@ -98,6 +103,9 @@ def adopt_transformers(script: Script) -> Parser:
             else:
                 message = f"`{name}` is the default of Transformers, and no option sets it"
                 script.leave(call, message, f"write `{name}=`")
+        if _CLASSIFIES.search(script.text) and keyword_argument(call, _AVERAGE) is None:
+            reason = "a classifier's loss is a mean over rows, not to be multiplied by the processes"
+            script.set_keyword(call, _AVERAGE, "False", None, reason)
         if keyword_argument(call, "use_cpu") is None and keyword_argument(call, "no_cuda") is None:
             header.imports["import torch"] = None
             script.set_keyword(call, "use_cpu", "not torch.cuda.is_available()", None, _CPU)

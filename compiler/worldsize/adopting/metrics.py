@@ -24,7 +24,7 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     used: set[str] = set()
     loop = training.batch_loop
     scope = training.frames[training.batch_frame].scope
-    sums = _list_sums(script, loop)
+    sums = _list_sums(loop)
     read = _list_read(loop, sums)
     lines: list[str] = []
     for name in sums:
@@ -47,7 +47,7 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
         header.helpers.append(_HELPER.format(name=names["add_up"], what="The sum", share=""))
 
 
-def _list_sums(script: Script, loop: ast.For) -> list[str]:
+def _list_sums(loop: ast.For) -> list[str]:
     """The variables to which the loop adds numbers of a batch."""
     names: dict[str, bool] = {}
     for node in ast.walk(loop):
@@ -135,9 +135,9 @@ def _list_deciding(
         for target in statement.targets:
             parts = target.elts if isinstance(target, ast.Tuple) else [target]
             for part in parts:
-                if isinstance(part, ast.Name) and part.id not in known:
-                    if part.id in steps or (ends and part.id in compared):
-                        found.append((part.id, statement))
+                name = part.id if isinstance(part, ast.Name) else None
+                if name and name not in known and (name in steps or (ends and name in compared)):
+                    found.append((name, statement))
     return found
 
 

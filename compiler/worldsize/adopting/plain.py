@@ -44,7 +44,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     set_epochs(script, tracer, parser, training.epoch_loop)
     place_files(script, tracer, parser, header)
     reduce_metrics(script, tracer, training, header)
-    resume_from_checkpoints(script, tracer, training, parser, header, wrapped)
+    resume_from_checkpoints(script, tracer, training, wrapped, parser=parser, header=header)
     write_wrap(script, wrapped)
     agree_on_random_numbers(script, header)
     draw_apart(script, tracer, header, wrapped, random=random)

@@ -15,7 +15,7 @@ _SPLITS = ("random_split", "train_test_split", "randperm", "shuffle", "permutati
 
 
 def agree_on_random_numbers(script: Script, header: Header) -> None:
-    """Seed a script that splits its rows at random and sets no seed: each process would split them otherwise."""
+    """Seed a script that splits its rows at random without a seed: each process would split them its way."""
     if script.module.called(*_SEEDS):
         return
     loose = [

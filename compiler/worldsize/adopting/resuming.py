@@ -16,7 +16,7 @@ _REASON = "a job that is interrupted goes on from its last epoch"
 
 
 def resume_from_checkpoints(
-    script: Script, tracer: Tracer, training: Training, parser: Parser, header: Header, wrapped: Wrapped
+    script: Script, tracer: Tracer, training: Training, wrapped: Wrapped, *, parser: Parser, header: Header
 ) -> None:
     """Add `--checkpoints`, where everything that has to be saved can be named beside the loop over epochs."""
     loop = training.epoch_loop
@@ -104,7 +104,7 @@ def _list_parts(
         if call.args and "scal" in ast.unparse(call.func.value).lower():
             owners.append(call.args[0])
         for owner in owners:
-            name = lift_name(script, tracer, training, owner, number, high)
+            name = lift_name(script, tracer, training, owner, (number, high))
             if name is None:
                 return None
             parts.setdefault(_key(script.written(owner), training, script), name)

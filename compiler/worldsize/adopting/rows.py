@@ -109,7 +109,7 @@ def _set_epoch(script: Script, tracer: Tracer, training: Training) -> None:
     if not isinstance(loop, ast.For):
         return
     name = lift_name(
-        script, tracer, training, training.loader_name, training.batch_frame, training.epoch_frame
+        script, tracer, training, training.loader_name, (training.batch_frame, training.epoch_frame)
     )
     if name is None:
         help_ = "pass the loader to the function as a parameter"

@@ -322,10 +322,10 @@ def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
 
 
 def lift_name(
-    script: Script, tracer: Tracer, training: Training, node: ast.expr, low: int, high: int
+    script: Script, tracer: Tracer, training: Training, node: ast.expr, frames: tuple[int, int]
 ) -> str | None:
     """What an outer frame calls the value that an inner one names; None where it has no name for it."""
-    for number in range(low, high):
+    for number in range(*frames):
         function, call = training.frames[number].scope, training.frames[number + 1].call
         if isinstance(node, ast.Name) and tracer.is_parameter(function, node.id):
             assert not isinstance(function, ast.Module)

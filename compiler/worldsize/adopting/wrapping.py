@@ -120,11 +120,12 @@ def _find_use(
 
 def _list_relevant(script: Script, scope: Scope, model: str) -> list[ast.stmt]:
     """The statements of a scope that bind or move the model, or make an optimizer, scheduler or scaler."""
-    found: list[ast.stmt] = []
-    for kind in (ast.Assign, ast.AnnAssign, ast.Expr):
-        for node in script.module.kinds.get(kind, ()):
-            if script.scope(node) is scope and _is_relevant(script, node, model):
-                found.append(node)
+    found = [
+        node
+        for kind in (ast.Assign, ast.AnnAssign, ast.Expr)
+        for node in script.module.kinds.get(kind, ())
+        if script.scope(node) is scope and _is_relevant(script, node, model)
+    ]
     return sorted(found, key=lambda node: node.lineno)
 
 

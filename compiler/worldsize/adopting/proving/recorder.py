@@ -32,8 +32,8 @@ class Recording:
 
     def __init__(self, folder: str, rank: int, world_size: int, steps: int) -> None:
         self._folder, self._world_size, self._steps = folder, world_size, steps
-        self._path = os.path.join(folder, f"{rank}.jsonl")  # noqa: PTH118 - as the rest of this program
-        self._file: TextIO = open(self._path, "w", buffering=1, encoding="utf-8")  # noqa: PTH123, SIM115
+        self._path = os.path.join(folder, f"{rank}.jsonl")
+        self._file: TextIO = open(self._path, "w", buffering=1, encoding="utf-8")
         self.count = 0
 
     def write(self, **entry: object) -> None:
@@ -50,12 +50,9 @@ class Recording:
     def finish(self) -> None:
         """End this process when all have come this far: the others still need the sums with its gradients."""
         self._file.close()
-        open(self._path + DONE, "w").close()  # noqa: PTH123
+        open(self._path + DONE, "w").close()
         deadline = time.monotonic() + WAIT_SECONDS
-        others = [
-            os.path.join(self._folder, f"{rank}.jsonl{DONE}")  # noqa: PTH118
-            for rank in range(self._world_size)
-        ]
+        others = [os.path.join(self._folder, f"{rank}.jsonl{DONE}") for rank in range(self._world_size)]
         while time.monotonic() < deadline and not all(map(os.path.exists, others)):
             time.sleep(0.02)
         sys.stdout.flush()
@@ -142,7 +139,7 @@ def record_torch(recording: Recording, replayed: Sequence[str]) -> None:
     def remember_unscaled(scaler: Any, outputs: Any) -> Any:
         scaled = scale(scaler, outputs)
         if isinstance(scaled, torch.Tensor):
-            scaled._worldsize_unscaled = outputs  # type: ignore[attr-defined] # noqa: SLF001
+            scaled._worldsize_unscaled = outputs  # type: ignore[attr-defined]
         return scaled
 
     torch.Tensor.backward = record_backward  # type: ignore[assignment,method-assign]
@@ -220,8 +217,8 @@ def is_shuffled(sampler: Any) -> bool:
 
 def wrap_draws(dataloader: Any, draws: Draws) -> None:
     """Record what the iterators of loaders draw, in the process that trains."""
-    iterator = dataloader._BaseDataLoaderIter  # noqa: SLF001 - its one place for all kinds of loaders
-    draw, reset, make = iterator._next_index, iterator._reset, dataloader.DataLoader.__init__  # noqa: SLF001
+    iterator = dataloader._BaseDataLoaderIter
+    draw, reset, make = iterator._next_index, iterator._reset, dataloader.DataLoader.__init__
 
     @wraps(draw)
     def next_index(self: Any) -> Any:
@@ -248,14 +245,14 @@ def wrap_draws(dataloader: Any, draws: Draws) -> None:
         if hasattr(sampler, "drop_last") and is_shuffled(sampler) and draws.drops_last(_length(self.dataset)):
             sampler.drop_last = True
 
-    iterator._next_index, iterator._reset = next_index, reset_iterator  # noqa: SLF001
+    iterator._next_index, iterator._reset = next_index, reset_iterator
     dataloader.DataLoader.__init__ = make_loader
 
 
 def _start_epoch(iterator: Any, draws: Draws) -> Any:
-    sampler = iterator._index_sampler  # noqa: SLF001
-    length = _length(iterator._dataset)  # noqa: SLF001
-    if not length or iterator._dataset_kind != 0 or not is_shuffled(sampler):  # noqa: SLF001 - 0: by index
+    sampler = iterator._index_sampler
+    length = _length(iterator._dataset)
+    if not length or iterator._dataset_kind != 0 or not is_shuffled(sampler):
         return ()
     return draws.start(sampler, length)
 
@@ -279,7 +276,7 @@ def merge_draws(paths: Sequence[str]) -> dict[str, Any]:
     ranks, drops_last = [], set()
     for path in paths:
         batches: dict[str, list[list[int]]] = defaultdict(list)
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+        with open(path, encoding="utf-8") as file:
             for entry in map(json.loads, file.read().split("\n")[:-1]):  # the last may be incomplete
                 if "draw" in entry:
                     batches[f"{entry['draw']}.{entry['epoch']}"].append(entry["indices"])
@@ -319,7 +316,7 @@ def _wrap_fit(recording: Recording, model: Any) -> None:
 
         total = 0.0
 
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self.total = 0.0
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -357,7 +354,7 @@ def record_script(settings: dict[str, Any], script: str, arguments: Sequence[str
     else:
         record_torch(recording, settings["replay"])
     sys.argv = [script, *arguments]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))  # noqa: PTH100, PTH120
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
     runpy.run_path(script, run_name="__main__")
 
 

@@ -11,6 +11,7 @@ import pytest
 from worldsize.adopting.adopt import adopt_module, adopt_script
 from worldsize.adopting.model import AdoptError
 from worldsize.adopting.reading import MOST_BYTES, parse_bytes
+from worldsize.api import check
 
 HERE = Path(__file__).parent
 SCRIPTS = sorted((HERE / "scripts").glob("*.py"))
@@ -61,6 +62,42 @@ def test_options_set_what_the_plan_decides(path: Path) -> None:
     profile = adopt_script(path).profile
     for role in ("batch_size", "learning_rate", "epochs"):
         assert profile.flag(role) is not None, role
+
+
+SPEC = """\
+name: adopted
+compute: {{gpu: {{target: azureml:gpu-cluster, instance_type: Standard_NC96ads_A100_v4, max_instances: 2}}}}
+steps:
+  train:
+    compute: gpu
+    instance_count: 2
+    timeout: 3600
+    distribution: {{type: {kind}}}
+    command: python train.py {options}
+    code: .
+    environment: {{image: "mcr.microsoft.com/azureml/openmpi5.0-cuda12.4-ubuntu22.04:20260715.v1"}}
+    outputs: {{model: uri_folder, checkpoints: uri_folder}}
+    scale: {{reference: {{batch_size: 32, learning_rate: 0.05}}, optimizer: sgd, epochs: 2, rows: 10000}}
+"""
+VALUES = {
+    "batch_size": "${{plan.batch_size_per_device}}",
+    "learning_rate": "${{plan.learning_rate}}",
+    "output": "${{outputs.model}}",
+    "checkpoints": "${{outputs.checkpoints}}",
+}
+
+
+@BY_NAME
+def test_the_rules_find_nothing_in_an_adopted_script(path: Path, tmp_path: Path) -> None:
+    adoption = adopt_script(path)
+    flags = adoption.profile.flags
+    options = [f"{each.option} {VALUES[each.role]}" for each in flags if each.role in VALUES]
+    kind = "tensorflow" if adoption.profile.framework == "keras" else "pytorch"
+    (tmp_path / "train.py").write_text(adoption.text, encoding="utf-8")
+    spec = tmp_path / "spec.yml"
+    spec.write_text(SPEC.format(kind=kind, options=" ".join(options)), encoding="utf-8")
+    found = [each for each in check([spec]).diagnostics if each.code.startswith("WS9")]
+    assert [each for each in found if each.code != "WS946"] == []  # it has not all outputs
 
 
 def test_there_are_twenty_scripts() -> None:

@@ -132,12 +132,8 @@ def _save_apart(script: Script, header: Header, names: Names) -> None:
             continue
         header.imports["import tempfile"] = None
         reason = "saving takes all workers; the files of the others go to a folder of their own"
-        script.insert_behind(
-            call.args[0],
-            f" if {names.rank} == 0 else os.path.join(tempfile.mkdtemp(), {_last_part(script, call.args[0])})",
-            "WS904",
-            reason,
-        )
+        away = f"os.path.join(tempfile.mkdtemp(), {_last_part(script, call.args[0])})"
+        script.insert_behind(call.args[0], f" if {names.rank} == 0 else {away}", "WS904", reason)
 
 
 def _last_part(script: Script, node: ast.expr) -> str:

@@ -292,19 +292,17 @@ def merge_draws(paths: Sequence[str]) -> dict[str, Any]:
 
 
 def record_keras(recording: Recording) -> None:
-    """Wrap ``fit`` of Keras' models: a callback of ours learns the loss of each batch."""
-    import keras
+    """Wrap ``fit`` of Keras' models: a callback of ours learns the loss of each batch.
+
+    Both sides have Keras 2: ``fit`` of Keras 3 takes one worker only, and initialises weights otherwise.
+    """
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    import tf_keras
 
     random.seed(SEED)
     _seed_numpy()
-    keras.utils.set_random_seed(SEED)
-    for model in {keras.Model, _legacy_model()} - {None}:
-        _wrap_fit(recording, model)
-
-
-def _legacy_model() -> Any:
-    module = sys.modules.get("tf_keras")
-    return module.Model if module is not None else None
+    tf_keras.utils.set_random_seed(SEED)
+    _wrap_fit(recording, tf_keras.Model)
 
 
 def _wrap_fit(recording: Recording, model: Any) -> None:

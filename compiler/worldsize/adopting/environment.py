@@ -26,7 +26,7 @@ _NEEDED: dict[Framework, tuple[str, ...]] = {
     "lightning": ("torch", "numpy"),
     "transformers": ("accelerate", "torch", "numpy"),
     "accelerate": ("torch", "numpy"),
-    "keras": ("keras", "tensorflow"),
+    "keras": ("tensorflow", "tf-keras"),
 }
 _PIP = "25.2"
 _WITH_CUDA = {"tensorflow": "tensorflow[and-cuda]"}

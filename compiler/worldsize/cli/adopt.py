@@ -229,8 +229,8 @@ def _prove(request: ProjectRequest, options: Options) -> Proof | None:
         if not options.as_json:
             common.say(f"not proven: {reason}\n")
         return None
-    framework = "keras" if profile.framework == "keras" else "torch"
-    extra = "tensorflow" if framework == "keras" else "run"
+    framework = "tf_keras" if profile.framework == "keras" else "torch"
+    extra = "tensorflow" if framework == "tf_keras" else "run"
     if importlib.util.find_spec(framework) is None:
         common.refuse(
             f"the proof needs {framework}", f"pip install 'worldsize[{extra}]', or skip it with `--no-run`"

@@ -31,7 +31,7 @@ class Recording:
     """The file to which one process writes its losses and draws, a line of JSON each."""
 
     def __init__(self, folder: str, rank: int, world_size: int, steps: int) -> None:
-        self._folder, self._world_size, self._steps = folder, world_size, steps
+        self._folder, self.world_size, self._steps = folder, world_size, steps
         self._path = os.path.join(folder, f"{rank}.jsonl")
         self._file: TextIO = open(self._path, "w", buffering=1, encoding="utf-8")
         self.count = 0
@@ -52,7 +52,7 @@ class Recording:
         self._file.close()
         open(self._path + DONE, "w").close()
         deadline = time.monotonic() + WAIT_SECONDS
-        others = [os.path.join(self._folder, f"{rank}.jsonl{DONE}") for rank in range(self._world_size)]
+        others = [os.path.join(self._folder, f"{rank}.jsonl{DONE}") for rank in range(self.world_size)]
         while time.monotonic() < deadline and not all(map(os.path.exists, others)):
             time.sleep(0.02)
         sys.stdout.flush()
@@ -319,7 +319,8 @@ def _wrap_fit(recording: Recording, model: Any) -> None:
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             total = float((logs or {})["loss"]) * (batch + 1)
-            recording.add_loss(total - self.total)
+            # The workers' logs have the sum over all of them.
+            recording.add_loss((total - self.total) / recording.world_size)
             self.total = total
 
     @wraps(fit)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import worldsize
 from worldsize.adopting.adopt import adopt_module, adopt_script
 from worldsize.adopting.model import AdoptError
 from worldsize.adopting.reading import MOST_BYTES, parse_bytes
-from worldsize.api import check
 
 HERE = Path(__file__).parent
 SCRIPTS = sorted((HERE / "scripts").glob("*.py"))
@@ -96,7 +96,7 @@ def test_the_rules_find_nothing_in_an_adopted_script(path: Path, tmp_path: Path)
     (tmp_path / "train.py").write_text(adoption.text, encoding="utf-8")
     spec = tmp_path / "spec.yml"
     spec.write_text(SPEC.format(kind=kind, options=" ".join(options)), encoding="utf-8")
-    found = [each for each in check([spec]).diagnostics if each.code.startswith("WS9")]
+    found = [each for each in worldsize.check(spec).diagnostics if each.code.startswith("WS9")]
     assert [each for each in found if each.code != "WS946"] == []  # it has not all outputs
 
 

@@ -44,6 +44,10 @@ _YAML = YAML()
 _Emit = Callable[[events.Event], None]
 
 
+class Flow(dict[str, Any]):
+    """A mapping that is written on one line: ``{key: value}``."""
+
+
 class _LineEvent(events.ScalarEvent):
     """A key with its value on one line, neither of which needs quotes."""
 
@@ -153,7 +157,9 @@ def _line(key: Any, value: Any, indent: int) -> _LineEvent | None:
 def _emit_node(emit: _Emit, value: Any, indent: int) -> None:
     """Emit a value; its further lines start at column ``indent``."""
     value, comment = (value.value, value.comment) if isinstance(value, Field) else (value, None)
-    if isinstance(value, (dict, Mapping)):
+    if isinstance(value, Flow):
+        _emit_flow(emit, value, comment)
+    elif isinstance(value, (dict, Mapping)):
         _emit_mapping(emit, value, indent, comment)
     elif isinstance(value, (list, tuple)):
         emit(
@@ -168,6 +174,18 @@ def _emit_node(emit: _Emit, value: Any, indent: int) -> None:
         emit(events.ScalarEvent(None, None, _UNTAGGED, text, style=style, comment=remark))
     else:
         emit(_scalar(value, _behind(comment)))
+
+
+def _emit_flow(emit: _Emit, mapping: Flow, comment: str | None = None) -> None:
+    """Emit a mapping on one line."""
+    emit(events.MappingStartEvent(None, None, True, flow_style=True))
+    for key, value in mapping.items():
+        emit(_scalar(key))
+        if isinstance(value, Flow):
+            _emit_flow(emit, value)
+        else:
+            emit(_scalar(value))
+    emit(events.MappingEndEvent(comment=_behind(comment)))
 
 
 def _behind(comment: str | None, container: object = None) -> list[CommentToken | None] | None:

@@ -228,7 +228,12 @@ def _above(folder: str) -> Iterator[str]:
 
 def _settings_in(folder: str) -> str | None:
     paths = (os.path.join(folder, name) for name in SETTINGS)
-    return next((path for path in paths if os.path.isfile(path)), None)
+    return next((path for path in paths if os.path.isfile(path) and not _is_workflow(path)), None)
+
+
+def _is_workflow(path: str) -> bool:
+    """Whether a file is a workflow of GitHub, which may be called ``worldsize.yml`` like the settings."""
+    return os.path.basename(os.path.dirname(path)) == "workflows"
 
 
 def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str | None:
@@ -244,7 +249,7 @@ def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str
 
 def recognise_kind(document: Document, *, named: bool) -> str | None:
     """``spec``, ``settings`` (``worldsize.yml``), a kind of :mod:`worldsize.azureml.shape`, or None."""
-    if os.path.basename(document.path) in SETTINGS:
+    if os.path.basename(document.path) in SETTINGS and not _is_workflow(document.path):
         return "settings"
     root = document.root
     if not isinstance(root, Mapping):

@@ -9,6 +9,8 @@ import click
 
 COMMANDS: Mapping[str, str] = {
     "check": "Check specs and Azure ML YAML, files or folders.",
+    "init": "Start a project from a table, pictures, a script or a pipeline.",
+    "adopt": "Make a script for one GPU a distributed one, and prove it.",
     "plan": "Print the plan of a spec, with the formula behind each number.",
     "compile": "Write the Azure ML pipeline of a spec.",
     "run": "Run a spec's pipeline on this machine.",

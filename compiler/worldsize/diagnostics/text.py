@@ -145,14 +145,16 @@ def render_diagnostic(diagnostic: Diagnostic, sources: Sources, *, colour: bool 
         lines += excerpt[-1:] if same_line else excerpt  # the source line is shown already
     if diagnostic.help:
         lines.append(style.note("=", f"{style.paint('bold', 'help:')} {flatten(diagnostic.help)}"))
-    lines.append(style.note("=", f"docs: {diagnostic.docs}"))
+    if diagnostic.docs:
+        lines.append(style.note("=", f"docs: {diagnostic.docs}"))
     if diagnostic.confidence != "certain":
         lines.append(style.note("=", f"confidence: {diagnostic.confidence}"))
     return "\n".join(lines) + "\n"
 
 
 def _render_headline(diagnostic: Diagnostic, style: _Style, mark: str = "") -> str:
-    label = style.paint(diagnostic.severity, f"{diagnostic.severity}[{diagnostic.code}]")
+    code = f"[{diagnostic.code}]" if diagnostic.code else ""  # what no rule says has none
+    label = style.paint(diagnostic.severity, f"{diagnostic.severity}{code}")
     place = style.paint("bold", f"{_format_position(diagnostic.span)}:")
     return f"{place} {label}{mark} {style.paint('bold', flatten(diagnostic.message))}"
 

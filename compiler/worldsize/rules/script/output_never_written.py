@@ -27,7 +27,9 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     for option, argument in _find_outputs(interface.options, read_arguments(program, program.launch)):
         expression = binding.find_expressions(argument.written)[0]
-        if argument.place is None or any(_uses(module, option) for module in program.modules):
+        if argument.place is None or any(
+            _uses(module, option, by_parameter=interface.kind != "argparse") for module in program.modules
+        ):
             continue
         script = program.path.name
         message = f"the output `{expression.port}` stays empty: `{script}` never writes to `{option.label}`"
@@ -50,11 +52,16 @@ def _find_outputs(options: list[Option], arguments: list[Argument]) -> Iterator[
         flag = flag if argument.is_flag else ""
 
 
-def _uses(module: Module, option: Option) -> bool:
-    """Whether a file does more with an argument than to print it, or to make its folder."""
+def _uses(module: Module, option: Option, *, by_parameter: bool) -> bool:
+    """Whether a file does more with an argument than to print it, or to make its folder.
+
+    With click, typer and fire it is a parameter of a function.
+    """
     declared = set(ast.walk(option.node))
     if any(each.value == option.name and each not in declared for each in module.kinds.get(ast.Constant, ())):
         return True  # by its name in a text
+    if by_parameter and not module.once(_only_shows_name, option.name, 3):
+        return True
     reads = [each for each in module.kinds.get(ast.Attribute, ()) if each.attr == option.name]
     return any(not _only_shows(module, node, 3) for node in reads)
 

@@ -1,0 +1,1 @@
+"""From a training script for one GPU to the same script for a cluster: read, never run."""

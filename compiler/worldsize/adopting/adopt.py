@@ -1,0 +1,69 @@
+"""Adopt a script: read it, choose how, and give its new text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from worldsize.adopting.flags import Parser, list_flags
+from worldsize.adopting.frameworks import choose_framework
+from worldsize.adopting.group import MARK
+from worldsize.adopting.keras import adopt_keras
+from worldsize.adopting.libraries import adopt_accelerate, adopt_lightning, adopt_transformers
+from worldsize.adopting.model import Adoption, Framework, ScriptProfile
+from worldsize.adopting.options import read_options
+from worldsize.adopting.plain import adopt_plain
+from worldsize.adopting.profile import describe_script
+from worldsize.adopting.reading import read_script
+from worldsize.adopting.script import Script
+from worldsize.rules.script._module import Module
+
+
+def adopt_script(path: Path) -> Adoption:
+    """The script of one GPU for several processes; nothing is written, and nothing of it runs.
+
+    Raises:
+        AdoptError: It cannot be read, or it is not a script that can be adopted safely.
+    """
+    module, encoding = read_script(path)
+    return adopt_module(module, encoding)
+
+
+def adopt_module(module: Module, encoding: str = "utf-8") -> Adoption:
+    """The same for a script that has been read."""
+    if MARK in module.text:  # adopted before
+        flags = tuple(each.flag for each in read_options(module).declared)
+        profile = describe_script(module, _tell_framework(module), flags, {})
+        return Adoption(profile, module.text, module.text, encoding=encoding)
+    script = Script(module)
+    framework = choose_framework(script)
+    known = describe_script(module, framework, (), {})
+    parser = _edit(script, known)
+    text, changes = script.finish()
+    flags = list_flags(parser)
+    numbers = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
+    profile = describe_script(module, framework, flags, {**numbers, **parser.numbers})
+    return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
+
+
+def _edit(script: Script, known: ScriptProfile) -> Parser:
+    if known.framework == "lightning":
+        return adopt_lightning(script)
+    if known.framework == "transformers":
+        return adopt_transformers(script)
+    if known.framework == "accelerate":
+        return adopt_accelerate(script)
+    if known.framework == "keras":
+        return adopt_keras(script)
+    return adopt_plain(script, random=known.has_dropout or known.random_augmentation)
+
+
+def _tell_framework(module: Module) -> Framework:
+    """The library of a script that is adopted."""
+    tops = {name.partition(".")[0] for name, _, _ in module.imports}
+    if {"lightning", "pytorch_lightning"} & tops and module.called("Trainer"):
+        return "lightning"
+    if "transformers" in tops and module.called("Trainer", "Seq2SeqTrainer"):
+        return "transformers"
+    if module.called("Accelerator"):
+        return "accelerate"
+    return "keras" if "tensorflow" in tops and module.called("fit") else "torch"

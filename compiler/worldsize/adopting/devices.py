@@ -1,0 +1,60 @@
+"""Each process uses the GPU that its local rank names."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from worldsize.adopting.group import Header
+from worldsize.adopting.script import Script
+from worldsize.rules.script._module import constant_value, variable_writes
+
+_REASON = "each process uses the GPU of its local rank, which `set_device` makes the current one"
+
+
+def refuse_several_gpus(script: Script) -> None:
+    """Refuse a script that spreads one model over GPUs itself."""
+    for node in script.module.kinds.get(ast.Constant, ()):
+        if isinstance(node.value, str) and re.fullmatch(r"cuda:[1-9]", node.value):
+            help_ = "train on one GPU first: each process gets its own"
+            raise script.refuse(node, f"this script uses several GPUs itself: `{node.value}`", help_)
+
+
+def use_own_gpu(script: Script, header: Header) -> None:
+    """Take the numbers of GPUs out: ``cuda`` is the GPU that the process has chosen."""
+    module = script.module
+    for node in module.kinds.get(ast.Constant, ()):
+        if isinstance(node.value, str) and re.fullmatch(r"cuda:0", node.value):
+            written = script.written(node)
+            script.replace(node, written.replace("cuda:0", "cuda"), "WS905", _REASON)
+    for name, call in module.calls:
+        if name.endswith(".cuda") and len(call.args) == 1 and constant_value(call.args[0]) == 0:
+            script.replace(call.args[0], "", "WS905", _REASON)
+        elif name.endswith("cuda.set_device") and call.args:
+            script.replace(call.args[0], header.names.local_rank, "WS905", _REASON)
+        elif name == "torch.device" and [constant_value(each) for each in call.args] == ["cuda", 0]:
+            script.replace(call.args[1], header.names.local_rank, "WS905", _REASON)
+    for variable, _, statement in variable_writes(module):
+        if variable == "CUDA_VISIBLE_DEVICES":
+            script.delete(statement, "WS905", "every process would see the same GPU")
+    _drop_data_parallel(script)
+
+
+def _drop_data_parallel(script: Script) -> None:
+    reason = "one process per GPU takes the place of `DataParallel`"
+    names: set[str] = set()
+    for call in script.module.called("nn.DataParallel", "DataParallel"):
+        if not call.args:
+            continue
+        model = script.written(call.args[0])
+        statement = script.statement(call)
+        names.add(model)
+        if isinstance(statement, ast.Assign) and script.written(statement.targets[0]) == model:
+            script.delete(statement, "WS915", reason)
+        else:
+            if isinstance(statement, ast.Assign):
+                names.add(script.written(statement.targets[0]))
+            script.replace(call, model, "WS915", reason)
+    for node in script.module.kinds.get(ast.Attribute, ()) if names else ():
+        if node.attr == "module" and script.written(node.value) in names:
+            script.replace(node, script.written(node.value), "WS915", reason)

@@ -1,0 +1,127 @@
+"""The environment of an adopted script: the packages it imports, with the versions installed here."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from worldsize.adopting.model import Framework
+from worldsize.facts import cuda, vm_sizes
+from worldsize.planning.gpu_support import INDEX, judge_build
+
+# The images of our own components: CUDA's driver libraries and Open MPI, with conda.
+IMAGES: dict[Framework, str] = dict.fromkeys(
+    ("torch", "lightning", "transformers", "accelerate", "keras"),
+    "mcr.microsoft.com/azureml/openmpi5.0-cuda12.4-ubuntu22.04:20260715.v1",
+)
+# What a framework needs beside what a script imports.
+_NEEDED: dict[Framework, tuple[str, ...]] = {
+    "torch": ("torch", "numpy"),
+    "lightning": ("torch", "numpy"),
+    "transformers": ("accelerate", "torch", "numpy"),
+    "accelerate": ("torch", "numpy"),
+    "keras": ("tensorflow", "tf-keras"),
+}
+_PIP = "25.2"
+_WITH_CUDA = {"tensorflow": "tensorflow[and-cuda]"}
+
+
+class Environment(Struct, frozen=True):
+    """The conda file as plain values, and the modules that no package here provides."""
+
+    image: str
+    conda: dict[str, Any]
+    unknown: tuple[str, ...]
+
+
+def list_local_modules(folder: Path, script: str) -> tuple[str, ...]:
+    """The modules and packages of a folder that a script there can import."""
+    names = (
+        each.stem if each.is_file() else each.name
+        for each in folder.iterdir()
+        if each.name != script
+        and (each.suffix == ".py" or (each.is_dir() and any(each.glob("*.py"))))
+        and not each.name.startswith(".")
+    )
+    return tuple(sorted(name for name in names if name.isidentifier()))
+
+
+def pin_environment(
+    name: str, framework: Framework, imports: Sequence[str], local: Sequence[str], instance_type: str
+) -> Environment:
+    """The environment of a script.
+
+    Args:
+        name: Of the conda environment.
+        framework: Of the script.
+        imports: The top-level modules it imports, without those of the standard library.
+        local: Modules beside it, which no package provides.
+        instance_type: The VM size, whose GPUs and driver the build of torch is for.
+    """
+    providers = metadata.packages_distributions()
+    pins: dict[str, str] = {}
+    unknown = []
+    for module in imports:
+        if module in local:
+            continue
+        package = _choose(module, providers.get(module, ()))
+        if package is None:
+            unknown.append(module)
+        else:
+            pins |= _pin(package)
+    for package in _NEEDED[framework]:
+        pins |= _pin(package)
+    lines = [*_choose_build(pins, instance_type), *(pins[each] for each in sorted(pins))]
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    conda = {
+        "name": name,
+        "channels": ["conda-forge"],
+        "dependencies": [f"python={python}", f"pip={_PIP}", {"pip": lines}],
+    }
+    return Environment(IMAGES[framework], conda, tuple(unknown))
+
+
+def _choose(module: str, packages: Sequence[str]) -> str | None:
+    """The package of a module; of several that share it, the one with its name, else the first."""
+    normal = [_normalise(each) for each in packages]
+    return next((each for each in normal if each == _normalise(module)), min(normal, default=None))
+
+
+def _pin(package: str) -> dict[str, str]:
+    """The pin of an installed package by its name; empty if it is not installed."""
+    try:
+        version = metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return {}
+    # `2.10.0+cpu` is the build of this machine; the job takes the one for its GPUs.
+    return {package: f"{_WITH_CUDA.get(package, package)}=={version.partition('+')[0]}"}
+
+
+def _choose_build(pins: dict[str, str], instance_type: str) -> list[str]:
+    """Pin the build of torch for the GPUs and the driver of a VM size, and return the option for its index.
+
+    Python's package index serves one build of each version, which may want a newer driver.
+    """
+    size, version = vm_sizes.lookup(instance_type), pins.get("torch", "").partition("==")[2]
+    if size is None or not version:
+        return []
+
+    def works(tag: str | None) -> bool:
+        return judge_build("torch", version, tag, f"torch=={version}", size) is None
+
+    builds = cuda.find_builds("torch", version)
+    tag = next((each.tag for each in reversed(builds) if each.tag and works(each.tag)), None)
+    if works(None) or tag is None:
+        return []
+    pins["torch"] = f"torch=={version}+{tag}"
+    return [f"--extra-index-url {INDEX}{tag}"]
+
+
+def _normalise(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

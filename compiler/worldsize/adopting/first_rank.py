@@ -1,0 +1,211 @@
+"""Print, log and save on the first process only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+from typing import TypeAlias
+
+from worldsize.adopting.group import Header
+from worldsize.adopting.script import Script
+from worldsize.rules.script._module import constant_value, keyword_argument
+
+_PRINTS = frozenset(
+    {
+        "print",
+        "pprint",
+        "pprint.pprint",
+        "tqdm.write",
+        "tqdm.tqdm.write",
+        "plt.show",
+        "click.echo",
+        "typer.echo",
+    }
+)
+_WRITES = frozenset(
+    {"save", "savez", "savez_compressed", "savefig", "imsave", "save_image", "dump", "to_csv", "to_json"}
+    | {
+        "to_parquet",
+        "save_pretrained",
+        "write_text",
+        "write_bytes",
+        "rmtree",
+        "copyfile",
+        "rename",
+        "unlink",
+        "mkdir",
+    }
+    | {"makedirs", "remove"}
+)
+_TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml")
+_WRITERS = ("SummaryWriter", "wandb.init")
+_LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
+_OUTPUT = "the first process prints and logs for all"
+_FILE = "one process writes the file; the others would write over it"
+Together: TypeAlias = Collection[str]
+_PURE = frozenset({"len", "isinstance", "hasattr", "int", "min", "max", "abs"})
+
+
+def act_on_first_rank(script: Script, header: Header, together: Together = ()) -> None:
+    """Put everything that prints, logs or writes under a test of the rank.
+
+    ``together`` names what all processes have to do together: functions, or methods of a model.
+    """
+    test = header.names.is_first
+    writers = _hold_writers(script, test)
+    quiet = _quieten_logging(script, test)
+    chosen: dict[ast.stmt, str] = {}
+    for kind in (ast.Expr, ast.With, ast.Delete):
+        for statement in script.module.kinds.get(kind, ()):
+            what = _classify(script, statement, writers, quiet)
+            if what is not None and not _is_together(statement, together):
+                chosen[statement] = what
+    inside = {s for s in chosen if any(up in chosen for up, _ in script.module.ancestors(s))}
+    blocks: dict[int, list[ast.stmt]] = {}
+    for statement in chosen.keys() - inside:
+        block = script.block(statement)
+        blocks[id(block)] = block
+    for block in blocks.values():
+        _guard_block(script, block, chosen, test)
+    _disable_bars(script, header)
+
+
+def _is_together(statement: ast.stmt, together: Together) -> bool:
+    """Whether a statement calls what all processes have to call."""
+    return any(
+        isinstance(node, ast.Call)
+        and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""))
+        in together
+        for node in ast.walk(statement)
+    )
+
+
+def _classify(script: Script, statement: ast.stmt, writers: set[str], quiet: bool) -> str | None:
+    """`print` or `write`, where a statement does only this."""
+    if isinstance(statement, ast.With):
+        return "write" if any(_opens_to_write(item.context_expr) for item in statement.items) else None
+    call = getattr(statement, "value", None)
+    if not isinstance(call, ast.Call):
+        return None
+    name = script.module.name_of(call.func)
+    last = name.rpartition(".")[2]
+    base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    if name in _PRINTS or base in writers:
+        return "print"
+    if name.partition(".")[0] in _TRACKERS:
+        return "print" if last not in ("autolog", "set_tracking_uri") else None
+    if last in _LEVELS and "log" in base.lower() and not quiet:
+        return "print"
+    return "write" if _writes_file(script, call, name) else None
+
+
+def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
+    """Whether a call writes or makes a file; not a method of the script itself, which is edited inside."""
+    owner, _, last = name.rpartition(".")
+    if last in ("makedirs", "mkdir") and constant_value(keyword_argument(call, "exist_ok")) is True:
+        return False
+    own = any(node.name == last for node in script.module.kinds.get(ast.FunctionDef, ()))
+    return last in _WRITES and bool(owner) and not own
+
+
+def _opens_to_write(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    func = node.func
+    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    if last != "open":
+        return False
+    method = isinstance(func, ast.Attribute)
+    modes = [
+        *node.args[0 if method else 1 :][:1],
+        *(each.value for each in node.keywords if each.arg == "mode"),
+    ]
+    return any(
+        isinstance(mode := constant_value(each), str) and set(mode) & set("wax") and len(mode) < 4
+        for each in modes
+    )
+
+
+def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str) -> None:
+    above = script.module.parents[block[0]]
+    if (
+        isinstance(above, ast.If)
+        and all(each in chosen for each in block)
+        and _takes_test(script, above, block)
+    ):
+        loose = isinstance(above.test, ast.IfExp | ast.Lambda) or (
+            isinstance(above.test, ast.BoolOp) and isinstance(above.test.op, ast.Or)
+        )
+        written = script.written(above.test)
+        condition = f"{test} and ({written})" if loose else f"{test} and {written}"
+        reason = _FILE if "write" in (chosen[each] for each in block) else _OUTPUT
+        script.replace(above.test, condition, "WS904", reason)
+        return
+    run: list[ast.stmt] = []
+    for statement in [*block, None]:
+        if statement is not None and statement in chosen:
+            run.append(statement)
+        elif run:
+            why = _FILE if any(chosen[each] == "write" for each in run) else _OUTPUT
+            script.guard(run, test, "WS904", why)
+            run = []
+
+
+def _takes_test(script: Script, above: ast.If, block: list[ast.stmt]) -> bool:
+    """Whether the condition around a whole block can be extended."""
+    alone = block is above.body and not above.orelse and above not in script.module.tree.body
+    return alone and _is_pure(above.test)
+
+
+def _is_pure(test: ast.expr) -> bool:
+    return all(
+        isinstance(node.func, ast.Name) and node.func.id in _PURE
+        for node in ast.walk(test)
+        if isinstance(node, ast.Call)
+    ) and not any(isinstance(node, ast.NamedExpr) for node in ast.walk(test))
+
+
+def _hold_writers(script: Script, test: str) -> set[str]:
+    """Make trackers on the first process only; what the script calls them."""
+    names: set[str] = set()
+    for call in script.module.called(*_WRITERS):
+        statement = script.module.parents.get(call)
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            names.add(script.written(statement.targets[0]))
+            script.insert_behind(call, f" if {test} else None", "WS904", _OUTPUT)
+    return names
+
+
+def _quieten_logging(script: Script, test: str) -> bool:
+    """Raise the level of logging on the other processes, where the script sets one."""
+    for call in script.module.called("logging.basicConfig"):
+        level = keyword_argument(call, "level")
+        if level is not None:
+            text = f"{script.written(level)} if {test} else logging.WARNING"
+            script.replace(level, text, "WS904", _OUTPUT)
+            if "logging" in script.module.names:
+                return True
+    return False
+
+
+def _disable_bars(script: Script, header: Header) -> None:
+    for name, call in script.module.calls:
+        if name.rpartition(".")[2] not in ("tqdm", "trange") or keyword_argument(call, "disable") is not None:
+            continue
+        behind = max((*call.args, *call.keywords), key=script.end, default=None)
+        if behind is not None:
+            script.insert_behind(behind, f", disable={header.names.rank} != 0", "WS904", _OUTPUT)
+
+
+def load_everywhere(script: Script, *, wait: bool = True) -> None:
+    """Load onto the CPU, and only what the first process has finished writing."""
+    saves = [call.lineno for call in script.module.called("torch.save")]
+    for call in script.module.called("torch.load"):
+        if keyword_argument(call, "map_location") is None and len(call.args) == 1:
+            behind = max((*call.args, *call.keywords), key=script.end)
+            reason = "every process would load the weights onto the GPU that they were saved from"
+            script.insert_behind(behind, ', map_location="cpu"', "WS908", reason)
+        if wait and saves and min(saves) < call.lineno:
+            statement = script.statement(call)
+            reason = "the other processes wait until the first has written the file"
+            script.insert_before(statement, ["dist.barrier()"], None, reason)

@@ -1,0 +1,221 @@
+"""What is written into the text becomes an option: batch size, learning rate, epochs, paths."""
+
+from __future__ import annotations
+
+import ast
+
+from msgspec import Struct, structs
+
+from worldsize.adopting.group import Header
+from worldsize.adopting.model import Flag, Role
+from worldsize.adopting.options import Options, read_options
+from worldsize.adopting.script import Script
+from worldsize.adopting.tracing import Tracer
+
+_HELP: dict[Role, str] = {
+    "batch_size": "rows per process and step",
+    "learning_rate": "for the batch of all processes",
+    "epochs": "passes over the rows",
+    "data": "where the rows are",
+    "output": "folder for what the script writes",
+    "checkpoints": "folder to save to after each epoch, and to resume from",
+    "seed": "seed of the random numbers",
+}
+_OPTION: dict[Role, str] = {"learning_rate": "--lr"}
+_REASON = "the plan sets it for the whole cluster"
+
+
+class Parser(Struct, eq=False):
+    """Where options are read: by the script, or by lines that are added."""
+
+    options: Options
+    name: str  # of what holds the values
+    statement: ast.stmt | None = None  # that parses; None where it is added
+    behind: ast.stmt | None = None  # the last `add_argument`
+    function: ast.FunctionDef | None = None  # whose parameters are the options, of click, typer and fire
+    parser: str = "parser"
+    added: list[Flag] = []
+    roles: dict[str, Role] = {}  # what options of the script turned out to be for
+    numbers: dict[str, float | None] = {}
+    lines: list[str] = []
+    then: list[str] = []  # what follows the parsing
+
+
+def find_parser(script: Script) -> Parser:
+    """How the script reads its command line."""
+    options = read_options(script.module)
+    if options.library is None:
+        return Parser(options, script.new_name("args"), parser=script.new_name("parser"))
+    if options.library != "argparse":
+        return Parser(options, "", function=_find_command(script, options))
+    declared = [
+        each for each in script.module.called("add_argument") if script.has_own_line(script.statement(each))
+    ]
+    for call in script.module.called("parse_args"):
+        statement = script.module.parents.get(call)
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name) and declared:
+            last = max(declared, key=lambda each: each.lineno)
+            if script.scope(last) is script.scope(call) and isinstance(last.func, ast.Attribute):
+                name = script.written(last.func.value)
+                return Parser(
+                    options, statement.targets[0].id, statement, script.statement(last), parser=name
+                )
+    return _find_returned(script, options, declared)
+
+
+def _find_command(script: Script, options: Options) -> ast.FunctionDef | None:
+    """The function that click decorates, or typer or fire call."""
+    if options.library == "click":
+        return next(
+            (
+                node
+                for node in script.module.kinds.get(ast.FunctionDef, ())
+                if any("option" in ast.unparse(each) for each in node.decorator_list)
+            ),
+            None,
+        )
+    functions = [script.module.parents.get(each.node) for each in options.declared]
+    arguments = functions[0] if functions else None
+    function = script.module.parents.get(arguments) if arguments is not None else None
+    return function if isinstance(function, ast.FunctionDef) else None
+
+
+def _find_returned(script: Script, options: Options, declared: list[ast.Call]) -> Parser:
+    """``args = parse()``, where a function declares all options and returns what it parses."""
+    for call in script.module.called("parse_args"):
+        function = script.scope(call)
+        mine = [each for each in declared if script.scope(each) is function]
+        if isinstance(function, ast.Module) or not mine:
+            continue
+        for name, user in script.module.callers.get(function.name, ()):
+            statement = script.module.parents.get(user)
+            if (
+                name == function.name
+                and isinstance(statement, ast.Assign)
+                and isinstance(statement.targets[0], ast.Name)
+            ):
+                last = max(mine, key=lambda each: each.lineno)
+                assert isinstance(last.func, ast.Attribute)
+                parser = script.written(last.func.value)
+                return Parser(
+                    options, statement.targets[0].id, statement, script.statement(last), parser=parser
+                )
+    return Parser(options, "")
+
+
+def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
+    """Whether the values of the options can be read at a node."""
+    if parser.function is not None:
+        return script.scope(node) is parser.function
+    if not parser.name:
+        return False
+    if parser.statement is None:
+        return True
+    where, scope = script.scope(parser.statement), script.scope(node)
+    if where is scope:
+        return getattr(node, "lineno", 0) > parser.statement.lineno
+    if not isinstance(where, ast.Module) or any(
+        script.scope(each) is not where for each in script.module.stores(parser.name)
+    ):
+        return any(each.arg == parser.name for each in getattr(getattr(scope, "args", None), "args", ()))
+    return not isinstance(scope, ast.Module) or getattr(node, "lineno", 0) > parser.statement.lineno
+
+
+def add_flag(parser: Parser, role: Role, default: float | str | None) -> str:
+    """Declare an option; how the script reads its value."""
+    option = _OPTION.get(role, "--" + role.replace("_", "-"))
+    taken = {flag.flag.option for flag in parser.options.declared}
+    while option in taken:
+        option += "-"
+    type_ = type(default).__name__ if type(default) in (int, float) else "str"
+    if not any(each.option == option for each in parser.added):
+        typed = f"type={type_}, " if type_ != "str" and parser.function is None else ""
+        shown = f'"{default}"' if isinstance(default, str) and '"' not in default else repr(default)
+        call = "@click.option" if parser.function is not None else f"{parser.parser}.add_argument"
+        line = f'{call}("{option}", {typed}default={shown}, help="{_HELP[role]}")'
+        parser.lines.append(line)
+        flag = Flag(option, role, type_, default, added=True)  # type: ignore[arg-type]
+        parser.added.append(flag)
+    name = option.lstrip("-").replace("-", "_")
+    return name if parser.function is not None else f"{parser.name}.{name}"
+
+
+def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
+    """Let an option set a number: the one that the script has, or a new one in place of a literal."""
+    value, scope = tracer.follow(node, script.scope(node))
+    while isinstance(value, ast.Call) and getattr(value.func, "id", "") in ("int", "float") and value.args:
+        value, scope = tracer.follow(value.args[0], scope)
+    if (
+        isinstance(value, ast.BinOp)
+        and isinstance(value.right, ast.Constant)
+        and isinstance(value.op, ast.Add)
+    ):
+        value, _ = tracer.follow(value.left, script.scope(value))
+    number = _read_number(value)
+    if number is not None:
+        parser.numbers[role] = number
+        if (parser.statement is None and parser.name) or is_visible(script, parser, value):
+            name = add_flag(parser, role, number)
+            script.replace(value, name, None, _REASON)
+            return
+    name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
+    declared = parser.options.named(name)
+    if declared is not None:
+        parser.roles[declared.flag.option] = role
+        default = declared.flag.default
+        parser.numbers[role] = default if isinstance(default, int | float) else None
+        return
+    what = role.replace("_", " ")
+    script.leave(value, f"no option sets the {what} here", "read it from an option of the command line")
+
+
+def _read_number(node: ast.expr) -> int | float | None:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if type(value) in (int, float) else None  # type: ignore[return-value]
+
+
+def list_flags(parser: Parser) -> tuple[Flag, ...]:
+    """The options of the adopted script."""
+    declared = []
+    for each in parser.options.declared:
+        role = parser.roles.get(each.flag.option, each.flag.role)
+        if role in parser.roles.values() and each.flag.option not in parser.roles:
+            role = None  # another option is what the training uses
+        declared.append(structs.replace(each.flag, role=role))
+    return (*declared, *parser.added)
+
+
+def write_flags(script: Script, parser: Parser, header: Header) -> None:
+    """Write the options that are added."""
+    if not parser.lines:
+        return
+    reason = "options set what the cluster decides: sizes, rates and folders"
+    if parser.function is not None:
+        _write_parameters(script, parser, parser.function, reason)
+    elif parser.statement is None:
+        header.imports["import argparse"] = None
+        header.flags += [f"{parser.parser} = argparse.ArgumentParser()", *parser.lines]
+        header.flags += [f"{parser.name} = {parser.parser}.parse_args()", *parser.then]
+    elif parser.behind is not None:
+        script.insert_after(parser.behind, parser.lines, None, reason)
+        if parser.then:
+            script.insert_after(parser.statement, parser.then, None, reason)
+
+
+def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef, reason: str) -> None:
+    """Add parameters behind the others, for click each with its decorator."""
+    last = max((*function.args.args, *function.args.defaults, *function.args.kwonlyargs), key=script.end)
+    for flag, line in zip(parser.added, parser.lines, strict=True):
+        name = flag.option.lstrip("-").replace("-", "_")
+        if parser.options.library == "click":
+            script.insert_decorator(function, line, None, reason)
+            script.insert_behind(last, f", {name}", None, reason)
+        else:
+            script.insert_behind(last, f", {name}: str = {flag.default!r}", None, reason)
+    if parser.then:
+        first = function.body[0]
+        text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+        if text:
+            script.insert_after(first, parser.then, None, reason)
+        else:
+            script.insert_before(first, parser.then, None, reason)

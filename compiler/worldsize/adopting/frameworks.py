@@ -1,0 +1,77 @@
+"""Which library trains in a script, and the scripts that are refused whole."""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.adopting.model import Framework
+from worldsize.adopting.script import Script
+from worldsize.rules.script._module import Module
+
+_DISTRIBUTED = (
+    "init_process_group", "DistributedDataParallel", "FullyShardedDataParallel", "fully_shard",
+    "init_device_mesh",
+    "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy", "DistributedSampler",
+)  # fmt: skip
+_PACKAGES = {
+    "horovod": "Horovod",
+    "deepspeed": "DeepSpeed",
+    "torch_xla": "PyTorch/XLA",
+    "ray": "Ray",
+    "fairscale": "FairScale",
+    "colossalai": "Colossal-AI",
+}
+_OTHERS = {
+    "jax": "JAX",
+    "flax": "JAX",
+    "sklearn": "scikit-learn",
+    "xgboost": "XGBoost",
+    "lightgbm": "LightGBM",
+    "mxnet": "MXNet",
+    "paddle": "PaddlePaddle",
+    "fastai": "fastai",
+    "ignite": "Ignite",
+}
+
+
+def choose_framework(script: Script) -> Framework:
+    """The library whose loop trains.
+
+    Raises:
+        AdoptError: The script is distributed already, or nothing here can train in several processes.
+    """
+    module = script.module
+    tops = {name.partition(".")[0]: statement for name, level, statement in module.imports if not level}
+    _refuse_distributed(script, tops)
+    if {"lightning", "pytorch_lightning"} & tops.keys() and module.called("Trainer"):
+        return "lightning"
+    if "transformers" in tops and module.called("transformers.Trainer", "Trainer", "Seq2SeqTrainer"):
+        return "transformers"
+    if "accelerate" in tops and module.called("Accelerator"):
+        return "accelerate"
+    if {"tensorflow", "keras", "tf_keras"} & tops.keys() and module.called("fit"):
+        return "keras"
+    if "torch" in tops and module.callers.get("backward"):
+        return "torch"
+    for name, shown in _OTHERS.items():
+        if name in tops and "torch" not in tops:
+            help_ = "PyTorch, Lightning, Hugging Face and Keras are; run this one as a step as it is"
+            raise script.refuse(tops[name], f"this script trains with {shown}, which is not adopted", help_)
+    message = "no training loop: nothing calls `backward()`, `Trainer(…).fit` or `model.fit`"
+    raise script.refuse(None, message, "name the script that trains the model")
+
+
+def _refuse_distributed(script: Script, tops: dict[str, ast.stmt]) -> None:
+    module: Module = script.module
+    for name, shown in _PACKAGES.items():
+        if name in tops:
+            help_ = "write a step for it as it is: `worldsize check` judges it there"
+            raise script.refuse(tops[name], f"this script is distributed already, with {shown}", help_)
+    for word in _DISTRIBUTED:
+        calls = module.called(word)
+        if calls:
+            help_ = "write a step for it as it is: `worldsize check` judges it there"
+            raise script.refuse(calls[0], f"this script is distributed already: it uses `{word}`", help_)
+    calls = module.called("mp.spawn", "multiprocessing.spawn")
+    if calls:
+        raise script.refuse(calls[0], "this script starts processes itself", "train in one process first")

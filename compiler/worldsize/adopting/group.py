@@ -1,0 +1,166 @@
+"""Join the process group that the launcher describes, and leave it at the end."""
+
+from __future__ import annotations
+
+import ast
+
+from msgspec import Struct
+
+from worldsize.adopting.script import Script
+from worldsize.rules.script._module import speaks_of_main
+
+MARK = "One process per GPU: the launcher sets these variables; by hand there is one process."
+_SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
+_TESTS = ("sys.exit", "exit", "typer.run", "fire.Fire", "app")
+
+
+class Names(Struct, frozen=True):
+    """What the added lines call things."""
+
+    rank: str
+    local_rank: str
+    world_size: str
+
+    @property
+    def is_first(self) -> str:
+        """True on the first process."""
+        return f"{self.rank} == 0"
+
+
+class Header(Struct):
+    """What is added behind the imports, in this order."""
+
+    names: Names
+    imports: dict[str, None] = {}
+    constants: list[str] = []
+    helpers: list[str] = []  # functions and classes
+    flags: list[str] = []
+    group: list[str] = []  # where it is joined at the top of the file
+
+
+def start_header(script: Script) -> Header:
+    """The constants that tell which process this is."""
+    names = Names(*(script.new_name(each) for each in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+    constants = [
+        f"# {MARK}",
+        f'{names.rank} = int(os.environ.setdefault("RANK", "0"))',
+        f'{names.local_rank} = int(os.environ.setdefault("LOCAL_RANK", "0"))',
+        f'{names.world_size} = int(os.environ.setdefault("WORLD_SIZE", "1"))',
+        'os.environ.setdefault("MASTER_ADDR", "127.0.0.1")',
+        'os.environ.setdefault("MASTER_PORT", "0")',
+    ]
+    return Header(names, constants=constants)
+
+
+def join_group(script: Script, header: Header, places: list[ast.AST]) -> None:
+    """Join before any of the places that need the group, and leave it at the end."""
+    header.imports["import torch.distributed as dist"] = None
+    main = find_main(script)
+    join = [
+        "if torch.cuda.is_available():",
+        f"    torch.cuda.set_device({header.names.local_rank})",
+        'dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")',
+    ]
+    reason = "the processes join the group of the launcher, each on a GPU of its own"
+    early = main is None or any(not _is_inside(script, place, main) for place in places)
+    if early:
+        header.group += join
+    else:
+        assert main is not None
+        script.insert_before(main.body[0], join, "WS901", reason)
+    last = main.body[-1] if main is not None else script.module.tree.body[-1]
+    ends = (
+        isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and _ends_program(script, last.value)
+    )
+    if ends:
+        header.imports["import atexit"] = None
+        leave = "atexit.register(dist.destroy_process_group)"
+        if early:
+            header.group.append(leave)
+        elif main is not None:
+            script.insert_before(main.body[0], [leave], None, "the group ends with the program")
+        return
+    script.insert_after(last, ["dist.destroy_process_group()"], None, "the group ends with the program")
+
+
+def find_main(script: Script) -> ast.If | None:
+    """``if __name__ == "__main__":`` of the file."""
+    speaking = script.module.once(speaks_of_main)
+    found = [node for node in script.module.tree.body if isinstance(node, ast.If) and node.test in speaking]
+    return found[-1] if found else None
+
+
+def _is_inside(script: Script, place: ast.AST, main: ast.If) -> bool:
+    """Whether a place runs only from ``main``: it lies in it or in a function."""
+    for above, _ in script.module.ancestors(place):
+        if above is main or isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
+            return True
+    return False
+
+
+def _ends_program(script: Script, call: ast.Call) -> bool:
+    if script.module.name_of(call.func) in _TESTS:
+        return True
+    name = getattr(call.func, "id", "")
+    functions = [node for node in script.module.kinds.get(ast.FunctionDef, ()) if node.name == name]
+    return any("click" in ast.unparse(each) for node in functions for each in node.decorator_list)
+
+
+def write_header(script: Script, header: Header) -> None:
+    """Insert everything behind the imports."""
+    body = script.module.tree.body
+    known = {script.written(each) for each in body if isinstance(each, ast.Import | ast.ImportFrom)}
+    known |= {line for text in script.list_inserted() for line in text.splitlines()}
+    bound = set(script.module.names)
+    imports = [line for line in header.imports if line not in known and not _is_bound(line, bound)]
+    lines = list(imports)
+    for part in (header.constants, header.flags, header.group):
+        lines += ["", *part] if part else []
+    for helper in header.helpers:
+        lines += ["", "", *helper.splitlines()]
+    if header.helpers:
+        lines += [""]
+    if not lines:
+        return
+    reason = "each process knows which one it is, and what is set by flags"
+    place = _last_import(script)
+    if place is None:
+        script.insert_before(_first_statement(script), [*lines, ""], "WS901", reason)
+        return
+    script.insert_after(place, lines, "WS901", reason)
+
+
+def _is_bound(line: str, bound: set[str]) -> bool:
+    name = line.rpartition(" as ")[2] if " as " in line else line.rpartition(" ")[2]
+    return name in bound and " as " not in line
+
+
+def _last_import(script: Script) -> ast.stmt | None:
+    """The last of the imports at the top of the file, and not before that of torch."""
+    last = None
+    top = True
+    for statement in script.module.tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            if top or "import torch" in ast.unparse(statement).split("\n"):
+                last = statement
+        elif last is not None and not _is_preparation(statement):
+            top = False
+    return last if last is not None and script.has_own_line(last) else None
+
+
+def _is_preparation(statement: ast.stmt) -> bool:
+    """What people put between imports: settings, ``try: import``, texts."""
+    if isinstance(statement, ast.Try | ast.If):
+        return any(isinstance(each, ast.Import | ast.ImportFrom) for each in statement.body)
+    if isinstance(statement, ast.Assign):
+        return isinstance(statement.targets[0], ast.Subscript)
+    if isinstance(statement, ast.Expr):
+        text = ast.unparse(statement)
+        return isinstance(statement.value, ast.Constant) or text.startswith(_SETTINGS)
+    return False
+
+
+def _first_statement(script: Script) -> ast.stmt:
+    body = script.module.tree.body
+    text = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+    return body[1] if text and len(body) > 1 else body[0]

@@ -1,0 +1,145 @@
+"""Print the metrics of all rows, and let all processes decide by the same numbers."""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.adopting.group import Header
+from worldsize.adopting.script import Scope, Script
+from worldsize.adopting.tracing import Tracer
+from worldsize.adopting.training import Training
+
+_HELPER = '''def {name}(value):
+    """{what} of a number over all processes."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    value = torch.tensor(float(value), dtype=torch.float64, device=device)
+    dist.all_reduce(value)
+    return value.item(){share}'''
+_REASON = "the metric is of the rows of all processes"
+
+
+def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: Header) -> None:
+    """Reduce what the loop over batches adds up, and what the end of training depends on."""
+    names = {"average": script.new_name("average"), "add_up": script.new_name("add_up")}
+    used: set[str] = set()
+    loop = training.batch_loop
+    scope = training.frames[training.batch_frame].scope
+    sums = _list_sums(loop)
+    read = _list_read(loop, sums)
+    lines: list[str] = []
+    for name in sums:
+        if name in read:
+            script.leave(read[name], f"`{name}` is of the rows of the first process here", None)
+            continue
+        how = "add_up" if _is_per_row(script, tracer, scope, name, training) else "average"
+        used.add(how)
+        lines.append(f"{name} = {names[how]}({name})")
+    if lines:
+        script.insert_after(loop, lines, None, _REASON)
+    for name, statement in _list_deciding(script, tracer, training, set(sums)):
+        used.add("average")
+        reason = "all processes decide by the same number when training ends"
+        script.insert_after(statement, [f"{name} = {names['average']}({name})"], "WS954", reason)
+    share = f" / {header.names.world_size}"
+    if "average" in used:
+        header.helpers.append(_HELPER.format(name=names["average"], what="The mean", share=share))
+    if "add_up" in used:
+        header.helpers.append(_HELPER.format(name=names["add_up"], what="The sum", share=""))
+
+
+def _list_sums(loop: ast.For) -> list[str]:
+    """The variables to which the loop adds numbers of a batch."""
+    names: dict[str, bool] = {}
+    for node in ast.walk(loop):
+        if (
+            isinstance(node, ast.AugAssign)
+            and isinstance(node.op, ast.Add)
+            and isinstance(node.target, ast.Name)
+        ):
+            measured = (
+                any(
+                    isinstance(inner, ast.Call)
+                    and isinstance(inner.func, ast.Attribute)
+                    and inner.func.attr in ("item", "detach", "sum", "size", "numel", "tolist")
+                    for inner in ast.walk(node.value)
+                )
+                or "len(" in ast.unparse(node.value)
+                or "shape" in ast.unparse(node.value)
+            )
+            names[node.target.id] = names.get(node.target.id, True) and measured
+    plain = {
+        target.id
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return [name for name, measured in names.items() if measured and name not in plain]
+
+
+def _list_read(loop: ast.For, names: list[str]) -> dict[str, ast.AST]:
+    """Those that the loop itself reads, as a progress bar does."""
+    return {
+        node.id: node
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
+    }
+
+
+def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, training: Training) -> bool:
+    """Whether a sum is divided by the number of all rows, and not by what the process has counted."""
+    loader = script.written(training.loader_name)
+    for node in script.module.kinds.get(ast.BinOp, ()):
+        if not isinstance(node.op, ast.Div) or script.scope(node) is not scope:
+            continue
+        if not any(isinstance(inner, ast.Name) and inner.id == name for inner in ast.walk(node.left)):
+            continue
+        divisor, _ = tracer.follow(node.right, scope)
+        if isinstance(divisor, ast.Call) and getattr(divisor.func, "id", "") == "len" and divisor.args:
+            return script.written(divisor.args[0]) != loader
+    return False
+
+
+def _list_deciding(
+    script: Script, tracer: Tracer, training: Training, known: set[str]
+) -> list[tuple[str, ast.stmt]]:
+    """The results of evaluation in the loop over epochs that its end, or its schedule, depends on."""
+    loop = training.epoch_loop
+    if not isinstance(loop, ast.For):
+        return []
+    ends = any(
+        isinstance(node, ast.Break)
+        for node in ast.walk(loop)
+        if not _is_under(script, node, training.batch_loop)
+    )
+    steps = {
+        argument.id
+        for _, call in script.module.callers.get("step", ())
+        for argument in call.args
+        if isinstance(argument, ast.Name)
+    }
+    compared = {
+        inner.id
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Compare)
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name)
+    }
+    chain = {id(frame.call) for frame in training.frames}
+    found: list[tuple[str, ast.stmt]] = []
+    for statement in loop.body:
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            continue
+        if id(statement.value) in chain or tracer.function(statement.value) is None:
+            continue
+        for target in statement.targets:
+            parts = target.elts if isinstance(target, ast.Tuple) else [target]
+            for part in parts:
+                name = part.id if isinstance(part, ast.Name) else None
+                if name and name not in known and (name in steps or (ends and name in compared)):
+                    found.append((name, statement))
+    return found
+
+
+def _is_under(script: Script, node: ast.AST, top: ast.AST) -> bool:
+    return any(above is top for above, _ in script.module.ancestors(node))

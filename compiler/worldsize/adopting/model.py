@@ -1,0 +1,87 @@
+"""What adopting a script gives: what the script is, its new text, and why each line changes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from worldsize.base.problem import Finding
+from worldsize.base.source import Source
+from worldsize.base.span import Span
+
+Framework = Literal["torch", "lightning", "transformers", "accelerate", "keras"]
+Role = Literal["batch_size", "learning_rate", "epochs", "data", "output", "checkpoints", "seed"]
+
+
+class Change(Struct, frozen=True):
+    """One edit: the line of the original at which it stands, the rule that asks for it, and why."""
+
+    line: int
+    rule: str | None  # such as `WS902`; None where good practice asks, but no rule
+    reason: str  # one sentence
+
+
+class Obstacle(Struct, frozen=True):
+    """What is left to the author, with its place. The adopted script trains correctly without it."""
+
+    span: Span
+    message: str
+    help: str | None = None
+
+
+class Flag(Struct, frozen=True):
+    """An option of the adopted script's command line."""
+
+    option: str  # `--batch-size`
+    role: Role | None
+    type: Literal["int", "float", "str"]
+    default: int | float | str | None
+    added: bool  # by adopting; the original does not know it
+    required: bool = False
+
+
+class ScriptProfile(Struct, frozen=True):
+    """What the text of a script tells about its training. None, or an empty tuple, is not known."""
+
+    path: str
+    framework: Framework
+    flags: tuple[Flag, ...] = ()
+    imports: tuple[str, ...] = ()  # top-level modules, without the standard library
+    reads: tuple[str, ...] = ()  # paths in the text that are read
+    writes: tuple[str, ...] = ()  # paths in the text that are written
+    optimizer: str | None = None  # `sgd`, `adamw`
+    batch_size: int | None = None  # those of the original, which worked on one GPU
+    learning_rate: float | None = None
+    epochs: int | None = None
+    accumulation: bool = False
+    has_batch_norm: bool = False
+    has_dropout: bool = False
+    random_augmentation: bool = False
+    shuffles: bool = True  # the loader draws the order of the rows
+    own_sampler: bool = False  # a sampler of the script chooses the rows
+    saves: bool = False  # it saves weights or a model
+
+    def flag(self, role: Role) -> Flag | None:
+        """The option that sets this, if there is one."""
+        return next((each for each in self.flags if each.role == role), None)
+
+
+class Adoption(Struct, frozen=True):
+    """The script before and after."""
+
+    profile: ScriptProfile
+    source: str
+    text: str
+    changes: tuple[Change, ...] = ()  # by line
+    obstacles: tuple[Obstacle, ...] = ()
+    encoding: str = "utf-8"  # to write ``text`` with: `utf-8-sig` where the file has a byte order mark
+
+
+class AdoptError(Exception):
+    """The script cannot be adopted. ``finding`` says why and where, ``source`` is the text to show."""
+
+    def __init__(self, finding: Finding, source: Source) -> None:
+        super().__init__(f"{finding.span}: {finding.message}")
+        self.finding = finding
+        self.source = source

@@ -1,0 +1,136 @@
+"""The options that a script declares: with argparse, click, typer, fire, or dataclasses of Hugging Face."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from worldsize.adopting.model import Flag
+from worldsize.adopting.roles import find_role
+from worldsize.rules.script._interface import try_evaluate
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
+
+Library = Literal["argparse", "click", "typer", "fire", "dataclass"]
+_TYPES = {"int": "int", "float": "float"}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_TRAINING_ARGUMENTS: tuple[tuple[str, Any, float], ...] = (  # of Hugging Face
+    ("per_device_train_batch_size", "int", 8),
+    ("learning_rate", "float", 5e-5),
+    ("num_train_epochs", "float", 3.0),
+    ("seed", "int", 42),
+)
+
+
+class Declared(Struct, eq=False):
+    """An option with what the script reads it by, and where it is declared."""
+
+    flag: Flag
+    name: str
+    node: ast.AST
+
+
+class Options(Struct, eq=False):
+    """The options of a script, and the library that reads them; None where it reads none."""
+
+    library: Library | None
+    declared: list[Declared]
+
+    def named(self, name: str) -> Declared | None:
+        """The option that is read by a name."""
+        return next((each for each in self.declared if each.name == name), None)
+
+
+def read_options(module: Module) -> Options:
+    """The options of a script, by whichever library it uses."""
+    found: Options = module.once(_read)
+    return found
+
+
+def _read(module: Module) -> Options:
+    if module.called("HfArgumentParser"):
+        return Options("dataclass", list(_read_dataclasses(module)))
+    if module.called("argparse.ArgumentParser", "ArgumentParser"):
+        return Options("argparse", list(_read_calls(module, "add_argument")))
+    if any(top == "click" for top in _tops(module)):
+        return Options("click", list(_read_calls(module, "click.option", "option")))
+    for library, names in (("typer", ("typer.run",)), ("fire", ("fire.Fire",))):
+        for call in module.called(*names):
+            function = _find_function(module, call.args[0] if call.args else None)
+            if function is not None:
+                return Options(library, list(_read_parameters(module, function)))  # type: ignore[arg-type]
+    return Options(None, [])
+
+
+def _tops(module: Module) -> set[str]:
+    return {name.partition(".")[0] for name, level, _ in module.imports if not level}
+
+
+def _read_calls(module: Module, *names: str) -> Iterator[Declared]:
+    for call in module.called(*names):
+        words = [value for each in call.args if isinstance(value := constant_value(each), str)]
+        long = next((word for word in words if word.startswith("--")), None)
+        option = long or next(iter(words), None)
+        if option is None:
+            continue
+        given = keyword_argument(call, "dest")
+        plain = [word for word in words if not word.startswith("-")] if long else []
+        name = str(constant_value(given) or (plain or [option.lstrip("-").replace("-", "_")])[0])
+        default = try_evaluate(module, keyword_argument(call, "default"))
+        kind = keyword_argument(call, "type")
+        required = constant_value(keyword_argument(call, "required")) is True or not option.startswith("-")
+        yield Declared(_make_flag(option, name, kind, default, required=required), name, call)
+
+
+def _make_flag(option: str, name: str, kind: ast.AST | None, default: object, *, required: bool) -> Flag:
+    known = getattr(kind, "id", None)
+    guessed = type(default).__name__ if type(default) in (int, float) else "str"
+    type_: Any = _TYPES.get(str(known), guessed)
+    value = default if isinstance(default, int | float | str) else None
+    return Flag(option, find_role(name), type_, value, added=False, required=required)
+
+
+def _find_function(module: Module, node: ast.AST | None) -> ast.FunctionDef | None:
+    if not isinstance(node, ast.Name):
+        return None
+    return next((each for each in module.kinds.get(ast.FunctionDef, ()) if each.name == node.id), None)
+
+
+def _read_parameters(module: Module, function: ast.FunctionDef) -> Iterator[Declared]:
+    parameters = [*function.args.args, *function.args.kwonlyargs]
+    missing: list[ast.expr | None] = [None] * (len(function.args.args) - len(function.args.defaults))
+    defaults = [*missing, *function.args.defaults, *function.args.kw_defaults]
+    for parameter, given in zip(parameters, defaults, strict=True):
+        inner = given.args[0] if isinstance(given, ast.Call) and given.args else given
+        default = try_evaluate(module, inner)
+        option = "--" + parameter.arg.replace("_", "-")
+        flag = _make_flag(option, parameter.arg, parameter.annotation, default, required=given is None)
+        yield Declared(flag, parameter.arg, parameter)
+
+
+def _read_dataclasses(module: Module) -> Iterator[Declared]:
+    names = {node.id for call in module.called("HfArgumentParser") for node in ast.walk(call)
+             if isinstance(node, ast.Name)}  # fmt: skip
+    for name in sorted(names):
+        if module.names.get(name, "").endswith("TrainingArguments"):
+            for option, kind, usual in _TRAINING_ARGUMENTS:
+                value: Any = int(usual) if kind == "int" else usual
+                flag = Flag(f"--{option}", find_role(option) or "epochs", kind, value, added=False)
+                yield Declared(flag, option, module.tree)
+            yield Declared(
+                Flag("--output_dir", "output", "str", None, added=False), "output_dir", module.tree
+            )
+    for node in module.kinds.get(ast.ClassDef, ()):
+        for field in node.body if node.name in names else ():
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                given = field.value
+                if isinstance(given, ast.Call):
+                    given = keyword_argument(given, "default")
+                default = try_evaluate(module, given)
+                flag = _make_flag(
+                    f"--{field.target.id}", field.target.id, field.annotation, default,
+                    required=field.value is None,
+                )  # fmt: skip
+                yield Declared(flag, field.target.id, field)

@@ -1,0 +1,92 @@
+"""Files that the script names in its text are read and written where options say."""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags
+from worldsize.adopting.group import Header
+from worldsize.adopting.script import Script
+from worldsize.adopting.tracing import Tracer
+from worldsize.rules.script._module import constant_value, keyword_argument
+
+_SAVES = {"torch.save": 1, "joblib.dump": 1, "np.save": 0, "numpy.save": 0}
+_LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
+_READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
+
+
+def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) -> None:
+    """Write into `--output`, and read from `--data`, unless the script has options for them."""
+    roles = {flag.role for flag in list_flags(parser)}
+    written = _list_written(script, tracer)
+    if written and "output" not in roles:
+        _write_to_output(script, parser, header, written)
+    read: dict[str, ast.Constant] = {}
+    for call in script.module.called(*_READS):
+        for argument in call.args[:1]:
+            _collect(tracer, script, argument, read)
+    left = [node for path, node in read.items() if path not in written]
+    if not left or "data" in roles:
+        return
+    first, *others = left
+    if is_visible(script, parser, first):
+        name = add_flag(parser, "data", str(first.value))
+        script.replace(first, name, None, "a job mounts its data elsewhere")
+    for node in others:
+        script.leave(node, "this file is read from the folder of the script", "add an option for its path")
+
+
+def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.Constant]:
+    """The files and folders of the text that are written."""
+    written: dict[str, ast.Constant] = {}
+    for name, call in script.module.calls:
+        position = _SAVES.get(name, 0 if name.rpartition(".")[2] in _LAST else None)
+        if name == "open" and len(call.args) > 1 and set(str(constant_value(call.args[1]))) & set("wa"):
+            position = 0
+        if position is None and name.rpartition(".")[2] == "save" and isinstance(call.func, ast.Attribute):
+            position = 0
+        folder = keyword_argument(call, "output_dir") if name.endswith("TrainingArguments") else None
+        if folder is not None:
+            _collect(tracer, script, folder, written)
+        if position is not None and position < len(call.args):
+            _collect(tracer, script, call.args[position], written)
+    return written
+
+
+def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.Constant]) -> None:
+    value, scope = tracer.follow(node, script.scope(node))
+    if isinstance(value, ast.Call) and script.module.name_of(value.func) == "os.path.join" and value.args:
+        value, _ = tracer.follow(value.args[0], scope)
+    path = value.value if isinstance(value, ast.Constant) else None
+    if not isinstance(path, str) or not isinstance(value, ast.Constant):
+        return
+    if not path.startswith(("/", "~")) and "://" not in path:
+        found.setdefault(path, value)
+
+
+def _write_to_output(
+    script: Script, parser: Parser, header: Header, written: dict[str, ast.Constant]
+) -> None:
+    """Also where a file is read again."""
+    nodes = [
+        node
+        for node in script.module.kinds.get(ast.Constant, ())
+        if isinstance(node.value, str) and node.value in written and _is_path(script, node)
+    ]
+    if not all(is_visible(script, parser, node) for node in nodes):
+        node = next(iter(written.values()))
+        help_ = "write it into a folder that an option names"
+        script.leave(node, f"`{node.value!s}` is written beside the script, where a job loses it", help_)
+        return
+    name = add_flag(parser, "output", ".")
+    header.imports["import os"] = None
+    for node in nodes:
+        text = f"os.path.join({name}, {script.written(node)})"
+        script.replace(node, text, "WS953", "a job keeps only what is written into its outputs")
+    parser.then.append(f"os.makedirs({name}, exist_ok=True)")
+
+
+def _is_path(script: Script, node: ast.Constant) -> bool:
+    """Whether a text is what a call or an assignment gets, and not a key or a part of another."""
+    above = script.module.parents.get(node)
+    return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign)

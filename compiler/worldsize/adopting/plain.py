@@ -1,0 +1,62 @@
+"""A training loop of one's own in PyTorch."""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.adopting.devices import refuse_several_gpus, use_own_gpu
+from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
+from worldsize.adopting.flags import Parser, find_parser, write_flags
+from worldsize.adopting.group import join_group, start_header, write_header
+from worldsize.adopting.metrics import reduce_metrics
+from worldsize.adopting.numbers import set_epochs, set_loader, set_optimizer
+from worldsize.adopting.paths import place_files
+from worldsize.adopting.randomness import agree_on_random_numbers, draw_apart
+from worldsize.adopting.resuming import resume_from_checkpoints
+from worldsize.adopting.rows import divide_rows
+from worldsize.adopting.script import Script
+from worldsize.adopting.tracing import Tracer
+from worldsize.adopting.training import find_training
+from worldsize.adopting.wrapping import WRAP, sync_once, wrap_model, write_wrap
+
+
+def adopt_plain(script: Script, *, random: bool) -> Parser:
+    """Edit the script; ``random`` says whether its layers or its rows draw random numbers.
+
+    Raises:
+        AdoptError: Something that decides about correct training cannot be told from the text.
+    """
+    refuse_several_gpus(script)
+    tracer = Tracer(script)
+    training = find_training(script, tracer)
+    norm = next(
+        (call for name, call in script.module.calls if name.rpartition(".")[2].startswith("BatchNorm")), None
+    )
+    header = start_header(script)
+    header.imports |= dict.fromkeys(("import os", "import torch", f"from torch.nn.parallel import {WRAP}"))
+    parser = find_parser(script)
+    wrapped = wrap_model(script, tracer, training)
+    sync_once(script, training, wrapped)
+    divide_rows(script, tracer, training, header)
+    use_own_gpu(script, header)
+    set_loader(script, tracer, parser, training.loader)
+    set_optimizer(script, tracer, parser, training.optimizer)
+    set_epochs(script, tracer, parser, training.epoch_loop)
+    place_files(script, tracer, parser, header)
+    reduce_metrics(script, tracer, training, header)
+    resume_from_checkpoints(script, tracer, training, wrapped, parser=parser, header=header)
+    write_wrap(script, wrapped)
+    agree_on_random_numbers(script, header)
+    draw_apart(script, tracer, header, wrapped, random=random)
+    chain = [frame.scope for frame in training.frames]
+    act_on_first_rank(script, header, {each.name for each in chain if not isinstance(each, ast.Module)})
+    load_everywhere(script)
+    if norm is not None:
+        help_ = (
+            "`nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes, and is slower"
+        )
+        script.leave(norm, "batch normalization takes the mean of the rows of one process", help_)
+    join_group(script, header, [training.loader, training.optimizer, wrapped.anchor])
+    write_flags(script, parser, header)
+    write_header(script, header)
+    return parser

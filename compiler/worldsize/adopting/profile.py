@@ -1,0 +1,98 @@
+"""What the text of a script tells about its training."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+
+from worldsize.adopting.model import Flag, Framework, ScriptProfile
+from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
+
+_READS = ("read_csv", "read_parquet", "load", "open", "ImageFolder", "loadtxt", "imread", "load_from_disk")
+_WRITES = ("save", "savefig", "to_csv", "dump", "savez", "save_pretrained", "save_model", "save_weights")
+_NORM = re.compile(r"BatchNorm(?:1d|2d|3d|alization)?|resnet|vgg1[1369]_bn|mobilenet|efficientnet|densenet")
+_DROPOUT = re.compile(
+    r"Dropout(?:1d|2d|3d)?|dropout|attn_pdrop|TransformerEncoderLayer|TransformerDecoderLayer"
+)
+_AUGMENTATION = re.compile(
+    r"Random(?!Sampler|ForestClassifier|State)\w+|ColorJitter|AutoAugment|TrivialAugmentWide|mixup"
+)
+_SAMPLER = ("sampler", "batch_sampler")
+
+
+def describe_script(
+    module: Module, framework: Framework, flags: tuple[Flag, ...], numbers: dict[str, float | None]
+) -> ScriptProfile:
+    """The profile of a script; ``numbers`` are those that the analysis of its loop has found."""
+    words = {*find_mentions(module.tree), *(name.rpartition(".")[2] for name, _ in module.calls)}
+    batch, epochs = numbers.get("batch_size"), numbers.get("epochs")
+    return ScriptProfile(
+        path=module.source.path,
+        framework=framework,
+        flags=flags,
+        imports=list_imports(module),
+        reads=_list_paths(module, _READS, "r"),
+        writes=_list_paths(module, _WRITES, "w"),
+        optimizer=find_optimizer_name(module),
+        batch_size=None if batch is None else int(batch),
+        learning_rate=numbers.get("learning_rate"),
+        epochs=None if epochs is None else int(epochs),
+        accumulation="accum" in module.text.lower(),
+        has_batch_norm=_says(words, _NORM),
+        has_dropout=_says(words, _DROPOUT),
+        random_augmentation=_says(words, _AUGMENTATION),
+        shuffles=_shuffles(module),
+        own_sampler=any(
+            keyword.arg in _SAMPLER for call in module.called("DataLoader") for keyword in call.keywords
+        ),
+        saves=any(name.rpartition(".")[2] in _WRITES for name, _ in module.calls),
+    )
+
+
+def list_imports(module: Module) -> tuple[str, ...]:
+    """The top-level modules that a script imports, without those of the standard library."""
+    tops = {name.partition(".")[0] for name, level, _ in module.imports if not level}
+    return tuple(sorted(tops - set(sys.stdlib_module_names)))
+
+
+def find_optimizer_name(module: Module) -> str | None:
+    """The optimizer in lower case: `adamw` of `torch.optim.AdamW(…)` or `optim="adamw"`."""
+    for name, _ in module.calls:
+        before, _, last = name.rpartition(".")
+        if last[:1].isupper() and last != "Optimizer" and before.endswith(("optim", "optimizers")):
+            return last.lower()
+    for call in module.called("compile", "TrainingArguments"):
+        given = keyword_argument(call, "optimizer") or keyword_argument(call, "optim")
+        if isinstance(value := constant_value(given), str):
+            return value.partition("_")[0].lower()
+    return "adamw" if "TrainingArguments" in module.text else None
+
+
+def _says(words: set[str], pattern: re.Pattern[str]) -> bool:
+    return any(pattern.fullmatch(word) for word in words)
+
+
+def _shuffles(module: Module) -> bool:
+    loaders = module.called("DataLoader")
+    drawn = [keyword_argument(call, "shuffle") for call in loaders]
+    return not loaders or any(each is not None and constant_value(each) is not False for each in drawn)
+
+
+def _list_paths(module: Module, names: tuple[str, ...], mode: str) -> tuple[str, ...]:
+    """The texts that look like paths in calls which read, or write, files."""
+    paths: dict[str, None] = {}
+    for name, call in module.calls:
+        last = name.rpartition(".")[2]
+        if last == "open":
+            modes = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "mode")]
+            opened = next((str(constant_value(each)) for each in modes), "r")
+            chosen = mode == ("w" if set(opened) & set("wax+") else "r")
+        else:
+            chosen = last in names
+        for argument in (*call.args[:2], *(each.value for each in call.keywords)) if chosen else ():
+            for each in ast.walk(argument):
+                value = constant_value(each)
+                if isinstance(value, str) and re.search(r"[/\\]|\.\w{2,5}$", value):
+                    paths[value] = None
+    return tuple(paths)

@@ -1,0 +1,158 @@
+"""The files of an adopted script: itself, the modules it imports, its environment and its spec."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from worldsize.adopting.environment import list_local_modules, pin_environment
+from worldsize.adopting.model import Adoption
+from worldsize.adopting.proving.prove import Measured
+from worldsize.adopting.spec import CONDA_FILE, SpecRequest, Target, describe_spec
+from worldsize.azureml import yaml_dump
+
+CODE = "src"  # the folder of the script in a folder of its own
+SCHEMA = "yaml-language-server: $schema=https://raw.githubusercontent.com/worldsize/worldsize/main/schemas/spec.schema.json"
+_CACHES = ".worldsize/\n__pycache__/\nmlruns/\n"
+
+
+class ProjectRequest(Struct, frozen=True):
+    """What a project is made from."""
+
+    adoption: Adoption
+    script: Path
+    target: Target = Target()
+    data: Path | None = None
+    arguments: tuple[str, ...] = ()
+    measured: Measured = Measured()
+
+
+class Project(Struct, frozen=True):
+    """The files by their paths below ``folder``. ``unknown`` are modules whose package is not known here."""
+
+    folder: Path
+    spec: str
+    files: dict[str, bytes]
+    unknown: tuple[str, ...]
+
+
+def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Project:
+    """The files of a project in ``folder``; nothing is written.
+
+    Args:
+        request: What it is made from.
+        folder: Where it is to be, which the spec's paths are relative to.
+        beside: Whether that is the folder of the script, whose files stay where they are.
+    """
+    adoption, script = request.adoption, request.script
+    profile, source = adoption.profile, script.parent
+    name = name_spec(script)
+    local = list_local_modules(source, script.name)
+    text = adoption.text.encode(adoption.encoding)
+    files: dict[str, bytes] = {}
+    if not beside:
+        files[f"{CODE}/{script.name}"] = text
+        files |= {f"{CODE}/{path}": content for path, content in _read_imported(source, text, local)}
+    environment = pin_environment(
+        name.replace("_", "-"), profile.framework, profile.imports, local, request.target.instance_type
+    )
+    data = request.data
+    spec = describe_spec(
+        SpecRequest(
+            name=name,
+            profile=profile,
+            script=script.name,
+            code="." if beside else f"./{CODE}",
+            environment=environment,
+            target=request.target,
+            data=None if data is None else relative_path(data, folder),
+            data_is_file=data is not None and data.is_file(),
+            arguments=request.arguments,
+            measured=request.measured,
+        )
+    )
+    files[f"{name}.yml"] = yaml_dump.dump(spec, header=SCHEMA, paragraphs="steps").encode()
+    files[CONDA_FILE] = yaml_dump.dump(environment.conda).encode()
+    if beside and not (folder / ".amlignore").exists():
+        files[".amlignore"] = (_CACHES + _ignored_data(data, folder)).encode()
+    return Project(folder, f"{name}.yml", files, environment.unknown)
+
+
+def _ignored_data(data: Path | None, folder: Path) -> str:
+    """The data as the ignore file names it: it is an input, and not uploaded with the code as well."""
+    path = "" if data is None else relative_path(data, folder)
+    return f"/{path.removeprefix('./')}\n" if path.startswith("./") and path != "./" else ""
+
+
+def name_spec(script: Path) -> str:
+    """A name for the spec, from that of the script."""
+    name = re.sub(r"\W+", "_", script.stem.lower(), flags=re.ASCII).strip("_")
+    return name if name[:1].isalpha() else f"train_{name}".rstrip("_")
+
+
+def relative_path(path: Path, folder: Path) -> str:
+    """A path as a spec in ``folder`` writes it, with ``./`` or ``../`` in front."""
+    text = Path(os.path.relpath(path, folder)).as_posix()
+    return text if text.startswith("..") else f"./{'' if text == '.' else text}"
+
+
+def _read_imported(folder: Path, text: bytes, local: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """The modules beside the script that it imports, and those that they import."""
+    wanted, seen = [text], set()
+    while wanted:
+        for module in _list_imports(wanted.pop()):
+            if module in seen or module not in local:
+                continue
+            seen.add(module)
+            for path in _list_files(folder, module):
+                content = path.read_bytes()
+                wanted.append(content)
+                yield path.relative_to(folder).as_posix(), content
+
+
+def _list_files(folder: Path, module: str) -> list[Path]:
+    if (folder / f"{module}.py").is_file():
+        return [folder / f"{module}.py"]
+    return sorted(each for each in (folder / module).rglob("*.py") if each.is_file())
+
+
+def _list_imports(text: bytes) -> Iterator[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name.partition(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.partition(".")[0]
+
+
+def find_existing(folder: Path, names: Mapping[str, bytes]) -> list[str]:
+    """Those of the names that exist below a folder already."""
+    return [name for name in names if os.path.lexists(folder / name)]
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files below a folder, none of which exists.
+
+    Raises:
+        OSError: One cannot be written. Those that were written before are removed.
+    """
+    written: list[Path] = []
+    try:
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                written.append(path)
+                file.write(content)
+    except OSError:
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,167 @@
+"""Compares two loss curves, and says why they differ where that can be known."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+RELATIVE = 1e-3  # of the loss; sums in another order differ by less
+ABSOLUTE = 1e-4
+LOOSE = 0.25  # of the mean loss, where the samples of a batch see each other or chance is part of it
+TOLERANCE = "0.1 % of the loss, or 0.0001"
+LOOSE_TOLERANCE = "25 % on average"
+Verdict = Literal["same", "alike", "different"]
+
+
+class ComparedStep(Struct, frozen=True):
+    """The loss of one step on both sides."""
+
+    step: int  # from 1
+    original: float
+    adopted: float
+
+    @property
+    def difference(self) -> float:
+        """The adopted script's loss less the original's."""
+        return self.adopted - self.original
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the two are the same within the tolerance."""
+        if not (math.isfinite(self.original) and math.isfinite(self.adopted)):
+            return math.isfinite(self.original) == math.isfinite(self.adopted)
+        return abs(self.difference) <= max(ABSOLUTE, RELATIVE * abs(self.original))
+
+
+class Comparison(Struct, frozen=True):
+    """Two curves side by side.
+
+    ``same``: every step is within the tolerance. ``alike``: they differ, for the ``reasons``, by less than
+    what these explain. ``different``: no cause is known, or they differ by more.
+    """
+
+    verdict: Verdict
+    steps: tuple[ComparedStep, ...]
+    reasons: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()  # of the adopted script, seen in what its processes read
+
+    @property
+    def worst(self) -> ComparedStep:
+        """The step with the largest difference."""
+        return max(self.steps, key=lambda each: _size(each.difference))
+
+    @property
+    def first_outside(self) -> ComparedStep | None:
+        """The first step that is not within the tolerance."""
+        return next((each for each in self.steps if not each.is_within), None)
+
+
+def _size(difference: float) -> float:
+    return abs(difference) if math.isfinite(difference) else math.inf
+
+
+def compare_curves(
+    original: Sequence[float], adopted: Sequence[float], reasons: Sequence[str], faults: Sequence[str]
+) -> Comparison:
+    """Compare the losses of two trainings, step by step.
+
+    Args:
+        original: Those of the original in one process.
+        adopted: Those of the adopted script, the mean over its processes.
+        reasons: Why the two may differ, as sentences.
+        faults: What is wrong whatever the losses are.
+    """
+    steps = tuple(
+        ComparedStep(number, *losses) for number, losses in enumerate(zip(original, adopted, strict=False), 1)
+    )
+    if faults:
+        return Comparison("different", steps, faults=tuple(faults))
+    if all(each.is_within for each in steps):
+        return Comparison("same", steps)
+    if reasons and _are_alike(steps):
+        return Comparison("alike", steps, tuple(reasons))
+    return Comparison("different", steps, tuple(reasons))
+
+
+def _are_alike(steps: Sequence[ComparedStep]) -> bool:
+    finite = [each for each in steps if math.isfinite(each.original) and math.isfinite(each.adopted)]
+    if len(finite) < len(steps):
+        return False
+    difference = sum(abs(each.difference) for each in finite)
+    return difference <= LOOSE * sum(abs(each.original) for each in finite)
+
+
+class Recorded(Struct, frozen=True):
+    """What one process recorded."""
+
+    losses: tuple[float, ...]
+    loaders: dict[str, dict[str, Any]]
+    draws: dict[str, dict[int, list[int]]]  # indices by loader and epoch, in their order
+    parameters: int | None = None  # of the optimizer with the most
+    forward_flops: float | None = None  # of a batch
+
+
+def read_recording(path: Path) -> Recorded:
+    """Read the recording of one process; a last line that was not completed is left out."""
+    losses, loaders, parameters, flops = [], {}, [], []
+    draws: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for entry in _entries(path):
+        if "loss" in entry:
+            losses.append(float(entry["loss"]))
+        elif "loader" in entry:
+            loaders[entry["loader"]] = entry
+        elif "draw" in entry:
+            draws[entry["draw"]][entry["epoch"]] += entry["indices"]
+        parameters += [entry["parameters"]] if "parameters" in entry else []
+        flops += [entry["forward_flops"]] if "forward_flops" in entry else []
+    return Recorded(
+        tuple(losses),
+        loaders,
+        {name: dict(epochs) for name, epochs in draws.items()},
+        max(parameters, default=None),
+        max(flops, default=None),
+    )
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
+    for line in lines[:-1]:  # what follows the last line end was not completed
+        yield json.loads(line)
+
+
+def average_losses(ranks: Sequence[Recorded]) -> list[float]:
+    """The loss of each step: the mean over the processes, whose batches have the same size."""
+    steps = zip(*(each.losses for each in ranks), strict=False)
+    return [sum(losses) / len(losses) for losses in steps]
+
+
+def find_sampling_faults(ranks: Sequence[Recorded]) -> list[str]:
+    """What is wrong with the samples that the processes read, whatever the losses are."""
+    faults = []
+    for name, loader in ranks[0].loaders.items():
+        epochs = ranks[0].draws.get(name, {})
+        for epoch, own in epochs.items():
+            others = [each.draws.get(name, {}).get(epoch, []) for each in ranks[1:]]
+            together = [*own, *(index for other in others for index in other)]
+            repeated = len(together) - len(set(together))
+            if repeated >= len(ranks) and not loader.get("replaces"):
+                faults.append(
+                    f"in epoch {epoch + 1}, {repeated} of {len(together)} samples were read more than once:"
+                    " the processes do not share the data"
+                )
+                break
+        if len(epochs) > 1 and epochs.get(0) and len(epochs[0]) > 1 and _starts_alike(epochs[0], epochs[1]):
+            faults.append("the second epoch has the order of the first: `set_epoch` is not called")
+    return faults
+
+
+def _starts_alike(first: list[int], second: list[int]) -> bool:
+    """Whether the second order is the first as far as both are known: two may coincide, eight do not."""
+    known = min(len(first), len(second))
+    return known >= 8 and first[:known] == second[:known]

@@ -1,0 +1,236 @@
+"""Proves an adoption: the original in one process and the adopted script in two follow one loss curve."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from worldsize.adopting.arguments import find_given
+from worldsize.adopting.model import Adoption, Flag, Role, ScriptProfile
+from worldsize.adopting.proving.curves import (
+    Comparison,
+    Recorded,
+    average_losses,
+    compare_curves,
+    find_sampling_faults,
+    read_recording,
+)
+from worldsize.adopting.proving.launch import Ended, Launch, Training, launch_training
+from worldsize.adopting.proving.workspace import copy_folder
+from worldsize.base.wording import plural
+
+PROCESSES = 2
+STEPS = 50
+SECONDS = 600.0
+
+
+class Request(Struct, frozen=True):
+    """What is to be proven, and within which bounds."""
+
+    adoption: Adoption
+    script: Path
+    original: bytes  # the script as it lies there
+    arguments: tuple[str, ...] = ()  # for both sides
+    data: Path | None = None
+    steps: int = STEPS
+    seconds: float = SECONDS  # for each side
+
+
+class Failed(Struct, frozen=True):
+    """Why there is no comparison: a side could not be run to a step. ``lines`` are the last of its log."""
+
+    message: str
+    help: str | None = None
+    lines: tuple[str, ...] = ()
+
+
+class Measured(Struct, frozen=True):
+    """What a proof has seen of the training; None is unknown."""
+
+    rows: int | None = None  # that train
+    parameters: int | None = None
+    forward_flops: float | None = None  # of one sample
+
+
+class Proof(Struct, frozen=True):
+    """What a proof found. ``batch`` is the global batch of both sides."""
+
+    comparison: Comparison | None
+    measured: Measured = Measured()
+    failed: Failed | None = None
+    batch: int | None = None
+
+
+def prove(request: Request, launch: Launch = launch_training) -> Proof:
+    """Run both sides in copies of the script's folder, and compare their losses.
+
+    The adopted script runs first; the original then reads the samples in the order in which the processes of
+    the adopted script read theirs together.
+
+    Raises:
+        OSError: The folder cannot be copied, or processes cannot be started.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="worldsize-adopt-"))
+    try:
+        return _prove(request, launch, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
+    profile = request.adoption.profile
+    batch = find_batch(profile, request.arguments)
+    if isinstance(batch, Failed):
+        return Proof(None, failed=batch)
+    sides: list[list[Recorded]] = []
+    steps = request.steps
+    for name, processes in (("adopted", PROCESSES), ("original", 1)):
+        text = request.adoption.text.encode(request.adoption.encoding) if processes > 1 else request.original
+        script = copy_folder(request.script.parent, folder / name, request.script.name, text)
+        records = folder / f"{name}-records"
+        records.mkdir()
+        replayed = [str(folder / "adopted-records" / f"{rank}.jsonl") for rank in range(PROCESSES)]
+        settings = {
+            "folder": str(records),
+            "steps": steps,
+            "world_size": processes,
+            "framework": profile.framework,
+            "replay": replayed if processes == 1 else [],
+        }
+        arguments = tuple(_arguments(request, batch, processes, folder / f"{name}-out"))
+        ended = launch(
+            Training(script, arguments, processes, settings, folder / f"{name}-logs"), request.seconds
+        )
+        ranks = [read_recording(records / f"{rank}.jsonl") for rank in range(processes)]
+        failed = _explain_end(name, ended, ranks, request)
+        if failed is not None:
+            return Proof(None, failed=failed, batch=batch)
+        if ended.timed_out:  # the other side goes as far
+            steps = min(len(each.losses) for each in ranks)
+        sides.append(ranks)
+    return Proof(_compare(profile, sides[0], sides[1][0], batch), _measure(sides, batch), batch=batch)
+
+
+def _measure(sides: list[list[Recorded]], batch: int) -> Measured:
+    """What both sides tell of the training: its rows are those of the loader that is drawn from most."""
+    (adopted, *_), (original, *_) = sides
+    drawn = {name: sum(map(len, epochs.values())) for name, epochs in adopted.draws.items()}
+    name = max(drawn, key=lambda each: drawn[each], default=None)
+    rows = adopted.loaders[name]["length"] if name is not None else None
+    flops = original.forward_flops / batch if original.forward_flops else None
+    return Measured(rows, original.parameters, flops)
+
+
+def find_batch(profile: ScriptProfile, arguments: Sequence[str]) -> int | Failed:
+    """The batch size of the original, which its two processes share."""
+    flag = profile.flag("batch_size")
+    given = find_given(flag, arguments) if flag is not None else None
+    known = given or (flag.default if flag is not None else None) or profile.batch_size
+    if flag is None or known is None:
+        return Failed(
+            "the batch size is not known, so two processes cannot share it",
+            "give the script an option for it, such as `--batch-size`",
+        )
+    batch = int(known)
+    if batch % PROCESSES:
+        return Failed(
+            f"a batch of {batch} cannot be shared by {PROCESSES} processes",
+            f"prove it with another: `--arguments '{flag.option} {max(2, batch - batch % PROCESSES)}'`",
+        )
+    return batch
+
+
+def _arguments(request: Request, batch: int, processes: int, out: Path) -> Iterator[str]:
+    """The command line of one side. Later options count, so ours follow the user's."""
+    profile = request.adoption.profile
+    is_adopted = processes > 1
+    yield from request.arguments
+
+    def known(role: Role) -> Flag | None:
+        flag = profile.flag(role)
+        return flag if flag is not None and (is_adopted or not flag.added) else None
+
+    batch_flag = known("batch_size")
+    if batch_flag is not None and is_adopted:
+        yield from (batch_flag.option, str(batch // processes))
+    data = known("data")
+    if data is not None and request.data is not None:
+        yield from (data.option, str(request.data.absolute()))
+    roles: tuple[Role, ...] = ("output", "checkpoints")
+    for role in roles:
+        flag = known(role)
+        if flag is not None and flag.required and find_given(flag, request.arguments) is None:
+            (out / role).mkdir(parents=True)
+            yield from (flag.option, str(out / role))
+
+
+def _explain_end(name: str, ended: Ended, ranks: Sequence[Recorded], request: Request) -> Failed | None:
+    """Why a side has no curve; None where it has one."""
+    what = "the original" if name == "original" else "the adopted script"
+    steps = min(len(each.losses) for each in ranks)
+    if ended.timed_out and not steps:
+        return Failed(
+            f"{what} took no step in {request.seconds:g} seconds",
+            "give it less to do before the first step, or more time with `--timeout`",
+            ended.lines,
+        )
+    if ended.failed is not None and not ended.timed_out:
+        return Failed(
+            f"{what} fails: {ended.failed} ended with status {ended.status} after {plural(steps, 'step')}",
+            _suggest(ended, request),
+            ended.lines,
+        )
+    if not steps:
+        return Failed(
+            f"{what} ends without a step: it never calls `backward`, or not in this process",
+            "name the script that trains, and its options by `--arguments '…'`",
+            ended.lines,
+        )
+    return None
+
+
+def _suggest(ended: Ended, request: Request) -> str | None:
+    text = "\n".join(ended.lines)
+    if "FileNotFoundError" in text or "No such file" in text:
+        return "name its data with `--data PATH`" if request.data is None else None
+    if "the following arguments are required" in text or "unrecognized arguments" in text:
+        return "give its options by `--arguments '…'`"
+    if "NVIDIA driver" in text or "not compiled with CUDA" in text:
+        return "it needs a GPU, and this machine has none: skip the proof with `--no-run`"
+    return None
+
+
+def _compare(profile: ScriptProfile, adopted: list[Recorded], original: Recorded, batch: int) -> Comparison:
+    losses = average_losses(adopted)
+    faults = find_sampling_faults(adopted) if len(adopted) > 1 else []
+    if len(losses) != len(original.losses):
+        faults.append(
+            f"the original takes {plural(len(original.losses), 'step')}, the adopted script {len(losses)}"
+        )
+    shuffled_here = bool(original.loaders)
+    return compare_curves(
+        original.losses, losses, list(_reasons(profile, batch, shuffled_here=shuffled_here)), faults
+    )
+
+
+def _reasons(profile: ScriptProfile, batch: int, *, shuffled_here: bool) -> Iterator[str]:
+    """What makes two processes differ from one, as far as the script tells."""
+    if profile.has_batch_norm:
+        yield (
+            f"BatchNorm normalises over {batch // PROCESSES} samples instead of {batch}:"
+            " `SyncBatchNorm.convert_sync_batchnorm(model)` restores the batch"
+        )
+    if profile.has_dropout:
+        yield "each process draws its own dropout masks"
+    if profile.random_augmentation:
+        yield "each process draws its own augmentation"
+    if profile.own_sampler:
+        yield "a sampler of the script draws the samples"
+    elif profile.shuffles and not shuffled_here and profile.framework != "keras":
+        yield "the script shuffles by its own code, outside of a DataLoader"
+    if profile.framework == "keras" and profile.shuffles:
+        yield "Keras shuffles inside `fit`"

@@ -1,0 +1,361 @@
+"""Runs a script and records the loss of each of its steps, and which samples it was computed from.
+
+The script is not changed: the recorder wraps ``torch.Tensor.backward``, where Accelerate, Lightning and the
+Trainer of Hugging Face end too, or Keras' ``fit``. A script that replays reads the samples of each batch in
+the order in which the processes of another recording read theirs together, so that both follow one order.
+
+The program of a process: ``python recorder.py SCRIPT ARGUMENTS…`` with the settings in ``WORLDSIZE_PROOF``.
+It imports the standard library and the script's framework only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import runpy
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any, TextIO
+
+SETTINGS = "WORLDSIZE_PROOF"
+DONE = ".done"
+SEED = 0
+WAIT_SECONDS = 20.0  # for the other processes to reach their last step
+
+
+class Recording:
+    """The file to which one process writes its losses and draws, a line of JSON each."""
+
+    def __init__(self, folder: str, rank: int, world_size: int, steps: int) -> None:
+        self._folder, self.world_size, self._steps = folder, world_size, steps
+        self._path = os.path.join(folder, f"{rank}.jsonl")
+        self._file: TextIO = open(self._path, "w", buffering=1, encoding="utf-8")
+        self.count = 0
+
+    def write(self, **entry: object) -> None:
+        """Append one entry."""
+        self._file.write(json.dumps(entry) + "\n")
+
+    def add_loss(self, loss: float) -> None:
+        """Append the loss of a step; after the last one the process ends."""
+        self.write(loss=loss)
+        self.count += 1
+        if self.count >= self._steps:
+            self.finish()
+
+    def finish(self) -> None:
+        """End this process when all have come this far: the others still need the sums with its gradients."""
+        self._file.close()
+        open(self._path + DONE, "w").close()
+        deadline = time.monotonic() + WAIT_SECONDS
+        others = [os.path.join(self._folder, f"{rank}.jsonl{DONE}") for rank in range(self.world_size)]
+        while time.monotonic() < deadline and not all(map(os.path.exists, others)):
+            time.sleep(0.02)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+class Gauge:
+    """Counts the weights that are trained, and the operations of one forward pass.
+
+    They are those between the second and the third step: the first may allocate and compile. A program that
+    compiles its model is not counted.
+    """
+
+    COUNTED = 2
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._counter: Any = None
+        self._compiles = False
+
+    def before_backward(self) -> None:
+        """The forward pass is over."""
+        if self._counter is not None:
+            self._counter.__exit__(None, None, None)
+            self._recording.write(forward_flops=self._counter.get_total_flops())
+            self._counter = None
+
+    def after_backward(self) -> None:
+        """The next forward pass will follow."""
+        if self._recording.count == self.COUNTED and not self._compiles:
+            from torch.utils.flop_counter import FlopCounterMode
+
+            self._counter = FlopCounterMode(display=False)
+            self._counter.__enter__()
+
+    def watch_compiler(self, torch: Any) -> None:
+        """Notice that a model is compiled."""
+        compile_ = torch.compile
+
+        @wraps(compile_)
+        def compile_model(*args: Any, **kwargs: Any) -> Any:
+            self._compiles = True
+            return compile_(*args, **kwargs)
+
+        torch.compile = compile_model
+
+    def watch_optimizers(self, optimizer: Any) -> None:
+        """Record how many weights an optimizer updates."""
+        make = optimizer.__init__
+
+        @wraps(make)
+        def make_optimizer(this: Any, params: Any, *args: Any, **kwargs: Any) -> None:
+            make(this, params, *args, **kwargs)
+            weights = (each for group in this.param_groups for each in group["params"])
+            self._recording.write(parameters=sum(each.numel() for each in weights if each.requires_grad))
+
+        optimizer.__init__ = make_optimizer
+
+
+def record_torch(recording: Recording, replayed: Sequence[str]) -> None:
+    """Wrap what a training in PyTorch calls; ``replayed`` are the recordings whose order is followed."""
+    import torch
+    from torch.utils.data import dataloader
+
+    random.seed(SEED)
+    torch.manual_seed(SEED)
+    _seed_numpy()
+    gauge = Gauge(recording)
+    backward: Callable[..., Any] = torch.Tensor.backward
+    scale: Callable[..., Any] = torch.amp.GradScaler.scale
+
+    @wraps(backward)
+    def record_backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        unscaled = getattr(tensor, "_worldsize_unscaled", tensor)
+        if replayed:
+            gauge.before_backward()
+        recording.add_loss(float(unscaled.detach().float().mean()))
+        backward(tensor, *args, **kwargs)
+        if replayed:
+            gauge.after_backward()
+
+    @wraps(scale)
+    def remember_unscaled(scaler: Any, outputs: Any) -> Any:
+        scaled = scale(scaler, outputs)
+        if isinstance(scaled, torch.Tensor):
+            scaled._worldsize_unscaled = outputs  # type: ignore[attr-defined]
+        return scaled
+
+    torch.Tensor.backward = record_backward  # type: ignore[assignment,method-assign]
+    torch.amp.GradScaler.scale = remember_unscaled  # type: ignore[assignment,method-assign]
+    if replayed:
+        gauge.watch_optimizers(torch.optim.Optimizer)
+        gauge.watch_compiler(torch)
+    wrap_draws(dataloader, Draws(recording, merge_draws(replayed)))
+
+
+def _seed_numpy() -> None:
+    try:
+        import numpy as np
+    except ImportError:
+        return
+    np.random.seed(SEED)
+
+
+class Draws:
+    """Which samples each shuffled loader draws: recorded, and taken from another recording if there is one.
+
+    A loader is known by the number of its samples and its place among the shuffled loaders of that many.
+    """
+
+    def __init__(self, recording: Recording, replayed: dict[str, Any]) -> None:
+        self._recording, self._replayed = recording, replayed
+        self._names: dict[int, str] = {}
+        self._kept: list[Any] = []  # what `_names` refers to, so that no other object gets its id
+        self._of_length: dict[int, int] = defaultdict(int)
+        self._epochs: dict[str, int] = defaultdict(int)
+
+    def drops_last(self, length: int) -> bool:
+        """Whether the other recording leaves out the incomplete last batch of so many samples."""
+        return length in self._replayed.get("drops_last", ())
+
+    def start(self, sampler: Any, length: int) -> tuple[str, int, Iterator[list[int]] | None]:
+        """A loader starts an epoch: its name, the number of the epoch, and its batches if they are given."""
+        name = self._names.get(id(sampler))
+        if name is None:
+            name = self._names[id(sampler)] = f"{length}.{self._of_length[length]}"
+            self._of_length[length] += 1
+            self._kept.append(sampler)
+            self._recording.write(
+                loader=name,
+                length=length,
+                drop_last=bool(getattr(sampler, "drop_last", False)),
+                replaces=bool(getattr(innermost_sampler(sampler), "replacement", False)),
+            )
+        epoch = self._epochs[name]
+        self._epochs[name] += 1
+        batches = self._replayed.get("batches", {}).get(f"{name}.{epoch}")
+        return name, epoch, iter(batches) if batches is not None else None
+
+    def add(self, name: str, epoch: int, indices: Any) -> None:
+        """A batch has been drawn."""
+        drawn = indices if isinstance(indices, list) else [indices]
+        self._recording.write(draw=name, epoch=epoch, indices=[int(each) for each in drawn])
+
+
+def innermost_sampler(sampler: Any) -> Any:
+    """The sampler that orders the samples, below what cuts them into batches and deals these out."""
+    for _ in range(5):
+        inner = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
+        if inner is None:
+            break
+        sampler = inner
+    return sampler
+
+
+def is_shuffled(sampler: Any) -> bool:
+    """Whether the order differs from that of the data."""
+    inner = innermost_sampler(sampler)
+    return type(inner).__name__ != "SequentialSampler" and bool(getattr(inner, "shuffle", True))
+
+
+def wrap_draws(dataloader: Any, draws: Draws) -> None:
+    """Record what the iterators of loaders draw, in the process that trains."""
+    iterator = dataloader._BaseDataLoaderIter
+    draw, reset, make = iterator._next_index, iterator._reset, dataloader.DataLoader.__init__
+
+    @wraps(draw)
+    def next_index(self: Any) -> Any:
+        started = self.__dict__.get("_worldsize_epoch")
+        if started is None:
+            started = self._worldsize_epoch = _start_epoch(self, draws)
+        if not started:
+            return draw(self)
+        name, epoch, batches = started
+        indices = next(batches) if batches is not None else draw(self)
+        draws.add(name, epoch, indices)
+        return indices
+
+    @wraps(reset)
+    def reset_iterator(self: Any, loader: Any, first_iter: bool = False) -> Any:
+        if not first_iter:
+            self._worldsize_epoch = None
+        return reset(self, loader, first_iter)
+
+    @wraps(make)
+    def make_loader(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        sampler: Any = getattr(self, "batch_sampler", None)
+        if hasattr(sampler, "drop_last") and is_shuffled(sampler) and draws.drops_last(_length(self.dataset)):
+            sampler.drop_last = True
+
+    iterator._next_index, iterator._reset = next_index, reset_iterator
+    dataloader.DataLoader.__init__ = make_loader
+
+
+def _start_epoch(iterator: Any, draws: Draws) -> Any:
+    sampler = iterator._index_sampler
+    length = _length(iterator._dataset)
+    if not length or iterator._dataset_kind != 0 or not is_shuffled(sampler):
+        return ()
+    return draws.start(sampler, length)
+
+
+def _length(dataset: Any) -> int:
+    try:
+        return len(dataset)
+    except TypeError:
+        return 0
+
+
+def merge_draws(paths: Sequence[str]) -> dict[str, Any]:
+    """What the processes of a recording drew together: the global batches of each epoch of each loader.
+
+    Returns:
+        ``batches`` by loader and epoch, and ``drops_last``, the lengths of the data of loaders that leave out
+        an incomplete last batch.
+    """
+    if not paths:
+        return {}
+    ranks, drops_last = [], set()
+    for path in paths:
+        batches: dict[str, list[list[int]]] = defaultdict(list)
+        with open(path, encoding="utf-8") as file:
+            for entry in map(json.loads, file.read().split("\n")[:-1]):  # the last may be incomplete
+                if "draw" in entry:
+                    batches[f"{entry['draw']}.{entry['epoch']}"].append(entry["indices"])
+                elif entry.get("drop_last"):
+                    drops_last.add(entry["length"])
+        ranks.append(batches)
+    merged = {
+        name: [[index for part in parts for index in part] for parts in zip(*(each[name] for each in ranks))]  # noqa: B905
+        for name in ranks[0]
+        if all(name in each for each in ranks)
+    }
+    return {"batches": merged, "drops_last": drops_last}
+
+
+def record_keras(recording: Recording) -> None:
+    """Wrap ``fit`` of Keras' models: a callback of ours learns the loss of each batch.
+
+    Both sides have Keras 2: ``fit`` of Keras 3 takes one worker only, and initialises weights otherwise.
+    """
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    import tf_keras
+
+    random.seed(SEED)
+    _seed_numpy()
+    tf_keras.utils.set_random_seed(SEED)
+    _wrap_fit(recording, tf_keras.Model)
+
+
+def _wrap_fit(recording: Recording, model: Any) -> None:
+    fit = model.fit
+    base = sys.modules[model.__module__.partition(".")[0]].callbacks.Callback
+
+    class Recorder(base):  # type: ignore[misc,valid-type]
+        """Keras tells the mean over the batches of an epoch so far: the loss of one is what it adds."""
+
+        total = 0.0
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.total = 0.0
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            total = float((logs or {})["loss"]) * (batch + 1)
+            # The workers' logs have the sum over all of them.
+            recording.add_loss((total - self.total) / recording.world_size)
+            self.total = total
+
+    @wraps(fit)
+    def record_fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs["callbacks"] = [*(kwargs.get("callbacks") or ()), Recorder()]
+        return fit(self, *args, **kwargs)
+
+    model.fit = record_fit
+
+
+def find_rank() -> int:
+    """The number of this process, by what its launcher has set."""
+    if "TF_CONFIG" in os.environ:
+        return int(json.loads(os.environ["TF_CONFIG"])["task"]["index"])
+    return int(os.environ.get("RANK", "0"))
+
+
+def record_script(settings: dict[str, Any], script: str, arguments: Sequence[str]) -> None:
+    """Run a script as ``python SCRIPT ARGUMENTS…`` does, and record it.
+
+    Args:
+        settings: ``folder`` of the recordings, ``steps`` after which the process ends, ``world_size``,
+            ``framework``, and ``replay``, the recordings whose order of samples is followed.
+        script: The path of the script.
+        arguments: Its command line.
+    """
+    recording = Recording(settings["folder"], find_rank(), settings["world_size"], settings["steps"])
+    if settings["framework"] == "keras":
+        record_keras(recording)
+    else:
+        record_torch(recording, settings["replay"])
+    sys.argv = [script, *arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    runpy.run_path(script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    record_script(json.loads(os.environ[SETTINGS]), sys.argv[1], sys.argv[2:])

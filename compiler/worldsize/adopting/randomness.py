@@ -1,0 +1,53 @@
+"""Random numbers: the same for weights and splits, others for dropout and augmentation."""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.adopting.group import Header, find_main
+from worldsize.adopting.script import Script
+from worldsize.adopting.tracing import Tracer
+from worldsize.adopting.wrapping import Wrapped
+from worldsize.rules.script._module import constant_value, keyword_argument
+
+_SEEDS = ("manual_seed", "seed_everything", "set_seed", "random.seed", "seed")
+_SPLITS = ("random_split", "train_test_split", "randperm", "shuffle", "permutation")
+
+
+def agree_on_random_numbers(script: Script, header: Header) -> None:
+    """Seed a script that splits its rows at random without a seed: each process would split them its way."""
+    if script.module.called(*_SEEDS):
+        return
+    loose = [
+        call
+        for call in script.module.called(*_SPLITS)
+        if keyword_argument(call, "random_state") is None and keyword_argument(call, "generator") is None
+    ]
+    if not loose:
+        return
+    header.constants += ["torch.manual_seed(0)"]
+    reason = "every process has to draw the same split of the rows"
+    script.note(loose[0].lineno, None, reason)
+    for module, line in (("numpy", "np.random.seed(0)"), ("random", "random.seed(0)")):
+        alias = next((bound for bound, full in script.module.names.items() if full == module), None)
+        if alias is not None:
+            header.constants.append(line.replace("np." if module == "numpy" else "random.", f"{alias}.", 1))
+
+
+def draw_apart(script: Script, tracer: Tracer, header: Header, wrapped: Wrapped, *, random: bool) -> None:
+    """Give each process random numbers of its own once the weights are made, where dropout draws them."""
+    if not random or find_main(script) is wrapped.anchor:
+        return
+    for call in script.module.called("torch.manual_seed"):
+        seed = call.args[0] if call.args else None
+        if seed is None:
+            continue
+        value, _ = tracer.follow(seed, script.scope(seed))
+        text = script.written(seed) if script.scope(seed) in (wrapped.scope, script.module.tree) else None
+        if isinstance(constant_value(value), int):
+            text = str(constant_value(value)) if not isinstance(seed, ast.Name) or text is None else text
+        if text is not None:
+            line = f"torch.manual_seed({text} + {header.names.rank})"
+            reason = "dropout and augmentation differ from process to process"
+            script.insert_after(wrapped.anchor, [line], None, reason)
+        return

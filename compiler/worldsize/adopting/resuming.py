@@ -1,0 +1,171 @@
+"""Save a checkpoint after each epoch, and go on from the last one."""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.adopting.flags import Parser, add_flag, is_visible
+from worldsize.adopting.group import Header
+from worldsize.adopting.rows import name_epoch
+from worldsize.adopting.script import Scope, Script
+from worldsize.adopting.tracing import Tracer
+from worldsize.adopting.training import Training, lift_name
+from worldsize.adopting.wrapping import Wrapped
+
+_REASON = "a job that is interrupted goes on from its last epoch"
+
+
+def resume_from_checkpoints(
+    script: Script, tracer: Tracer, training: Training, wrapped: Wrapped, *, parser: Parser, header: Header
+) -> None:
+    """Add `--checkpoints`, where everything that has to be saved can be named beside the loop over epochs."""
+    loop = training.epoch_loop
+    if not isinstance(loop, ast.For):
+        script.leave(training.batch_loop, "no checkpoints: there is no loop over epochs")
+        return
+    if _resumes_itself(script):
+        return
+    counter = _find_range(loop)
+    parts = _list_parts(script, tracer, training, wrapped)
+    if counter is None or parts is None or not is_visible(script, parser, loop):
+        what = "the options" if parts is not None and counter is not None else "the model and the optimizer"
+        help_ = "save and load them beside this loop, and name the folder by an option"
+        script.leave(loop, f"no checkpoints: this loop over epochs cannot name {what}", help_)
+        return
+    extra = _list_counters(script, loop)
+    folder = add_flag(parser, "checkpoints", None)
+    epoch = name_epoch(script, loop)
+    start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
+    first = script.written(counter.args[0]) if len(counter.args) > 1 else "0"
+    header.imports["import os"] = None
+    load = [
+        f"{start} = {first}",
+        f'{latest} = os.path.join({folder}, "latest.pt") if {folder} else ""',
+        f"if os.path.exists({latest}):  # the run before this one was interrupted",
+        f'    {state} = torch.load({latest}, map_location="cpu")',
+        *(f'    {name}.load_state_dict({state}["{key}"])' for key, name in parts.items()),
+        *(f'    {name} = {state}["{name}"]' for name in extra),
+        f'    {start} = {state}["epoch"] + 1',
+    ]
+    entries = [f'"epoch": {epoch}', *(f'"{key}": {name}.state_dict()' for key, name in parts.items())]
+    entries += [f'"{name}": {text}' for name, text in extra.items()]
+    save = [
+        f"if {header.names.is_first} and {latest}:",
+        f"    os.makedirs({folder}, exist_ok=True)",
+        f"    {state} = {{",
+        *(f"        {entry}," for entry in entries),
+        "    }",
+        f'    torch.save({state}, {latest} + ".part")',
+        f'    os.replace({latest} + ".part", {latest})',
+    ]
+    block = script.block(loop)
+    position = block.index(loop)
+    if position and script.has_own_line(block[position - 1]):
+        script.insert_after(block[position - 1], load, None, _REASON)
+    else:
+        script.insert_before(loop, load, None, _REASON)
+    if len(counter.args) > 1:
+        script.replace(counter.args[0], start, None, _REASON)
+    else:
+        script.insert_front(counter.args[0], f"{start}, ", None, _REASON)
+    script.insert_after(loop.body[-1], save, None, _REASON)
+
+
+def _resumes_itself(script: Script) -> bool:
+    """Whether the script loads the state of an optimizer."""
+    return any(
+        isinstance(call.func, ast.Attribute) and "optim" in ast.unparse(call.func.value).lower()
+        for call in script.module.called("load_state_dict")
+    )
+
+
+def _find_range(loop: ast.For) -> ast.Call | None:
+    """``range(…)`` of ``for epoch in range(…)``, also in a progress bar."""
+    for node in ast.walk(loop.iter):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+            return node if 1 <= len(node.args) <= 2 and isinstance(loop.target, ast.Name) else None
+    return None
+
+
+def _list_parts(
+    script: Script, tracer: Tracer, training: Training, wrapped: Wrapped
+) -> dict[str, str] | None:
+    """What has a state, with its name beside the loop over epochs."""
+    frames, high = training.frames, training.epoch_frame
+    scope = frames[high].scope
+    model = _name_model(script, training, wrapped, scope)
+    parts = {"model": model} if model is not None else {}
+    scopes = {frame.scope: number for number, frame in reversed(list(enumerate(frames)))}
+    for _, call in script.module.callers.get("step", ()):
+        number = scopes.get(script.scope(call))
+        if number is None or not isinstance(call.func, ast.Attribute):
+            continue
+        owners = [call.func.value]
+        if call.args and "scal" in ast.unparse(call.func.value).lower():
+            owners.append(call.args[0])
+        for owner in owners:
+            name = lift_name(script, tracer, training, owner, (number, high))
+            if name is None:
+                return None
+            parts.setdefault(_key(script.written(owner), training, script), name)
+    return parts if "model" in parts and "optimizer" in parts else None
+
+
+def _key(owner: str, training: Training, script: Script) -> str:
+    last = owner.rpartition(".")[2]
+    return "optimizer" if owner == script.written(training.optimizer_name) else last
+
+
+def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Scope) -> str | None:
+    for function, parameter in wrapped.parameters.items():
+        if function is scope:
+            return f"{parameter}.module"
+    if training.is_attribute:
+        frames = training.frames
+        below = [frame.call for frame in frames[1 : training.epoch_frame + 1]]
+        for call in below:
+            base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else None
+            if base != "self":
+                return None if base is None else wrapped.model.replace("self", base, 1)
+        return wrapped.model
+    inner = any(above is wrapped.scope for above, _ in script.module.ancestors(scope))
+    return wrapped.model if scope is wrapped.scope or inner else None
+
+
+def _list_counters(script: Script, loop: ast.For) -> dict[str, str]:
+    """Numbers that are kept over the epochs, such as the best loss, with the text that saves them."""
+    block = script.block(loop)
+    before = block[: block.index(loop)]
+    numbers = {
+        statement.targets[0].id
+        for statement in before
+        if isinstance(statement, ast.Assign)
+        and len(statement.targets) == 1
+        and isinstance(statement.targets[0], ast.Name)
+        and _is_number(statement.value)
+    }
+    changed: dict[str, str] = {}
+    reset = {
+        target.id
+        for statement in loop.body
+        if isinstance(statement, ast.Assign) and _is_number(statement.value)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(loop):
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            changed[node.target.id] = node.target.id
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name) and target.id not in changed:
+                    whole = _is_number(node.value)
+                    changed[target.id] = target.id if whole else f"float({target.id})"
+    return {name: text for name, text in sorted(changed.items()) if name in numbers - reset}
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    text = ast.unparse(node).lower()
+    number = isinstance(node, ast.Constant) and type(node.value) in (int, float)
+    return number or text in ("float('inf')", "float('-inf')", "math.inf", "np.inf", "numpy.inf", "torch.inf")

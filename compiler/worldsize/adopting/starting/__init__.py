@@ -1,0 +1,1 @@
+"""What ``worldsize init`` starts a project with: the spec of a table, of pictures or of an example."""

@@ -1,0 +1,135 @@
+"""The files of a new project, by what it starts from."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from worldsize.adopting.project import relative_path
+from worldsize.adopting.starting import files
+from worldsize.adopting.starting.pipeline import find_clusters
+from worldsize.adopting.starting.spec import (
+    CPU_CLUSTER,
+    CPU_SIZE,
+    GPU_CLUSTER,
+    Start,
+    describe_start,
+    start_example,
+    start_pictures,
+    start_table,
+)
+from worldsize.adopting.starting.table import Table, find_settings
+from worldsize.azureml import yaml_dump
+from wsshards.regular_files import list_files
+from wssources.formats import PICTURES, TABLES
+
+Kind = Literal["example", "table", "pictures", "script", "pipeline"]
+_MANY = 100_000
+
+
+class UnknownSourceError(Exception):
+    """No project can be started from a path. ``help`` says from which one can."""
+
+    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
+        super().__init__(message)
+        self.help = help
+
+
+class NewProject(Struct, frozen=True):
+    """The files of a project by their paths in its folder; ``spec`` is the one to run, if there is one."""
+
+    files: dict[str, str]
+    spec: str | None
+
+
+class Answers(Struct, frozen=True):
+    """What was asked for, on the command line or in a terminal."""
+
+    name: str
+    instance_type: str
+    instance_count: int = 1
+    label: str | None = None
+    why: str = "as given"
+
+
+def find_kind(source: Path | None) -> Kind:
+    """What a path is, by its name and content; None is the example.
+
+    Raises:
+        UnknownSourceError: No project starts from it.
+    """
+    if source is None:
+        return "example"
+    help_ = "start from a table (CSV, JSON Lines, Parquet), a folder of pictures, a script, or a pipeline"
+    if not source.exists():
+        raise UnknownSourceError(f"`{source}` does not exist", help_)
+    suffix = source.suffix.lower()
+    if source.is_dir():
+        if _list_pictures(source):
+            return "pictures"
+        raise UnknownSourceError(f"`{source}` contains no pictures", help_)
+    if suffix == ".py":
+        return "script"
+    if suffix in (".yml", ".yaml"):
+        return "pipeline"
+    if suffix in TABLES and TABLES[suffix] != "npz":
+        return "table"
+    raise UnknownSourceError(f"`{source}` is nothing that a project starts from", help_)
+
+
+def make_name(text: str) -> str:
+    """A name for a spec: lower case, with underscores."""
+    name = re.sub(r"\W+", "_", text.lower(), flags=re.ASCII).strip("_")
+    return name if name[:1].isalpha() else f"project_{name}".rstrip("_")
+
+
+def make_start(kind: Kind, folder: Path, source: Path | None, table: Table | None, answers: Answers) -> Start:
+    """What the project trains."""
+    if source is None:
+        return start_example(answers.name)
+    path = relative_path(source.absolute(), folder.absolute())
+    if kind == "pictures":
+        return start_pictures(answers.name, path, len(_list_pictures(source)))
+    assert table is not None
+    assert answers.label is not None
+    settings, rows = find_settings(table, answers.label), len(table.head.rows)
+    return start_table(answers.name, path, answers.label, answers.why, settings, rows=rows)
+
+
+def _list_pictures(folder: Path) -> list[str]:
+    return [each for each in list_files(folder, _MANY) if Path(each).suffix.lower() in PICTURES]
+
+
+def make_files(folder: Path, source: Path | None, start: Start, answers: Answers) -> NewProject:
+    """The files of a project that starts from data."""
+    spec = f"{answers.name}.yml"
+    document = describe_start(start, answers.instance_type, answers.instance_count)
+    clusters = {GPU_CLUSTER: (answers.instance_type, answers.instance_count), CPU_CLUSTER: (CPU_SIZE, 1)}
+    return NewProject(
+        {spec: yaml_dump.dump(document, header=files.SPEC_SCHEMA), **_surround(folder, source, clusters)},
+        spec,
+    )
+
+
+def surround_script(folder: Path, answers: Answers) -> dict[str, str]:
+    """The files around an adopted script."""
+    return _surround(folder, None, {GPU_CLUSTER: (answers.instance_type, answers.instance_count)})
+
+
+def surround_pipeline(folder: Path, pipeline: Path) -> NewProject:
+    """The files around a pipeline that exists, which stays as it is."""
+    return NewProject(_surround(folder, None, find_clusters(pipeline)), None)
+
+
+def _surround(folder: Path, data: Path | None, clusters: dict[str, tuple[str, int]]) -> dict[str, str]:
+    path = "" if data is None else relative_path(data.absolute(), folder.absolute())
+    inside = path.removeprefix("./") if path.startswith("./") else None
+    return {
+        files.SETTINGS: files.write_settings(clusters),
+        files.IGNORED: files.write_ignored(inside),
+        files.WORKFLOW: files.write_workflow(version("worldsize")),
+    }

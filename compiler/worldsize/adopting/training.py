@@ -1,0 +1,342 @@
+"""Find the training of a plain PyTorch script: its loop, loader, optimizer and model."""
+
+from __future__ import annotations
+
+import ast
+
+from msgspec import Struct
+
+from worldsize.adopting.script import Function, Scope, Script
+from worldsize.adopting.tracing import Tracer
+from worldsize.rules.script._loops import list_backward_calls
+
+_NO_GRADIENT = ("no_grad", "inference_mode")
+_OPTIMIZERS = frozenset(
+    [
+        "SGD",
+        "Adam",
+        "AdamW",
+        "RMSprop",
+        "Adagrad",
+        "Adadelta",
+        "NAdam",
+        "RAdam",
+        "Adamax",
+        "Rprop",
+        "ASGD",
+        "LBFGS",
+        "Adafactor",
+        "LAMB",
+        "Lion",
+    ]
+)
+
+
+class Frame(Struct, eq=False):
+    """A function on the way to `backward()`, and what it calls there; the first calls `backward` itself."""
+
+    scope: Scope
+    call: ast.Call
+
+
+class Training(Struct, eq=False):
+    """Where a script trains."""
+
+    frames: list[Frame]  # from `backward` out to the function that starts all
+    batch_frame: int  # the frame of the loop over batches
+    batch_loop: ast.For
+    epoch_frame: int
+    epoch_loop: ast.For | ast.While | None
+    loader: ast.Call  # `DataLoader(…)`
+    loader_name: ast.expr  # what the loop over batches reads, in its frame
+    optimizer: ast.Call
+    optimizer_name: ast.expr  # in the frame of `backward`
+    model_frame: int | None  # where the model is bound; None where an attribute holds it
+    model: ast.expr  # its name there
+    backward: ast.Call
+
+    @property
+    def is_attribute(self) -> bool:
+        """Whether an object holds the model: ``self.model``."""
+        return isinstance(self.model, ast.Attribute)
+
+
+def find_training(script: Script, tracer: Tracer) -> Training:
+    """Find it, or say what is missing.
+
+    Raises:
+        AdoptError: There is no training loop, or not one whose parts are clear.
+    """
+    backward = _find_backward(script)
+    frames = _find_frames(script, tracer, backward)
+    loops = [(number, loop) for number, frame in enumerate(frames) for loop in tracer.loops(frame.call)]
+    if not loops:
+        raise script.refuse(
+            backward, "`backward()` is in no loop over batches", "train in a loop over a `DataLoader`"
+        )
+    step = _find_step(script, frames)
+    optimizer = _find_optimizer(script, tracer, step)
+    batch_frame, batch_loop, loader, name = _find_loader(script, tracer, frames, loops)
+    outer = loops[[loop for _, loop in loops].index(batch_loop) + 1 :]
+    epoch_frame, epoch_loop = outer[0] if outer else (batch_frame, None)
+    if isinstance(epoch_loop, ast.While):
+        help_ = "count the epochs with `for epoch in range(…)`"
+        raise script.refuse(epoch_loop, "the epochs are counted by `while`, which cannot be resumed", help_)
+    model, scope = _find_model(script, tracer, optimizer)
+    model_frame = None
+    if not isinstance(model, ast.Attribute):
+        model_frame, model = _place_model(script, tracer, frames, model, scope)
+    return Training(
+        frames, batch_frame, batch_loop, epoch_frame, epoch_loop, loader, name,
+        optimizer, _owner(step), model_frame, model, backward,
+    )  # fmt: skip
+
+
+def _find_backward(script: Script) -> ast.Call:
+    calls = list_backward_calls(script.module)
+    if not calls:
+        help_ = "name the script that trains the model"
+        raise script.refuse(None, "no training loop: nothing calls `backward()`", help_)
+    scopes = {script.scope(call) for call in calls}
+    losses = {script.written(call.func) for call in calls}
+    loops = {
+        next((up for up, _ in script.module.ancestors(call) if isinstance(up, ast.For)), None)
+        for call in calls
+    }
+    if len(scopes) > 1 or len(loops) > 1:
+        raise script.refuse(
+            calls[1],
+            "a second training loop calls `backward()` here",
+            "give each training a script of its own",
+        )
+    if len(losses) > 1 and len(_step_owners(script)) > 1:
+        raise _refuse_several(script, _step_owners(script))
+    return calls[0]
+
+
+def _step_owners(script: Script) -> dict[str, ast.Call]:
+    """The optimizers that are stepped, by their name."""
+    owners: dict[str, ast.Call] = {}
+    for _, call in script.module.callers.get("step", ()):
+        if isinstance(call.func, ast.Attribute):
+            owner = _owner(call)
+            last = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+            if not any(word in last.lower() for word in ("sched", "prof", "stopp", "env", "warmup", "ema")):
+                owners.setdefault(script.written(owner), call)
+    return owners
+
+
+def _owner(step: ast.Call) -> ast.expr:
+    """The optimizer of `optimizer.step()` or `scaler.step(optimizer)`."""
+    assert isinstance(step.func, ast.Attribute)
+    if (
+        step.args
+        and not isinstance(step.args[0], ast.Lambda)
+        and "scal" in ast.unparse(step.func.value).lower()
+    ):
+        return step.args[0]
+    return step.func.value
+
+
+def _refuse_several(script: Script, owners: dict[str, ast.Call]) -> Exception:
+    names = " and ".join(f"`{name}`" for name in list(owners)[:3])
+    help_ = "wrap each model by hand: their gradients are averaged one after the other"
+    return script.refuse(list(owners.values())[1], f"several optimizers take turns here: {names}", help_)
+
+
+def _find_step(script: Script, frames: list[Frame]) -> ast.Call:
+    scopes = {frame.scope for frame in frames}
+    owners = {
+        name: call for name, call in _step_owners(script).items()
+        if script.scope(call) in scopes and "lr_" not in name
+    }  # fmt: skip
+    # A scheduler under another name is told by what it was made of.
+    if len(owners) > 1:
+        owners = {name: call for name, call in owners.items() if "opt" in name.lower()} or owners
+    if not owners:
+        raise script.refuse(
+            frames[0].call,
+            "no `optimizer.step()` follows this `backward()`",
+            "step the optimizer in the same loop",
+        )
+    if len(owners) > 1:
+        raise _refuse_several(script, owners)
+    step = next(iter(owners.values()))
+    if step.args and isinstance(step.func, ast.Attribute) and _owner(step) is step.func.value:
+        help_ = "choose an optimizer that takes no closure"
+        raise script.refuse(step, "this optimizer runs the model inside of `step`, as L-BFGS does", help_)
+    return step
+
+
+def _find_frames(script: Script, tracer: Tracer, backward: ast.Call) -> list[Frame]:
+    frames = [Frame(script.scope(backward), backward)]
+    while not isinstance(frames[-1].scope, ast.Module) and len(frames) < 8:
+        function = frames[-1].scope
+        calls = [call for call in tracer.calls(function) if script.scope(call) is not function]
+        if not calls:
+            break
+        if len(calls) > 1:
+            message = f"`{function.name}` trains, and is called here a second time"
+            raise script.refuse(calls[1], message, "give each training a script of its own")
+        frames.append(Frame(script.scope(calls[0]), calls[0]))
+    return frames
+
+
+def _find_optimizer(script: Script, tracer: Tracer, step: ast.Call) -> ast.Call:
+    value, _ = tracer.follow(_owner(step), script.scope(step))
+    if isinstance(value, ast.Call) and is_optimizer(script, value):
+        return value
+    made = [call for _, call in script.module.calls if is_optimizer(script, call)]
+    if len(made) == 1:
+        return made[0]
+    message = f"where `{script.written(_owner(step))}` is made cannot be told"
+    raise script.refuse(step, message, "make it by `optimizer = torch.optim.SGD(model.parameters(), lr=…)`")
+
+
+def is_optimizer(script: Script, call: ast.Call) -> bool:
+    """Whether a call makes an optimizer."""
+    name = script.module.name_of(call.func)
+    before, _, last = name.rpartition(".")
+    return last in _OPTIMIZERS or (before.endswith("optim") and last[:1].isupper())
+
+
+def _find_loader(
+    script: Script, tracer: Tracer, frames: list[Frame], loops: list[tuple[int, ast.For | ast.While]]
+) -> tuple[int, ast.For, ast.Call, ast.expr]:
+    for number, loop in loops:
+        if not isinstance(loop, ast.For):
+            continue
+        for node in ast.walk(loop.iter):
+            if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+                continue
+            value, _ = tracer.follow(node, frames[number].scope)
+            if isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("DataLoader"):
+                if value is loop.iter or any(value is inner for inner in ast.walk(loop.iter)):
+                    continue
+                return number, loop, value, node
+    loader = next(iter(script.module.called("DataLoader")), None)
+    if loader is None:
+        message = "no `DataLoader` feeds this loop, so nothing can divide the rows among processes"
+        raise script.refuse(loops[0][1], message, "read the batches from a `torch.utils.data.DataLoader`")
+    message = "which `DataLoader` feeds this loop cannot be told"
+    raise script.refuse(loops[0][1], message, "name it: `for batch in train_loader`, made by `DataLoader(…)`")
+
+
+def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
+    """The name of the model whose parameters the optimizer gets, and the scope of that name."""
+    scope = script.scope(optimizer)
+    sources: list[ast.expr] = [
+        *optimizer.args[:1],
+        *(k.value for k in optimizer.keywords if k.arg == "params"),
+    ]
+    if sources and isinstance(sources[0], ast.Name):
+        sources[0], scope = tracer.follow(sources[0], scope)
+    models: dict[str, ast.expr] = {}
+    for node in ast.walk(sources[0]) if sources else ():
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and func.attr in ("parameters", "named_parameters"):
+            base = _root(func.value)
+            models.setdefault(script.written(base), base)
+    if not models:
+        help_ = "pass `model.parameters()` to the optimizer"
+        raise script.refuse(optimizer, "whose parameters this optimizer gets cannot be told", help_)
+    if len(models) > 1:
+        names = " and ".join(f"`{name}`" for name in list(models)[:3])
+        help_ = "put them into one `nn.Module` whose `forward` gives the loss"
+        raise script.refuse(optimizer, f"this optimizer trains several models: {names}", help_)
+    return next(iter(models.values())), scope
+
+
+def _root(node: ast.expr) -> ast.expr:
+    """``model`` of ``model.fc``, ``self.model`` of ``self.model.fc``."""
+    while isinstance(node, ast.Attribute) and not (
+        isinstance(node.value, ast.Name) and node.value.id == "self"
+    ):
+        node = node.value
+    return node
+
+
+def _place_model(
+    script: Script, tracer: Tracer, frames: list[Frame], model: ast.expr, scope: Scope
+) -> tuple[int, ast.expr]:
+    """The frame in which the model is bound, and its name there."""
+    for _ in range(6):
+        if not isinstance(model, ast.Name):
+            break
+        bound = tracer.bindings(model.id, scope)
+        if not bound and tracer.is_parameter(scope, model.id):
+            assert not isinstance(scope, ast.Module)
+            calls = tracer.calls(scope)
+            passed = tracer.argument(calls[0], scope, model.id) if len(calls) == 1 else None
+            if passed is None:
+                break
+            model, scope = passed, script.scope(passed)
+            continue
+        if not bound and not isinstance(scope, ast.Module):
+            scope = script.scope(scope)
+            continue
+        number = next((n for n, frame in enumerate(frames) if frame.scope is scope), None)
+        if number is not None:
+            return number, model
+        if isinstance(scope, ast.Module):
+            return len(frames), model  # global; the functions read it by the same name
+        found = _find_returned(script, tracer, scope, model)
+        if found is None:
+            break
+        model, scope = found
+    raise script.refuse(
+        model, "where this model is made cannot be told", "make it in the function that trains"
+    )
+
+
+def _find_returned(
+    script: Script, tracer: Tracer, function: Function, model: ast.Name
+) -> tuple[ast.expr, Scope] | None:
+    """The variable of the caller that gets the model: ``model, optimizer = build()``."""
+    for value in tracer.returns(function):
+        parts = value.elts if isinstance(value, ast.Tuple) else [value]
+        for position, part in enumerate(parts):
+            if not isinstance(part, ast.Name) or part.id != model.id:
+                continue
+            for call in tracer.calls(function):
+                above = script.module.parents.get(call)
+                if isinstance(above, ast.Assign) and len(above.targets) == 1:
+                    target = above.targets[0]
+                    if isinstance(target, ast.Tuple) and position < len(target.elts):
+                        target = target.elts[position]
+                    if isinstance(target, ast.Name):
+                        return target, script.scope(call)
+    return None
+
+
+def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
+    """Whether a node is under ``with torch.no_grad():`` inside of another."""
+    for above, _ in script.module.ancestors(node):
+        if above is top:
+            return False
+        if isinstance(above, ast.With):
+            for item in above.items:
+                if any(word in ast.unparse(item.context_expr) for word in _NO_GRADIENT):
+                    return True
+    return False
+
+
+def lift_name(
+    script: Script, tracer: Tracer, training: Training, node: ast.expr, frames: tuple[int, int]
+) -> str | None:
+    """What an outer frame calls the value that an inner one names; None where it has no name for it."""
+    for number in range(*frames):
+        function, call = training.frames[number].scope, training.frames[number + 1].call
+        if isinstance(node, ast.Name) and tracer.is_parameter(function, node.id):
+            assert not isinstance(function, ast.Module)
+            value = tracer.argument(call, function, node.id)
+            if value is None:
+                return None
+            node = value
+        elif isinstance(node, ast.Name) and tracer.bindings(node.id, function):
+            return None
+        elif isinstance(node, ast.Attribute) and isinstance(call.func, ast.Attribute):
+            base = script.written(call.func.value)
+            if base != "self":
+                return f"{base}.{node.attr}"
+    return script.written(node) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None

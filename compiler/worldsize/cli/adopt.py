@@ -1,0 +1,380 @@
+"""`worldsize adopt`: makes a script for one GPU a distributed one, and proves it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from worldsize.base.wording import describe_os_error
+from worldsize.cli import common
+
+if TYPE_CHECKING:
+    from worldsize.adopting.model import Adoption
+    from worldsize.adopting.project import ProjectRequest
+    from worldsize.adopting.proving.prove import Proof
+    from worldsize.api import Planned
+    from worldsize.checking import Report
+
+EPILOG = """\b
+Examples:
+  worldsize adopt train.py                       the diff, the proof and the plan; nothing is written
+  worldsize adopt train.py --data data -o job    with its data; the adopted copy and its spec go to `job`
+  worldsize adopt train.py --write               edit the script, and write its spec beside it
+  worldsize adopt train.py --arguments '--epochs 3 --model small'
+
+\b
+The proof runs copies of the script here, with this Python: the original in one process, the adopted one
+in two, with half of the batch each. Both read the same samples in the same order, so the loss of each step
+must agree.
+
+\b
+Exit status: 0 adopted, and the curves agree or differ for a known cause; 1 the script is refused, the
+curves differ, or the spec has errors: nothing is written; 2 usage; 3 an internal error of worldsize.
+"""
+
+
+class Options(Struct, frozen=True):
+    """What the command line asks for."""
+
+    data: Path | None
+    output: Path | None
+    writes: bool
+    proves: bool
+    steps: int
+    seconds: float
+    as_json: bool
+    arguments: tuple[str, ...]
+
+
+@click.command(epilog=EPILOG)
+@click.argument("script", type=click.Path(path_type=Path))
+@click.option(
+    "--data", type=click.Path(exists=True, path_type=Path), help="The file or folder that the script reads."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the adopted copy, its environment and its spec into this folder, which is new or empty.",
+)
+@click.option("--write", "writes", is_flag=True, help="Edit the script in place, if the proof succeeds.")
+@click.option("--instance-type", metavar="SIZE", help="The VM size of the job.")
+@click.option("--instance-count", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--arguments", default="", metavar="TEXT", help="Other options of the script, as in a shell.")
+@click.option("--no-run", "proves", flag_value=False, default=True, help="Skip the proof: run nothing.")
+@click.option("--steps", type=click.IntRange(min=1), default=50, show_default=True, help="Of the proof.")
+@click.option(
+    "--timeout",
+    "seconds",
+    type=click.FloatRange(min=1),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For each of the two runs of the proof.",
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def command(
+    script: Path, *, instance_type: str | None, instance_count: int, arguments: str, **chosen: Any
+) -> None:
+    """Adopt a training script for one GPU: show the diff, prove the loss curve, write and plan the spec."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    from worldsize.adopting.spec import Target, choose_size
+
+    options = Options(arguments=_split(arguments), **chosen)
+    size = find_size(instance_type) if instance_type else choose_size(instance_count)
+    target = Target(size, instance_count)
+    try:
+        _adopt(script, target, options, default_size=instance_type is None)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        common.refuse(f"`{error.filename}`: {describe_os_error(error)}")
+
+
+def _split(arguments: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(arguments))
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{str(error).lower()} in `{arguments}`", param_hint="'--arguments'"
+        ) from None
+
+
+def find_size(name: str) -> str:
+    """The VM size as the catalogue writes it."""
+    from worldsize.facts import vm_sizes
+
+    size = vm_sizes.lookup(name)
+    if size is None:
+        close = vm_sizes.suggest(name)
+        hint = f": did you mean `{close}`?" if close else ""
+        raise click.BadParameter(f"there is no VM size `{name}`{hint}", param_hint="'--instance-type'")
+    return size.name
+
+
+def _require(module: str, package: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        common.refuse(f"`worldsize adopt` needs {module}", f"pip install '{package}'")
+
+
+def adopt_or_refuse(script: Path) -> Adoption:
+    """Adopt a script; exits where libcst is not installed, or with the reason why it cannot be adopted."""
+    _require("libcst", "worldsize[adopt]")
+    from worldsize.adopting.adopt import adopt_script
+    from worldsize.adopting.model import AdoptError
+    from worldsize.cli import adopt_report
+    from worldsize.diagnostics.text import wants_colour
+
+    try:
+        return adopt_script(script)
+    except AdoptError as error:
+        common.say(adopt_report.render_refusal(error, colour=wants_colour(sys.stderr)), err=True, nl=False)
+        raise SystemExit(1) from None
+
+
+def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -> None:
+    from worldsize.adopting.project import ProjectRequest
+    from worldsize.adopting.proving.prove import Measured
+
+    adoption = adopt_or_refuse(script)
+    data = find_data(adoption, script, options.data)
+    request = ProjectRequest(adoption, script, target, data, options.arguments)
+    _check_places(request, options)
+    if not options.as_json:
+        _show_diff(adoption)
+    proof = _prove(request, options)
+    if proof is not None:
+        request = ProjectRequest(**{**_fields(request), "measured": proof.measured or Measured()})
+    with tempfile.TemporaryDirectory(prefix="worldsize-adopt-") as staging:
+        report, planned, text = _stage(request, Path(staging))
+        failed = bool(report.errors) or (proof is not None and not _holds(proof))
+        written = [] if failed else _write(request, options)
+        if options.as_json:
+            document = _document(request, proof, report, planned, text)
+            common.say(json.dumps(document | {"written": written}, indent=2, ensure_ascii=False))
+        else:
+            _show_outcome(request, report, planned, text, written, default_size=default_size)
+    raise SystemExit(int(failed))
+
+
+def _fields(request: ProjectRequest) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in request.__struct_fields__}
+
+
+def _holds(proof: Proof) -> bool:
+    return proof.comparison is not None and proof.comparison.verdict != "different"
+
+
+def find_data(adoption: Adoption, script: Path, given: Path | None) -> Path | None:
+    """The data of a script: as given, else its own default where that lies here."""
+    if given is not None:
+        return given.absolute()
+    flag = adoption.profile.flag("data")
+    path = script.parent / str(flag.default) if flag is not None and flag.default else None
+    return path.absolute() if path is not None and path.exists() else None
+
+
+def _check_places(request: ProjectRequest, options: Options) -> None:
+    """Refuse to replace files before anything runs."""
+    from worldsize.adopting.project import find_existing, make_project
+
+    output = options.output
+    if output is not None and output.is_dir() and any(output.iterdir()):
+        common.refuse(f"`{output}` is not empty", "name a new folder")
+    if not options.writes or output is not None:
+        return
+    project = make_project(request, request.script.parent, beside=True)
+    existing = find_existing(project.folder, project.files)
+    if existing:
+        listed = ", ".join(f"`{project.folder / each}`" for each in existing)
+        common.refuse(
+            f"{listed} exist{'s' * (len(existing) == 1)} already, and adopt replaces nothing but the script",
+            "move it away, or write the spec elsewhere with `-o DIR`",
+        )
+
+
+def _show_diff(adoption: Adoption) -> None:
+    from worldsize.base.source import Source
+    from worldsize.cli import adopt_report
+    from worldsize.diagnostics.text import wants_colour
+
+    colour = wants_colour(sys.stdout)
+    if adoption.text == adoption.source:
+        common.say(f"`{adoption.profile.path}` is ready for several processes: nothing to change\n")
+    else:
+        click.echo(adopt_report.render_diff(adoption, colour=colour), color=True)
+    if adoption.obstacles:
+        source = Source(adoption.profile.path, adoption.source)
+        click.echo(adopt_report.render_obstacles(adoption.obstacles, source, colour=colour), color=True)
+
+
+def _prove(request: ProjectRequest, options: Options) -> Proof | None:
+    """The proof, shown; None where it is skipped, which is said."""
+    from worldsize.adopting.proving import prove
+    from worldsize.cli import adopt_report
+
+    profile = request.adoption.profile
+    reason = _why_skipped(request, options)
+    if reason is not None:
+        if not options.as_json:
+            common.say(f"not proven: {reason}\n")
+        return None
+    framework = "tf_keras" if profile.framework == "keras" else "torch"
+    extra = "tensorflow" if framework == "tf_keras" else "run"
+    if importlib.util.find_spec(framework) is None:
+        common.refuse(
+            f"the proof needs {framework}", f"pip install 'worldsize[{extra}]', or skip it with `--no-run`"
+        )
+    proof = prove.prove(
+        prove.Request(
+            request.adoption,
+            request.script,
+            request.script.read_bytes(),
+            options.arguments,
+            request.data,
+            options.steps,
+            options.seconds,
+        )
+    )
+    if not options.as_json:
+        common.say(adopt_report.render_proof(proof))
+    return proof
+
+
+def _why_skipped(request: ProjectRequest, options: Options) -> str | None:
+    from worldsize.adopting.arguments import find_given
+
+    if not options.proves:
+        return "`--no-run`"
+    flag = request.adoption.profile.flag("data")
+    if flag is None or request.data is not None or find_given(flag, options.arguments) is not None:
+        return None
+    if flag.required:
+        return f"`{flag.option}` has no default: name the data with `--data PATH`"
+    if flag.default:
+        return f"its data `{flag.default}` is not here: name it with `--data PATH`"
+    return None
+
+
+def _stage(request: ProjectRequest, folder: Path) -> tuple[Report, Planned | None, str]:
+    """Write the project into a temporary folder, check it and plan it; also the spec as it will be."""
+    from worldsize import api, checking
+    from worldsize.adopting.project import make_project, write_files
+    from worldsize.errors import SpecError
+
+    project = make_project(request, folder, beside=False)
+    write_files(folder, project.files)
+    report = checking.check([folder])
+    try:
+        planned = api.plan_spec(folder / project.spec)
+    except SpecError:  # the report says why
+        planned = None
+    return report, planned, project.files[project.spec].decode()
+
+
+def _write(request: ProjectRequest, options: Options) -> list[str]:
+    """Write what was asked for; the names of the files."""
+    from worldsize.adopting.project import make_project, write_files
+    from worldsize.fixing.apply import replace_content
+
+    written = []
+    if options.output is not None:
+        project = make_project(request, options.output, beside=False)
+        write_files(options.output, project.files)
+        written = [str(options.output / name) for name in project.files]
+    if not options.writes:
+        return written
+    if options.output is None:
+        project = make_project(request, request.script.parent, beside=True)
+        write_files(project.folder, project.files)
+        written = [str(project.folder / name) for name in project.files]
+    adoption = request.adoption
+    before = request.script.read_bytes()
+    after = adoption.text.encode(adoption.encoding)
+    if before != after:
+        reason = replace_content(request.script, before, after)
+        if reason is not None:
+            common.refuse(f"`{request.script}` cannot be written: {reason}")
+        written = [str(request.script), *written]
+    return written
+
+
+def _show_outcome(
+    request: ProjectRequest,
+    report: Report,
+    planned: Planned | None,
+    text: str,
+    written: Sequence[str],
+    *,
+    default_size: bool,
+) -> None:
+    from worldsize import api
+    from worldsize.cli import estimate_table, plan_table
+    from worldsize.errors import SpecError
+    from worldsize.facts.prices import PriceFileError
+
+    if not written:
+        common.say(text)
+    if report.exit_code:
+        click.echo(report.render(), nl=False)
+    if planned is not None:
+        common.say(plan_table.render_plan(planned.plan), nl=False)
+        try:
+            common.say("\n" + estimate_table.render_forecasts(api.forecast_steps(planned)), nl=False)
+        except (SpecError, PriceFileError) as error:
+            common.say(f"time and cost are not known: {error}")
+    if default_size:
+        common.say(
+            f"\nVM size {request.target.instance_type} is the default: `--instance-type` chooses another"
+        )
+    for name in written:
+        common.say(f"wrote {name}")
+    if written:
+        spec = next(name for name in written if name.endswith(".yml") and not name.endswith("conda.yml"))
+        common.say(f"\ntry it here: worldsize run {shlex.quote(spec)}")
+    else:
+        common.say("\nnothing is written: `--write` edits the script, `-o DIR` writes a copy")
+
+
+def _document(
+    request: ProjectRequest, proof: Proof | None, report: Report, planned: Planned | None, text: str
+) -> dict[str, Any]:
+    """Everything for programs."""
+    from worldsize import api
+    from worldsize.cli import adopt_report
+
+    adoption = request.adoption
+    return {
+        "script": adoption.profile.path,
+        "framework": adoption.profile.framework,
+        "diff": adopt_report.render_diff(adoption, colour=False),
+        "changes": [
+            {"line": each.line, "rule": each.rule, "reason": each.reason} for each in adoption.changes
+        ],
+        "obstacles": [
+            {
+                "line": each.span.line,
+                "column": each.span.column,
+                "message": each.message,
+                "help": each.help,
+            }
+            for each in adoption.obstacles
+        ],
+        "proof": adopt_report.describe_proof(proof) if proof is not None else None,
+        "spec": text,
+        "findings": [
+            {"code": each.code, "severity": each.severity, "message": each.message}
+            for each in report.diagnostics
+        ],
+        "plan": api.plan_document(planned.plan) if planned is not None else None,
+    }

@@ -1,0 +1,210 @@
+"""`adopt` edits scripts of many styles, changes nothing twice, and refuses what it cannot do safely."""
+
+from __future__ import annotations
+
+import difflib
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import worldsize
+from worldsize.adopting.adopt import adopt_module, adopt_script
+from worldsize.adopting.model import AdoptError
+from worldsize.adopting.reading import MOST_BYTES, parse_bytes
+
+HERE = Path(__file__).parent
+SCRIPTS = sorted((HERE / "scripts").glob("*.py"))
+REFUSED = sorted(path for path in (HERE / "refused").iterdir() if path.suffix in (".py", ".txt"))
+BY_NAME = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+PLAIN = (HERE / "scripts/globals_blobs.py").read_bytes()
+
+
+def show(path: Path) -> str:
+    """The diff of a script, what is left to its author, and why each line changes."""
+    adoption = adopt_script(path)
+    before, after = adoption.source.splitlines(keepends=True), adoption.text.splitlines(keepends=True)
+    name = path.name
+    diff = "".join(difflib.unified_diff(before, after, name, name))
+    left = [f"{each.span.line}:{each.span.column}: {each.message}\n" for each in adoption.obstacles]
+    why = [f"{each.line}: {each.rule or '-'} {each.reason}\n" for each in adoption.changes]
+    flags = [f"{each.option} {each.role} {each.default!r}\n" for each in adoption.profile.flags]
+    return "".join([diff, "\n== left to the author\n", *left, "\n== why\n", *why, "\n== options\n", *flags])
+
+
+def adopt_text(text: str | bytes):
+    module, encoding = parse_bytes("train.py", text.encode() if isinstance(text, str) else text)
+    return adopt_module(module, encoding)
+
+
+@BY_NAME
+def test_the_diff_is_the_committed_one(path: Path, update_golden: bool) -> None:
+    golden = path.with_suffix(".diff")
+    text = show(path)
+    if update_golden:
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+@BY_NAME
+def test_an_adopted_script_compiles_and_stays(path: Path) -> None:
+    first = adopt_script(path)
+    compile(first.text, str(path), "exec", dont_inherit=True)
+    module, _ = parse_bytes(str(path), first.text.encode())
+    again = adopt_module(module)
+    assert again.text == first.text
+    assert not again.changes
+    assert again.profile.framework == first.profile.framework
+
+
+@BY_NAME
+def test_options_set_what_the_plan_decides(path: Path) -> None:
+    profile = adopt_script(path).profile
+    for role in ("batch_size", "learning_rate", "epochs"):
+        assert profile.flag(role) is not None, role
+
+
+SPEC = """\
+name: adopted
+compute: {{gpu: {{target: azureml:gpu-cluster, instance_type: Standard_NC96ads_A100_v4, max_instances: 2}}}}
+steps:
+  train:
+    compute: gpu
+    instance_count: 2
+    timeout: 3600
+    distribution: {{type: {kind}}}
+    command: python train.py {options}
+    code: .
+    environment: {{image: "mcr.microsoft.com/azureml/openmpi5.0-cuda12.4-ubuntu22.04:20260715.v1"}}
+    outputs: {{model: uri_folder, checkpoints: uri_folder}}
+    scale: {{reference: {{batch_size: 32, learning_rate: 0.05}}, optimizer: sgd, epochs: 2, rows: 10000}}
+"""
+VALUES = {
+    "batch_size": "${{plan.batch_size_per_device}}",
+    "learning_rate": "${{plan.learning_rate}}",
+    "output": "${{outputs.model}}",
+    "checkpoints": "${{outputs.checkpoints}}",
+}
+
+
+@BY_NAME
+def test_the_rules_find_nothing_in_an_adopted_script(path: Path, tmp_path: Path) -> None:
+    adoption = adopt_script(path)
+    flags = adoption.profile.flags
+    options = [f"{each.option} {VALUES[each.role]}" for each in flags if each.role in VALUES]
+    kind = "tensorflow" if adoption.profile.framework == "keras" else "pytorch"
+    (tmp_path / "train.py").write_text(adoption.text, encoding="utf-8")
+    spec = tmp_path / "spec.yml"
+    spec.write_text(SPEC.format(kind=kind, options=" ".join(options)), encoding="utf-8")
+    found = [each for each in worldsize.check(spec).diagnostics if each.code.startswith("WS9")]
+    assert [each for each in found if each.code != "WS946"] == []  # it has not all outputs
+
+
+def test_there_are_twenty_scripts() -> None:
+    frameworks = [adopt_script(path).profile.framework for path in SCRIPTS]
+    counts = {name: frameworks.count(name) for name in sorted(set(frameworks))}
+    assert counts == {"accelerate": 1, "keras": 1, "lightning": 2, "torch": 14, "transformers": 2}
+
+
+def test_refusals_are_the_committed_ones(update_golden: bool) -> None:
+    lines = []
+    for path in REFUSED:
+        with pytest.raises(AdoptError) as caught:
+            adopt_script(path)
+        finding = caught.value.finding
+        lines.append(
+            f"{path.name}:{finding.span.line}:{finding.span.column}: {finding.message}\n  {finding.help}\n"
+        )
+    golden = HERE / "refused.txt.golden"
+    if update_golden:
+        golden.write_text("".join(lines), encoding="utf-8")
+    assert "".join(lines) == golden.read_text(encoding="utf-8")
+
+
+def test_a_notebook_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
+    path = tmp_path / "train.ipynb"
+    path.write_text("{}")
+    with pytest.raises(AdoptError, match="notebook") as caught:
+        adopt_script(path)
+    assert "jupyter nbconvert --to script" in str(caught.value.finding.help)
+
+
+def test_line_ends_and_the_byte_order_mark_stay() -> None:
+    adoption = adopt_text(b"\xef\xbb\xbf" + PLAIN.replace(b"\n", b"\r\n"))
+    assert adoption.encoding == "utf-8-sig"
+    assert "\n" not in adoption.text.replace("\r\n", "")
+    assert adoption.text.replace("\r\n", "\n") == adopt_text(PLAIN).text
+
+
+def test_another_encoding_stays() -> None:
+    text = b"# -*- coding: latin-1 -*-\n# caf\xe9\n" + PLAIN
+    adoption = adopt_text(text)
+    assert adoption.text.encode(adoption.encoding).startswith(b"# -*- coding: latin-1 -*-\n# caf\xe9\n")
+
+
+def test_lines_without_an_edit_stay() -> None:
+    for path in SCRIPTS:
+        adoption = adopt_script(path)
+        after = {line.strip() for line in adoption.text.splitlines()}
+        kept = [line for line in adoption.source.splitlines() if line.strip() in after]
+        assert len(kept) >= 0.6 * len(adoption.source.splitlines()), path.name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = " + "(" * 300 + ")" * 300, "cannot parse"),
+        ("x = '" + "a" * 100_000 + "'", "more than 20000 characters"),
+        ("", "empty"),
+        ("def f(:\n", "cannot parse"),
+        (b"x = '\xff'\n", "no text in the encoding"),
+        (b"# coding: klingon\n", "no text in the encoding"),
+        ("x = 1\0\n", "control characters"),
+    ],
+    ids=["nested", "long line", "empty", "syntax", "bytes", "unknown encoding", "nul"],
+)
+def test_hostile_text_is_one_finding(text: str | bytes, message: str) -> None:
+    with pytest.raises(AdoptError, match=message):
+        adopt_text(text)
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("#" * 99 + "\n" * 2 + ("x = 1\n" * (MOST_BYTES // 6 + 1)))
+    with pytest.raises(AdoptError, match="more than"):
+        adopt_script(path)
+
+
+def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(AdoptError, match="cannot be read"):
+        adopt_script(tmp_path / "none.py")
+    with pytest.raises(AdoptError, match="folder"):
+        adopt_script(tmp_path)
+
+
+def test_foreign_files_are_refused_or_compile() -> None:
+    library = Path(sysconfig.get_paths()["stdlib"])
+    for path in sorted(library.glob("*.py"))[::4]:
+        try:
+            adoption = adopt_script(path)
+        except AdoptError:
+            continue
+        compile(adoption.text, str(path), "exec", dont_inherit=True)
+
+
+def test_statements_that_share_a_line_are_refused() -> None:
+    text = PLAIN.decode().replace("print('saved')", "print('saved'); print('end')")
+    with pytest.raises(AdoptError, match="several statements share this line"):
+        adopt_text(text)
+
+
+def test_an_own_batch_sampler_is_refused() -> None:
+    text = PLAIN.decode().replace("batch_size=BATCH_SIZE, shuffle=True", "batch_sampler=batches")
+    with pytest.raises(AdoptError, match="batch_sampler"):
+        adopt_text(text)
+
+
+def test_a_training_that_goes_past_the_model_is_refused() -> None:
+    text = PLAIN.decode().replace("pred = model(xb)", "pred = model.predict(xb)")
+    with pytest.raises(AdoptError, match="past the model"):
+        adopt_text(text)

@@ -1,0 +1,74 @@
+"""Every script is adopted and proven: the original in one process, the adopted one in two."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.run
+
+SCRIPTS = sorted(Path(__file__).with_name("scripts").glob("*.py"))
+VERDICTS = Path(__file__).with_name("verdicts.txt")
+WARM = Path(__file__).parents[1] / "components" / "warm_start.py"
+# What the scripts import; a fork has it loaded. TensorFlow does not survive a fork.
+LIBRARIES = ("torch", "torch._dynamo", "sklearn.datasets", "torch.utils.flop_counter")
+MORE = {
+    "accelerate": ("accelerate",),
+    "lightning": ("lightning",),
+    "trainer": ("transformers", "transformers.trainer", "accelerate"),
+}
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[str]]]:
+    """Words before a command of Python, for it to find torch and other libraries loaded."""
+    folder = tmp_path_factory.mktemp("warm")
+    servers: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}
+
+    def prefix(*libraries: str) -> list[str]:
+        path = folder / ("-".join(libraries) or "torch")
+        if libraries not in servers:
+            command = [sys.executable, str(WARM), "serve", str(path), *LIBRARIES, *libraries]
+            servers[libraries] = subprocess.Popen(command, stdout=subprocess.PIPE)
+            with servers[libraries].stdout as answers:  # type: ignore[union-attr]
+                assert answers.readline() == b"ready\n"
+        return [sys.executable, "-S", "-E", str(WARM), "call", str(path)]
+
+    yield prefix
+    for server in servers.values():
+        server.terminate()
+        server.wait(20)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_the_adopted_script_follows_the_curve(
+    script: Path, warm: Callable[..., list[str]], update_golden: bool
+) -> None:
+    from worldsize.adopting.adopt import adopt_script
+    from worldsize.adopting.proving.launch import launch_training
+    from worldsize.adopting.proving.prove import Request, prove
+
+    adoption = adopt_script(script)
+    kind = script.stem.partition("_")[0]
+    launch = launch_training
+    if kind != "keras":
+        launch = partial(launch_training, prefix=warm(*MORE.get(kind, ())))  # type: ignore[assignment]
+    proof = prove(Request(adoption, script, script.read_bytes(), seconds=200), launch)
+
+    assert proof.failed is None, "\n".join([proof.failed.message, *proof.failed.lines])
+    assert proof.comparison is not None
+    found = proof.comparison
+    reasons = "; ".join(found.reasons)
+    line = f"{script.stem:<24} {found.verdict:<5} {len(found.steps):>3} steps  {reasons}".rstrip()
+    known = {each.split()[0]: each for each in VERDICTS.read_text(encoding="utf-8").splitlines()}
+    if update_golden:
+        known[script.stem] = line
+        VERDICTS.write_text("".join(f"{known[name]}\n" for name in sorted(known)), encoding="utf-8")
+    assert known[script.stem] == line, (found.faults, found.first_outside, found.worst)
+    assert found.verdict != "different", (found.faults, found.first_outside)

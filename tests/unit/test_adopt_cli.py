@@ -1,0 +1,167 @@
+"""`worldsize adopt` without the proof: what it shows, writes and refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from worldsize import checking
+from worldsize.cli.main import main
+
+SCRIPTS = Path(__file__).parents[1] / "adopt" / "scripts"
+SCRIPT = "argparse_digits.py"
+
+
+def adopt(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["adopt", *arguments])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / SCRIPT).write_bytes((SCRIPTS / SCRIPT).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_it_shows_the_diff_the_spec_and_the_plan_and_writes_nothing(folder: Path) -> None:
+    before = (folder / SCRIPT).read_bytes()
+
+    done = adopt(SCRIPT, "--no-run")
+
+    assert done.exit_code == 0, done.output
+    assert f"--- a/{SCRIPT}\n+++ b/{SCRIPT}\n" in done.output
+    assert "# WS903: " in done.output
+    assert "+    ddp_model = DistributedDataParallel(model)\n" in done.output
+    assert "--batch-size ${{plan.batch_size_per_device}}" in done.output
+    assert "world size                      4 = 1 instance × 4 GPUs" in done.output
+    assert "not proven: `--no-run`" in done.output
+    assert "nothing is written: `--write` edits the script, `-o DIR` writes a copy" in done.output
+    assert [each.name for each in folder.iterdir()] == [SCRIPT]
+    assert (folder / SCRIPT).read_bytes() == before
+
+
+def test_a_copy_goes_into_a_folder_that_checks_clean(folder: Path) -> None:
+    before = (folder / SCRIPT).read_bytes()
+
+    done = adopt(SCRIPT, "--no-run", "-o", "job", "--instance-count", "2")
+
+    assert done.exit_code == 0, done.output
+    names = sorted(path.relative_to("job").as_posix() for path in Path("job").rglob("*") if path.is_file())
+    assert names == ["argparse_digits.yml", "conda.yml", f"src/{SCRIPT}"]
+    assert (folder / SCRIPT).read_bytes() == before
+    assert checking.check(["job"]).exit_code == 0
+    spec = yaml.safe_load(Path("job/argparse_digits.yml").read_text(encoding="utf-8"))
+    step = spec["steps"]["train"]
+    assert step["instance_count"] == 2
+    assert step["scale"]["reference"] == {"batch_size": 64, "learning_rate": 0.05}
+    assert "try it here: worldsize run job/argparse_digits.yml" in done.output
+
+
+def test_write_edits_the_script_and_puts_the_spec_beside_it(folder: Path) -> None:
+    done = adopt(SCRIPT, "--no-run", "--write")
+
+    assert done.exit_code == 0, done.output
+    names = {each.name for each in folder.iterdir()}
+    assert names == {SCRIPT, "argparse_digits.yml", "conda.yml", ".amlignore"}
+    assert "DistributedSampler" in (folder / SCRIPT).read_text(encoding="utf-8")
+    assert checking.check(["."]).exit_code == 0
+
+    again = adopt(SCRIPT, "--no-run", "--write")
+    assert again.exit_code == 1
+    assert "`argparse_digits.yml`" in again.output
+    assert "exist already, and adopt replaces nothing but the script" in again.output
+
+
+def test_modules_beside_the_script_and_data_go_with_it(folder: Path) -> None:
+    text = (folder / SCRIPT).read_text(encoding="utf-8")
+    (folder / SCRIPT).write_text(
+        text.replace("import argparse\n", "import argparse\nimport shapes\n", 1), encoding="utf-8"
+    )
+    (folder / "shapes.py").write_text("import colours\n", encoding="utf-8")
+    (folder / "colours.py").write_text("", encoding="utf-8")
+    (folder / "unused.py").write_text("", encoding="utf-8")
+
+    done = adopt(SCRIPT, "--no-run", "-o", "job")
+
+    assert done.exit_code == 0, done.output
+    assert sorted(each.name for each in Path("job/src").iterdir()) == [SCRIPT, "colours.py", "shapes.py"]
+    pins = yaml.safe_load(Path("job/conda.yml").read_text(encoding="utf-8"))["dependencies"][-1]["pip"]
+    assert not any("shapes" in each for each in pins)
+    assert any(each.startswith("scikit-learn==") for each in pins)
+
+
+def test_json_has_everything(folder: Path) -> None:
+    done = adopt(SCRIPT, "--no-run", "--json")
+
+    document: dict[str, Any] = json.loads(done.output)
+    assert document["framework"] == "torch"
+    assert document["proof"] is None
+    assert document["findings"] == []
+    assert document["plan"]["steps"]["train"]["training"]["global_batch_size"] == 256
+    assert all(change["reason"] for change in document["changes"])
+
+
+def test_options_of_the_user_are_kept_in_the_command(folder: Path) -> None:
+    done = adopt(SCRIPT, "--no-run", "--json", "--arguments", "--log-interval 5 --batch-size 32 --epochs=7")
+
+    spec = yaml.safe_load(json.loads(done.output)["spec"])["steps"]["train"]
+    assert spec["command"].endswith("--log-interval 5")
+    assert spec["scale"]["reference"]["batch_size"] == 32
+    assert spec["scale"]["epochs"] == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["absent.py"], 1, "the script cannot be read"),
+        (["."], 1, "this is a folder"),
+        ([SCRIPT, SCRIPT], 2, "unexpected extra argument"),
+        ([SCRIPT, "--data", "absent"], 2, "Path 'absent' does not exist"),
+        ([SCRIPT, "--instance-type", "Standard_NC96"], 2, "there is no VM size `Standard_NC96`"),
+        ([SCRIPT, "--arguments", "--name 'x"], 2, "no closing quotation"),
+        ([SCRIPT, "-o", "full"], 1, "`full` is not empty"),
+        ([SCRIPT, "-o", SCRIPT], 2, "is a file"),
+    ],
+)
+def test_bad_input_is_one_sentence(folder: Path, arguments: list[str], status: int, words: str) -> None:
+    (folder / "full").mkdir()
+    (folder / "full" / "file").write_text("", encoding="utf-8")
+
+    done = adopt(*arguments, "--no-run")
+
+    assert done.exit_code == status, done.output
+    assert words in done.output
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("missing", "extra", "options"), [("libcst", "adopt", ["--no-run"]), ("torch", "run", [])]
+)
+def test_a_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, missing: str, extra: str, options: list[str]
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
+
+    done = adopt(SCRIPT, *options)
+
+    assert done.exit_code == 1
+    assert f"needs {missing}" in done.output
+    assert f"pip install 'worldsize[{extra}]'" in done.output
+
+
+def test_without_its_data_nothing_is_proven(folder: Path) -> None:
+    text = (folder / SCRIPT).read_text(encoding="utf-8")
+    option = "    parser.add_argument('--data', default='rows/digits.npz')\n    args = parser.parse_args()\n"
+    (folder / SCRIPT).write_text(text.replace("    args = parser.parse_args()\n", option), encoding="utf-8")
+
+    done = adopt(SCRIPT)
+
+    assert done.exit_code == 0, done.output
+    assert "not proven: its data `rows/digits.npz` is not here: name it with `--data PATH`" in done.output

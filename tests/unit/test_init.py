@@ -1,0 +1,227 @@
+"""`worldsize init` writes projects that check clean, says what it chose, and replaces nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from worldsize import checking
+from worldsize.azureml.yaml_dump import Flow, dump
+from worldsize.cli.main import main
+
+CASES = [
+    ("price,rooms,area\n" + "".join(f"{n}.5,{n % 3},{n * 2}\n" for n in range(60)), ["--label", "price"], {}),
+    ("rooms,area,label\n" + "".join(f"{n},{n * 2},{'ab'[n % 2]}\n" for n in range(60)), [], {}),
+    (
+        "rooms,area,progression\n" + "".join(f"{n},{n * 2},{n * 3}\n" for n in range(60)),
+        [],
+        {"task": "regression"},
+    ),
+    (
+        "rooms,kind\n" + "".join(f"{n if n % 4 else ''},{'ab'[n % 2]}\n" for n in range(60)),
+        [],
+        {"missing": "fill"},
+    ),
+    (
+        "review,label\n"
+        + "".join(f"a long text about the film number {n} of all,{'ab'[n % 2]}\n" for n in range(60)),
+        [],
+        {"text": "review"},
+    ),
+]
+
+
+def init(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["init", *arguments])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("text", "options", "settings"), CASES)
+def test_a_table_becomes_a_spec_without_findings(
+    folder: Path, text: str, options: list[str], settings: dict[str, str]
+) -> None:
+    (folder / "data.csv").write_text(text, encoding="utf-8")
+
+    done = init("--from", "data.csv", *options)
+
+    assert done.exit_code == 0, done.output
+    spec = (folder / "data.yml").read_text(encoding="utf-8")
+    assert len(spec.splitlines()) <= 20
+    given = yaml.safe_load(spec)["steps"]["shard"]["with"]
+    assert given["data"] == {"type": "uri_file", "path": "./data.csv"}
+    assert {name: given[name] for name in given if name not in ("data", "label")} == settings
+    assert checking.check(["."]).diagnostics == ()
+    assert "/data.csv" in (folder / ".amlignore").read_text(encoding="utf-8").splitlines()
+
+
+def test_the_label_is_chosen_by_its_name_and_said(folder: Path) -> None:
+    (folder / "data.csv").write_text(
+        "target,area\n" + "".join(f"{n % 2},{n}\n" for n in range(60)), encoding="utf-8"
+    )
+
+    init("--from", "data.csv", "--name", "Flats & houses")
+
+    spec = (folder / "flats_houses.yml").read_text(encoding="utf-8")
+    assert "label: target  # by its name" in spec
+
+
+def test_two_labels_are_asked_for(folder: Path) -> None:
+    (folder / "data.csv").write_text("y,class,area\n1,2,3\n", encoding="utf-8")
+
+    done = init("--from", "data.csv")
+
+    assert done.exit_code == 1
+    assert "several columns of `data.csv` may be the label: `y`, `class`" in done.output
+    assert "`--label COLUMN`" in done.output
+    assert [each.name for each in folder.iterdir()] == ["data.csv"]
+
+
+def test_a_label_that_is_no_column_is_refused(folder: Path) -> None:
+    (folder / "data.csv").write_text("price,area\n1,2\n", encoding="utf-8")
+
+    done = init("--from", "data.csv", "--label", "prise")
+
+    assert done.exit_code == 1
+    assert "`data.csv` has no column `prise`" in done.output
+    assert "did you mean `price`?" in done.output
+
+
+def test_faults_of_the_data_keep_it_from_being_written(folder: Path) -> None:
+    (folder / "data.csv").write_text("area,price\n" + "".join(f"{n},\n" for n in range(60)), encoding="utf-8")
+
+    done = init("--from", "data.csv")
+
+    assert done.exit_code == 1
+    assert "the data has faults; nothing is written" in done.output
+    assert [each.name for each in folder.iterdir()] == ["data.csv"]
+
+
+def test_without_a_source_it_is_an_example(folder: Path) -> None:
+    done = init("digits", "--instance-type", "standard_nc96ads_a100_v4", "--instance-count", "2")
+
+    assert done.exit_code == 0, done.output
+    spec = yaml.safe_load((folder / "digits" / "digits.yml").read_text(encoding="utf-8"))
+    assert spec["steps"]["train"]["instance_count"] == 2
+    assert spec["compute"]["gpu"]["instance_type"] == "Standard_NC96ads_A100_v4"
+    assert not checking.check(["digits"]).errors
+    assert "run it:    worldsize run digits/digits.yml" in done.output
+
+
+def test_pictures_in_class_folders_become_a_spec(folder: Path) -> None:
+    from PIL import Image
+
+    for name in ("cats", "dogs"):
+        (folder / "pets" / name).mkdir(parents=True)
+        for number in range(12):
+            image = Image.new("RGB", (8, 8), (number * 20, 0, 0))
+            image.save(folder / "pets" / name / f"{number}.png")
+
+    done = init("--from", "pets")
+
+    assert done.exit_code == 0, done.output
+    assert checking.check(["."]).diagnostics == ()
+    assert "path: ./pets" in (folder / "pets.yml").read_text(encoding="utf-8")
+
+
+def test_a_pipeline_stays_and_its_clusters_get_sizes(folder: Path) -> None:
+    pipeline = folder / "pipeline.yml"
+    pipeline.write_text(
+        "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\n"
+        "type: pipeline\nsettings: {default_compute: azureml:cpus}\njobs:\n"
+        "  prepare:\n    type: command\n    command: python -V\n    environment: azureml:mine:1\n"
+        "  train:\n    type: command\n    compute: azureml:gpus\n    command: python -V\n"
+        "    environment: azureml:mine:1\n    resources: {instance_count: 3}\n"
+        "    distribution: {type: pytorch, process_count_per_instance: 8}\n",
+        encoding="utf-8",
+    )
+    before = pipeline.read_bytes()
+
+    done = init("--from", "pipeline.yml")
+
+    assert done.exit_code == 0, done.output
+    settings = yaml.safe_load((folder / "worldsize.yml").read_text(encoding="utf-8"))
+    assert settings["compute"] == {
+        "cpus": {"instance_type": "Standard_D16s_v5", "max_instances": 1},
+        "gpus": {"instance_type": "Standard_ND96amsr_A100_v4", "max_instances": 3},
+    }
+    assert pipeline.read_bytes() == before
+    assert not checking.check(["."]).errors
+
+
+def test_a_spec_that_exists_is_in_the_way(folder: Path) -> None:
+    (folder / "digits.yml").write_text("mine\n", encoding="utf-8")
+
+    done = init("--name", "digits")
+
+    assert done.exit_code == 1
+    assert "`digits.yml` exists already; nothing is written" in done.output
+    assert [each.name for each in folder.iterdir()] == ["digits.yml"]
+    assert init("--name", "digits", "--force").exit_code == 0
+    assert "mine" not in (folder / "digits.yml").read_text(encoding="utf-8")
+
+
+def test_other_files_that_exist_are_kept_and_named(folder: Path) -> None:
+    (folder / ".amlignore").write_text("mine\n", encoding="utf-8")
+
+    done = init("--name", "digits")
+
+    assert done.exit_code == 0
+    assert "kept `.amlignore`: `--force` replaces what exists" in done.output
+    assert (folder / ".amlignore").read_text(encoding="utf-8") == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (None, "`it` does not exist"),
+        ("it", "`it` contains no pictures"),
+        ("it.pdf", "`it.pdf` is nothing that a project starts from"),
+    ],
+)
+def test_what_no_project_starts_from_is_refused(folder: Path, make: str | None, words: str) -> None:
+    if make == "it":
+        (folder / "it").mkdir()
+    elif make:
+        (folder / make).write_text("x", encoding="utf-8")
+
+    done = init("--from", make or "it")
+
+    assert done.exit_code == 1
+    assert words in done.output
+    assert "start from a table" in done.output
+
+
+def test_an_unknown_size_is_a_usage_error() -> None:
+    done = init("--instance-type", "Standard_NC96ads_A100_v5")
+
+    assert done.exit_code == 2
+    assert "did you mean" in done.output
+
+
+def test_the_workflow_pins_its_actions(folder: Path) -> None:
+    init("--name", "digits")
+
+    path = folder / ".github" / "workflows" / "worldsize.yml"
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    used = [step["uses"] for step in workflow["jobs"]["check"]["steps"] if "uses" in step]
+    assert used
+    assert all(len(each.partition("@")[2]) == 40 for each in used)
+    assert workflow["permissions"] == {}
+
+
+def test_a_mapping_on_one_line_reads_back() -> None:
+    document = {"a": Flow(b=Flow(c=1e-05, d="x: {y}, z"), e="${{inputs.f}}", g="")}
+
+    text = dump(document)
+
+    assert len(text.splitlines()) == 1
+    assert yaml.safe_load(text) == json.loads(json.dumps(document))

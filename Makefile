@@ -73,7 +73,7 @@ $(VENV)/.demo: $(INPUTS) | $(BIN)/python
 	touch $@
 
 $(VENV)/.all: $(INPUTS) | $(BIN)/python
-	$(PIP) --editable '.[run,serve,tensorflow,deepspeed,transformers,lightning,mpi,sweep,adopt,lsp,azure,test,docs,dev]'
+	$(PIP) --editable '.[run,serve,tensorflow,deepspeed,transformers,lightning,mpi,sweep,lsp,azure,test,docs,dev]'
 	touch $@ $(VENV)/.demo
 
 # Horovod has no wheel. Built once for this Python, torch and Open MPI, it is kept outside of the clone.

@@ -128,8 +128,7 @@ def _require(module: str, package: str) -> None:
 
 
 def adopt_or_refuse(script: Path) -> Adoption:
-    """Adopt a script; exits where libcst is not installed, or with the reason why it cannot be adopted."""
-    _require("libcst", "worldsize[adopt]")
+    """Adopt a script; exits with the reason why it cannot be adopted."""
     from worldsize.adopting.adopt import adopt_script
     from worldsize.adopting.model import AdoptError
     from worldsize.cli import adopt_report

@@ -43,7 +43,7 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:  # noqa: ARG001 - MkDocs' signature
+def on_page_markdown(markdown: str, page: Any, config: Any, **_kwargs: Any) -> str:
     """Turn links that leave the documentation into addresses of the repository.
 
     Raises:

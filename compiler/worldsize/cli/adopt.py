@@ -122,11 +122,6 @@ def find_size(name: str) -> str:
     return size.name
 
 
-def _require(module: str, package: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        common.refuse(f"`worldsize adopt` needs {module}", f"pip install '{package}'")
-
-
 def adopt_or_refuse(script: Path) -> Adoption:
     """Adopt a script; exits with the reason why it cannot be adopted."""
     from worldsize.adopting.adopt import adopt_script

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 
 from msgspec import Struct
 
@@ -118,16 +119,22 @@ def write_header(script: Script, header: Header) -> None:
         lines += ["", *part] if part else []
     for helper in header.helpers:
         lines += ["", "", *helper.splitlines()]
-    if header.helpers:
-        lines += [""]
     if not lines:
         return
     reason = "each process knows which one it is, and what is set by flags"
     place = _last_import(script)
+    if header.helpers:
+        lines += [""] * (2 - min(2, _count_blank_lines(script, place) if place is not None else 0))
     if place is None:
         script.insert_before(_first_statement(script), [*lines, ""], "WS901", reason)
         return
     script.insert_after(place, lines, "WS901", reason)
+
+
+def _count_blank_lines(script: Script, statement: ast.stmt) -> int:
+    behind = script.text[script.end(statement) :].partition("\n")[2]
+    lines = itertools.takewhile(lambda line: not line.strip(), behind.split("\n"))
+    return sum(1 for _ in lines)
 
 
 def _is_bound(line: str, bound: set[str]) -> bool:

@@ -33,6 +33,10 @@ def resume_from_checkpoints(
         script.leave(loop, f"no checkpoints: this loop over epochs cannot name {what}", help_)
         return
     extra = _list_counters(script, loop)
+    for name in _list_unsaved(script, loop):
+        script.leave(
+            loop, f"`{name}` starts anew when a job resumes", "save and load it with the other state"
+        )
     folder = add_flag(parser, "checkpoints", None)
     epoch = name_epoch(script, loop)
     start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
@@ -161,6 +165,24 @@ def _list_counters(script: Script, loop: ast.For) -> dict[str, str]:
                     whole = _is_number(node.value)
                     changed[target.id] = target.id if whole else f"float({target.id})"
     return {name: text for name, text in sorted(changed.items()) if name in numbers - reset}
+
+
+def _list_unsaved(script: Script, loop: ast.For) -> list[str]:
+    """Mappings that the loop over epochs sets, such as the best result: what is in them is not known."""
+    block = script.block(loop)
+    mappings = {
+        target.id
+        for statement in block[: block.index(loop)]
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+    stored = (node for node in ast.walk(loop) if isinstance(node, ast.Assign | ast.AugAssign))
+    targets = (
+        each for node in stored for each in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    )
+    bases = (each.value if isinstance(each, ast.Subscript) else each for each in targets)
+    return sorted({base.id for base in bases if isinstance(base, ast.Name)} & mappings)
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from worldsize.azureml.model import Binding, Field, Literal
+from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.facts.built_in_components import find_facts
@@ -141,6 +142,12 @@ def produced(state: ResolveState, step: str) -> list[str] | None:
 
 def _set(state: ResolveState, step: str, key: str, text: str, span: Span) -> None:
     name = _INPUTS[key]
+    own = state.spec.steps[step].with_.get(name)
+    if own is not None:
+        message = f"`{name}` is given here and by `{key}:` of the step, as `{text}`"
+        related = Related(span, f"`{key}:`")
+        state.report("gate-given-twice", own.key_span, message, f"keep `{key}:`, or this input", related)
+        return
     if name in state.ports(step):
         state.arguments[step][name] = Field(Literal(text), span)
         return

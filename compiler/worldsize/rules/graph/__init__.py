@@ -76,6 +76,7 @@ RULES = (
     Rule("WS645", "command-backslash", "error", "a line of a command that ends in a backslash",
          on=("Component", "Job"), confidence="likely"),
     Rule("WS646", "gate-never-passes", "error", "a gate that no model can pass", since="0.2.0"),
+    Rule("WS647", "gate-given-twice", "error", "a gate by `when:` and as an input", since="0.2.0"),
     Rule("WS650", "optional-input-unguarded", "error", "an optional input used outside `$[[ ]]`",
          on=("Component",), checked_in="_sections"),
     Rule("WS651", "required-input-in-section", "error", "a required input inside `$[[ ]]`",

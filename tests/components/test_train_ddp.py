@@ -148,7 +148,8 @@ def test_a_model_is_served_without_our_code(
     last = json.loads((run.folder / "progress.jsonl").read_text().splitlines()[-1])
     assert (last["step"], last["total_steps"]) == (10, 10)
     plain = {name for name in last if not name.startswith("validation_")}
-    assert plain == {"step", "total_steps", "epoch", "loss", "learning_rate", "samples_per_second"}
+    of_training = {"step", "total_steps", "epoch", "loss", "learning_rate", "samples_per_second"}
+    assert plain == of_training | {"time", "trained_seconds", "computed_seconds"}
     assert {"validation_loss", "validation_accuracy", "validation_auroc"} <= set(last)
     kept = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
     assert kept == ["step-00000005", "step-00000010"]

@@ -65,7 +65,7 @@ def find_training(script: Script, tracer: Tracer) -> Training:
     """Find it, or say what is missing.
 
     Raises:
-        AdoptError: There is no training loop, or not one whose parts are clear.
+        AdoptError: There is no training loop, or its parts cannot be told apart.
     """
     backward = _find_backward(script)
     frames = _find_frames(script, tracer, backward)

@@ -111,20 +111,7 @@ def check(
     baseline: str | os.PathLike[str] | None = None,
     texts: Mapping[str, bytes] | None = None,
 ) -> Report:
-    """Check files and folders.
-
-    Args:
-        paths: Specs, Azure ML YAML files, or folders of them. Other files
-            in a folder are skipped, and those that git ignores.
-        select: Codes (``WS203``), beginnings of codes (``WS2``) or slugs; only these are reported.
-        ignore: The same; these are not reported. Faults of worldsize itself always are.
-        min_severity: Less severe findings are not reported.
-        min_confidence: Less certain findings are not reported.
-        exclude: Patterns as in ``.gitignore``, relative to the working folder; what they match is left out.
-        baseline: A file with the findings that were known before, which are not reported.
-        texts: Contents of files by path, which count instead of those on the disk.
-
-    ``worldsize.yml`` of a file's project has further settings: see ``schemas/worldsize.schema.json``.
+    """Check files and folders. :func:`worldsize.check`, which takes pipelines too, describes the arguments.
 
     Returns:
         The report. Files that cannot be read are diagnostics in it.

@@ -232,7 +232,7 @@ def _settings_in(folder: str) -> str | None:
 
 
 def _is_workflow(path: str) -> bool:
-    """Whether a file is a workflow of GitHub, which may be called ``worldsize.yml`` like the settings."""
+    """Whether a file is a GitHub workflow, which may be called ``worldsize.yml`` like the settings."""
     return os.path.basename(os.path.dirname(path)) == "workflows"
 
 

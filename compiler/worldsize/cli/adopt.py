@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.base.wording import describe_os_error
 from worldsize.cli import common
@@ -82,7 +83,7 @@ class Options(Struct, frozen=True):
     metavar="SECONDS",
     help="For each of the two runs of the proof.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@common.json_option
 def command(
     script: Path, *, instance_type: str | None, instance_count: int, arguments: str, **chosen: Any
 ) -> None:
@@ -148,7 +149,7 @@ def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -
         _show_diff(adoption)
     proof = _prove(request, options)
     if proof is not None:
-        request = ProjectRequest(**{**_fields(request), "measured": proof.measured or Measured()})
+        request = replace(request, measured=proof.measured or Measured())
     with tempfile.TemporaryDirectory(prefix="worldsize-adopt-") as staging:
         report, planned, text = _stage(request, Path(staging))
         failed = bool(report.errors) or (proof is not None and not _holds(proof))
@@ -159,10 +160,6 @@ def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -
         else:
             _show_outcome(request, report, planned, text, written, default_size=default_size)
     raise SystemExit(int(failed))
-
-
-def _fields(request: ProjectRequest) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in request.__struct_fields__}
 
 
 def _holds(proof: Proof) -> bool:

@@ -40,7 +40,7 @@ eastus. --prices reads them from Azure's public price list, which needs no accou
 @click.command(epilog=EPILOG)
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @click.option("--all", "everything", is_flag=True, help="Also sizes that are retired.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@common.json_option
 @click.option(
     "--refresh", is_flag=True, help="Read the clusters, VM sizes and quotas of a workspace in Azure."
 )

@@ -44,7 +44,7 @@ Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of 
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--region", metavar="REGION", help="The Azure region of the prices.")
 @measured_runs.from_option
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@common.json_option
 @pictures.plot_option
 def command(
     file: Path,

@@ -26,7 +26,7 @@ Examples:
   worldsize init --from pipeline.yml              settings and CI for an Azure ML pipeline, which stays
 
 \b
-It writes a spec, worldsize.yml (clusters), .amlignore and a workflow of GitHub that checks each commit.
+It writes a spec, worldsize.yml (clusters), .amlignore and a GitHub workflow that checks each commit.
 It replaces no file without --force.
 
 \b

@@ -145,7 +145,7 @@ def _read_line(outline: Outline, start: int, end: int) -> None:
 
 
 def _leave_block(outline: Outline, position: int, indent: int, end: int) -> bool:
-    """Whether a line is no more part of a block scalar; the entry of the scalar grows with it."""
+    """Whether a line is no longer part of a block scalar; the entry of the scalar grows with it."""
     assert outline.block is not None
     owner, path, _ = outline.block
     blank = position >= end or outline.text[position] == "\r"

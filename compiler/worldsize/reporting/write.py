@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
+
+from worldsize.running.record.json_files import replace_file
 
 FILE = "report.html"
 
@@ -15,16 +15,7 @@ def write_page(page: str, path: Path) -> None:
     Raises:
         OSError: The file cannot be written. Nothing of it is left.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(page)
-        part.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
+    replace_file(path, page.encode("utf-8", errors="backslashreplace"), mode=0o600)
 
 
 def write_report(root: Path, path: Path | None = None) -> Path:

@@ -34,7 +34,7 @@ def write_ignored(also: str | None = None) -> str:
 
 
 def write_workflow(version: str) -> str:
-    """A workflow of GitHub that checks each commit with one version of Worldsize."""
+    """A GitHub workflow that checks each commit with one version of Worldsize."""
     steps = [
         {
             "uses": Field(_CHECKOUT[0], comment=_CHECKOUT[1]),

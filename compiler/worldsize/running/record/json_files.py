@@ -21,14 +21,36 @@ SUFFIX = ".part"  # of a file that is being written
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON file beside its place, then rename it; if that fails, nothing of it is left."""
     data = json.dumps(document, separators=(",", ":")).encode()
-    part = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
+    part = _name_part(path)
     try:
-        file = part.open("xb")
+        descriptor = _open_part(part, 0o666)
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = part.open("xb")
+        descriptor = _open_part(part, 0o666)
+    _fill_part(descriptor, part, path, data)
+
+
+def replace_file(path: Path, data: bytes, mode: int) -> None:
+    """Write any file in the same way, with the permissions ``mode``, into a folder that exists.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    part = _name_part(path)
+    _fill_part(_open_part(part, mode), part, path, data)
+
+
+def _name_part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
+
+
+def _open_part(part: Path, mode: int) -> int:
+    return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+
+
+def _fill_part(descriptor: int, part: Path, path: Path, data: bytes) -> None:
     try:
-        with file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         part.replace(path)
     except BaseException:

@@ -11,7 +11,7 @@ ARCHITECTURE = runpy.run_path(str(Path(__file__).with_name("architecture.py")))
 
 # The most that the compiler may have of each. Lower a bound when its measure falls.
 BOUNDS = {
-    "files": 819,
+    "files": 820,
     "lines": 95_300,
     "small modules": 124,
     "edges between packages": 178,
@@ -22,7 +22,7 @@ BOUNDS = {
     "rules without logic": 0,
     "pages above one a rule": 0,
     "functions called of": 0,
-    "noqa": 125,
+    "noqa": 122,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
 }
 

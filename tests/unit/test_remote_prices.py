@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,11 @@ from worldsize.remote import prices
 from worldsize.remote.errors import RemoteError
 
 A100, H200 = "Standard_NC24ads_A100_v4", "Standard_ND96isr_H200_v5"
-TODAY = datetime.now(timezone.utc).date()
 Answer = tuple[int, dict[str, str], str]
+
+
+def today() -> date:
+    return datetime.now(timezone.utc).date()
 
 
 def meter(size: str, name: str, amount: Any, **changes: Any) -> dict[str, Any]:
@@ -139,7 +142,7 @@ def test_the_meters_of_linux_are_told_from_the_others(api: Api) -> None:
         (A100.lower(), "low_priority"): 1.097295,
     }
     price = found[A100.lower(), "westeurope", "dedicated"]
-    assert (price.currency, price.region, price.as_of) == ("USD", "westeurope", TODAY)
+    assert (price.currency, price.region, price.as_of) == ("USD", "westeurope", today())
     [asked] = api.asked
     query = parse_qs(urlsplit(asked).query)
     assert query["currencyCode"] == ["'USD'"]
@@ -277,13 +280,13 @@ def test_the_command_writes_the_prices_of_the_projects_region(api: Api, project:
     )
     assert (project / ".worldsize" / "prices.csv").read_text() == (
         "size,region,currency,dedicated,low_priority,as_of\n"
-        f"{A100},westeurope,USD,4.5,1.25,{TODAY}\n"
-        f"Standard_ND256xyz_v9,westeurope,USD,4.5,1.25,{TODAY}\n"
+        f"{A100},westeurope,USD,4.5,1.25,{today()}\n"
+        f"Standard_ND256xyz_v9,westeurope,USD,4.5,1.25,{today()}\n"
     )
     code, output = run("A100", "NC24")
     assert code == 0
     assert "4.5 USD      1.25 USD" in output
-    assert f"in westeurope, as of {TODAY}" in output
+    assert f"in westeurope, as of {today()}" in output
     asked = " ".join(api.asked)
     sizes = [vm_sizes.lookup(name) for name in vm_sizes.names()]
     assert all(size.name in asked for size in sizes if size is not None and size.status != "retired")

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from worldsize.base.source import Source
+from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error
 from worldsize.diagnostics.diagnostic import INTERNAL, Diagnostic
 
@@ -139,7 +140,7 @@ def write_baseline(path: str, baseline: Baseline) -> int:
         findings.setdefault(name, {}).setdefault(code, {})[fingerprint] = count
     text = json.dumps({"version": VERSION, "findings": findings}, indent=1, ensure_ascii=False) + "\n"
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        write_whole(Path(path), text.encode())
     except OSError as error:
         raise ValueError(f"the baseline `{path}` cannot be written: {describe_os_error(error)}") from None
     return baseline.counts.total()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import plural
 from worldsize.cli import common, price_commands, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
@@ -145,7 +146,7 @@ def _refresh(rest: Rest, file: Path) -> None:
     written = catalogue.write_sizes(str(file), written, sizes)
     if written != text:
         try:
-            file.write_text(written, encoding="utf-8")
+            write_whole(file, written.encode())
         except OSError as error:
             common.refuse(f"`{file}` cannot be written: {error.strerror}")
     rows = [(each.name, each.instance_type, str(each.max_instances), each.tier) for each in clusters]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
+from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error
 from worldsize.cli import common
 
@@ -61,7 +62,7 @@ def save_picture(picture: Picture, file: Path) -> None:
         head += f"<title>{html.escape(picture.title)}</title>"
         text = f"{head}<body>{text[text.index('<svg') :]}</body></html>\n"
     try:
-        file.write_text(text, encoding="utf-8")
+        write_whole(file, text.encode())
     except OSError as error:
         common.refuse(f"`{file}` cannot be written: {describe_os_error(error)}")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import difflib
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from worldsize import yaml
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error
 from worldsize.checking import Report, discover
 from worldsize.checking.checker import check_files
@@ -318,25 +318,10 @@ def replace_content(path: Path, before: bytes, after: bytes) -> str | None:
     Returns:
         None, or the reason why the file was not changed.
     """
-    target = Path(os.path.realpath(path))
-    temporary = None
     try:
-        if target.read_bytes() != before:
+        if path.read_bytes() != before:
             return "it changed in the meantime"
-        mode = target.stat().st_mode
-        if not os.access(target, os.W_OK):
-            return "permission denied"
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-        with os.fdopen(handle, "wb") as file:
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, mode)  # noqa: PTH101 - one call, one meaning
-        os.replace(temporary, target)  # noqa: PTH105
-        temporary = None
+        write_whole(path, after, flush=True)
     except OSError as error:
         return describe_os_error(error)
-    finally:
-        if temporary is not None:
-            os.unlink(temporary)  # noqa: PTH108
     return None

@@ -9,8 +9,6 @@ from __future__ import annotations
 import http.client
 import json
 import math
-import os
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import plural
 from worldsize.facts.prices import REFRESHED_SOURCE, Price, Refreshed, Tier, format_prices
 from worldsize.remote.errors import RemoteError
@@ -206,16 +205,8 @@ def write_prices(path: Path, known: Refreshed, read: Refreshed, names: Mapping[s
     regions = {key[1] for key in read}
     kept = {key: price for key, price in known.items() if key[1] not in regions}
     text = format_prices({**kept, **read}, names)
-    temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        Path(temporary).replace(path)
-        temporary = None
+        write_whole(path, text.encode())
     except OSError as error:
         raise RemoteError(f"`{path}` cannot be written: {error.strerror}") from error
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink()

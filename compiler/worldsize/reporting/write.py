@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from worldsize.running.record.json_files import replace_file
+from worldsize.base.whole_file import write_whole
 
 FILE = "report.html"
 
@@ -15,7 +15,7 @@ def write_page(page: str, path: Path) -> None:
     Raises:
         OSError: The file cannot be written. Nothing of it is left.
     """
-    replace_file(path, page.encode("utf-8", errors="backslashreplace"), mode=0o600)
+    write_whole(path, page.encode("utf-8", errors="backslashreplace"), mode=0o600)
 
 
 def write_report(root: Path, path: Path | None = None) -> Path:

@@ -9,54 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-SUFFIX = ".part"  # of a file that is being written
+from worldsize.base.whole_file import write_whole
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file beside its place, then rename it; if that fails, nothing of it is left."""
+    """Write a JSON file as a whole; the folder is made if it is missing."""
     data = json.dumps(document, separators=(",", ":")).encode()
-    part = _name_part(path)
     try:
-        descriptor = _open_part(part, 0o666)
+        write_whole(path, data)
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _open_part(part, 0o666)
-    _fill_part(descriptor, part, path, data)
-
-
-def replace_file(path: Path, data: bytes, mode: int) -> None:
-    """Write any file in the same way, with the permissions ``mode``, into a folder that exists.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    part = _name_part(path)
-    _fill_part(_open_part(part, mode), part, path, data)
-
-
-def _name_part(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
-
-
-def _open_part(part: Path, mode: int) -> int:
-    return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-
-
-def _fill_part(descriptor: int, part: Path, path: Path, data: bytes) -> None:
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        part.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
+        write_whole(path, data)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

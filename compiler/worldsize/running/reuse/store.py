@@ -18,10 +18,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from worldsize.base.whole_file import SUFFIX
 from worldsize.running.model.folder import RunFolder, StepFolder
 from worldsize.running.record.folder import is_alive
 from worldsize.running.record.history import list_runs
-from worldsize.running.record.json_files import SUFFIX, is_file_name, read_json, write_json
+from worldsize.running.record.json_files import is_file_name, read_json, write_json
 
 VERSION = 1
 _KEY = re.compile(r"[0-9a-f]{64}")

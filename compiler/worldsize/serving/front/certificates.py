@@ -6,7 +6,6 @@ It is never installed anywhere: clients learn of it by the environment variables
 from __future__ import annotations
 
 import ipaddress
-import os
 import ssl
 import tempfile
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from worldsize.base.whole_file import write_whole
 from worldsize.serving.home import PRIVATE_FILE, Home
 
 LIFE = timedelta(days=30)
@@ -78,7 +78,7 @@ class Authority:
         usable = [each for each in dict.fromkeys(named) if each != path and each.is_file()]
         texts = [bundle.read_bytes() for bundle in usable or [Path(certifi.where())]]
         texts.append(self._certificate.public_bytes(Encoding.PEM))
-        _write(path, b"\n".join(texts))
+        write_whole(path, b"\n".join(texts), mode=PRIVATE_FILE)
         return path
 
     @property
@@ -103,7 +103,7 @@ class Authority:
         builder = builder.add_extension(_key_usage(authority=True), critical=True)
         builder = _add_issuer(builder, key)
         certificate = builder.sign(key, hashes.SHA256())
-        _write(self._path, _pem(key) + certificate.public_bytes(Encoding.PEM))
+        write_whole(self._path, _pem(key) + certificate.public_bytes(Encoding.PEM), mode=PRIVATE_FILE)
         return key, certificate
 
     def _sign(self, names: tuple[str, ...]) -> ssl.SSLContext:
@@ -181,12 +181,3 @@ def _key_usage(*, authority: bool) -> x509.KeyUsage:
 
 def _pem(key: Key) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace a file at once, readable by the user only."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent)  # its mode is 0600
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    Path(temporary).chmod(PRIVATE_FILE)
-    Path(temporary).replace(path)

@@ -67,7 +67,7 @@ def survey_picture(request: Request, file: Path) -> tuple[tuple[int, int], bool]
     Raises:
         UserError: it is not a picture.
     """
-    with _faults(request, file), open_regular(file) as stream:
+    with reading_errors(request, file), open_regular(file) as stream:
         frame = read_frame(stream.peek(_HEAD))
         if frame is not None:
             return frame.size[::-1], frame.mode in _GREY
@@ -93,8 +93,10 @@ def read_picture(request: Request, file: Path, form: PictureFormat) -> Array:
         return to_array(_turn(fitted, turns))
 
 
-def read_encoded(request: Request, file: Path, form: PictureFormat, known: DecodedTables) -> bytes:
-    """Return a JPEG or PNG of the first image in a file: the file itself if it needs no change.
+def read_encoded(
+    request: Request, file: Path, form: PictureFormat, known: DecodedTables
+) -> tuple[bytes, bool]:
+    """Return a JPEG or PNG of the first image in a file, and whether it is the file itself.
 
     A picture that is much larger than `form` is made smaller in its own proportions. One that can be kept is
     decoded only to see that it can be, unless `known` says so.
@@ -105,7 +107,7 @@ def read_encoded(request: Request, file: Path, form: PictureFormat, known: Decod
     data = _read(request, file)
     frame = read_frame(data)
     if frame is not None and _can_keep(request, frame, form, len(data)) and known.cover(frame, data):
-        return data
+        return data, True
     with _decoded(request, file, form, data) as (picture, turns, original):
         size = (form.shape[2], form.shape[1])
         size = size[::-1] if turns >= 5 else size
@@ -118,8 +120,8 @@ def read_encoded(request: Request, file: Path, form: PictureFormat, known: Decod
         if original and smaller is picture and turns == 1 and len(original) <= _most_bytes(picture.size):
             if frame is not None:
                 known.add(frame)
-            return original
-        return _encode(_turn(smaller, turns))
+            return original, True
+        return _encode(_turn(smaller, turns)), False
 
 
 def _can_keep(request: Request, frame: JpegFrame, form: PictureFormat, size: int) -> bool:
@@ -153,7 +155,7 @@ def _decoded(
     request: Request, file: Path, form: PictureFormat, data: bytes
 ) -> Iterator[tuple[Any, int, bytes]]:
     """Yield the image in the channels of `form`, its orientation, and its file if that can be kept."""
-    with _faults(request, file), _image().open(io.BytesIO(data), formats=_FORMATS) as picture:
+    with reading_errors(request, file), _image().open(io.BytesIO(data), formats=_FORMATS) as picture:
         turns, size, mode = _orientation(picture), picture.size, picture.mode
         wanted = (form.shape[2], form.shape[1])
         progressive = bool(picture.info.get("progressive"))
@@ -168,7 +170,7 @@ def _decoded(
 
 
 def _read(request: Request, file: Path) -> bytes:
-    with _faults(request, file):
+    with reading_errors(request, file):
         # An uncompressed image takes as much as its row, and its metadata takes little.
         return read_regular(file, max(_LEAST, 4 * request.memory // ROW_SHARE))
 
@@ -247,7 +249,7 @@ def _turn(picture: Any, turns: int) -> Any:
 
 
 @contextmanager
-def _faults(request: Request, file: Path) -> Iterator[None]:
+def reading_errors(request: Request, file: Path) -> Iterator[None]:
     """Say in one sentence what a library raises for a damaged picture."""
     from PIL import Image, UnidentifiedImageError
 

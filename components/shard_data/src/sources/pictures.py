@@ -14,11 +14,18 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from blobs import BlobFile, BlobRow, hash_content
+from blobs import BlobFile, BlobRow, find_file, hash_content
 
 from sources.common import Array, Batch, Source, rows_per_batch
 from sources.jpeg_frames import DecodedTables
-from sources.picture_files import PictureFormat, read_encoded, read_picture, silence_warnings, survey_picture
+from sources.picture_files import (
+    PictureFormat,
+    read_encoded,
+    read_picture,
+    reading_errors,
+    silence_warnings,
+    survey_picture,
+)
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, Features
 from wssources.media_options import parse_image_size
@@ -89,7 +96,7 @@ def read_images(request: Request) -> Source:
         request = labels.choose(request)
     form = _choose_format(request)
     encoded = request.media.image_storage == "jpeg"
-    blob = BlobFile() if encoded else None
+    blob = BlobFile(request.show) if encoded else None
     features = Features("features", "float32", form.shape, stored="uint8", scale=1 / 255, encoded=encoded)
     if encoded:  # the shards hold files, but a reader makes rows of pixels of them
         check_row(f"a row of `{request.root.name}`", features.width, request.memory)
@@ -162,7 +169,10 @@ def _read_groups(request: Request, form: PictureFormat, width: int) -> Iterator[
     known = DecodedTables()
 
     def read_file(file: Path) -> BlobRow:
-        return hash_content(read_encoded(request, file, form, known))
+        with reading_errors(request, file):
+            before = find_file(file)
+        content, whole = read_encoded(request, file, form, known)
+        return hash_content(content, before if whole else None)
 
     def read_pixels(file: Path) -> Array:
         return read_picture(request, file, form)

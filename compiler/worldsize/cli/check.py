@@ -42,7 +42,7 @@ def _require_existing(
     if STDIN in paths and len(paths) > 1:
         raise click.BadParameter("`-`, which is standard input, takes no other path beside it.")
     paths = tuple(map(common.write_python_pipeline, paths))
-    for path in paths:
+    for path in map(common.suggest_reference, paths):
         if path != STDIN and not os.path.lexists(path):
             raise click.BadParameter(f"Path '{path}' does not exist.")
     return paths or (".",)

@@ -39,6 +39,27 @@ _ALIASES = {
     "steps": "jobs",
 }
 
+# Keys of the schemas of the 2021 preview.
+_PREVIEW = {
+    "algorithm": "sampling_algorithm",
+    "data": "path",
+    "dataset": "path",
+    "default_value": "default",
+    "defaults": "settings",
+    "docker": "image",
+    "file": "path",
+    "folder": "path",
+    "is_optional": "optional",
+    "max_node_count": "max_instances",
+    "max_value": "max",
+    "min_node_count": "min_instances",
+    "min_value": "min",
+    "node_idle_time_before_scale_down": "idle_time_before_scale_down",
+    "timeout_minutes": "timeout",
+    "vm_priority": "tier",
+}
+_OTHER_UNITS = {"timeout_minutes": "in seconds"}
+
 # Mappings whose own keys are often written one level too high, the likeliest first.
 _CONTAINERS = (
     "resources", "distribution", "limits", "settings", "trial", "task", "retry_settings", "trigger",
@@ -157,15 +178,25 @@ def _inline_jobs(key: Scalar, context: MappingContext) -> Problem | None:
 
 
 def _alias(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | None:
-    meant = _ALIASES.get(key.text)
+    meant = _ALIASES.get(key.text) or _PREVIEW.get(key.text)
     if meant is None or meant in context.node:
         return None
-    if meant in context.shape.get("properties", {}):
-        return _unknown(key, context, f"write `{meant}`", Fix(key.span, meant, safe=False))
-    container = _container_of(meant, context, catalog)
-    if container is None:
-        return None
-    return _unknown(key, context, f"write `{meant}` under `{container}:`")
+    advice = f"write `{meant}`"
+    container = None
+    if meant not in context.shape.get("properties", {}):
+        container = _container_of(meant, context, catalog)
+        if container is None:
+            return None
+        advice += f" under `{container}:`"
+    if key.text in _OTHER_UNITS:
+        advice += f", {_OTHER_UNITS[key.text]}"
+    if key.text in _PREVIEW:
+        advice += f"; `{key.text}` is a key of the 2021 preview"
+    # Another form of the value needs more than another key.
+    renamed = (
+        container is None and key.text not in _OTHER_UNITS and isinstance(context.node.get(key.text), Scalar)
+    )
+    return _unknown(key, context, advice, Fix(key.span, meant, safe=False) if renamed else None)
 
 
 def _contained(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | None:

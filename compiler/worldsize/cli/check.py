@@ -143,6 +143,8 @@ def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> 
         return _write_baseline(paths, choice, options["baseline"], texts)
     report = checker.check_files(paths, choice, texts=texts)[0]
     checker.write_output(_render(report, output))
+    if report.unchecked and (output.statistics or output.format_ not in ("text", "concise")):
+        common.say(f"note: no file was checked: {report.unchecked}", err=True)
     return report.exit_code
 
 

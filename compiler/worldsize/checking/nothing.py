@@ -34,7 +34,7 @@ def explain_nothing(
     other = [file for file in left if not discover.is_settings(file)]
     counts = (
         (len(present - listed), "ignored by git"),
-        (len(listed - left), f"excluded by `--exclude {' '.join(exclude)}`"),
+        (len(listed - left), f"excluded by `{' '.join(f'--exclude {each}' for each in exclude)}`"),
         (excluded, "excluded by `exclude:` of worldsize.yml"),
         (len(other) - excluded, "neither a spec nor Azure ML YAML"),
     )

@@ -5,60 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from worldsize.azureml.shape.catalog import Catalog, MappingContext, Shape
+from worldsize.azureml.shape.other_words import ALIASES, OTHER_UNITS, PREVIEW
 from worldsize.azureml.shape.values import fits_shape
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest, closest_unambiguous, edit_distance, fix_word
 from worldsize.base.wording import join_words, shorten
 from worldsize.yaml.nodes import Scalar
-
-# Words of other tools, of the documentation's errors and of Azure ML's first version.
-_ALIASES = {
-    "node_count": "instance_count",
-    "num_nodes": "instance_count",
-    "nodes": "instance_count",
-    "max_nodes": "max_instances",
-    "min_nodes": "min_instances",
-    "vm_size": "size",
-    "process_count": "process_count_per_instance",
-    "process_count_per_node": "process_count_per_instance",
-    "processes_per_node": "process_count_per_instance",
-    "nproc_per_node": "process_count_per_instance",
-    "num_workers": "worker_count",
-    "timezone": "time_zone",
-    "pattern": "schedule",
-    "cron": "expression",
-    "compute_target": "compute",
-    "cluster": "compute",
-    "env": "environment_variables",
-    "env_vars": "environment_variables",
-    "conda": "conda_file",
-    "docker_image": "image",
-    "experiment": "experiment_name",
-    "source_directory": "code",
-    "steps": "jobs",
-}
-
-# Keys of the schemas of the 2021 preview.
-_PREVIEW = {
-    "algorithm": "sampling_algorithm",
-    "data": "path",
-    "dataset": "path",
-    "default_value": "default",
-    "defaults": "settings",
-    "docker": "image",
-    "file": "path",
-    "folder": "path",
-    "is_optional": "optional",
-    "max_node_count": "max_instances",
-    "max_value": "max",
-    "min_node_count": "min_instances",
-    "min_value": "min",
-    "node_idle_time_before_scale_down": "idle_time_before_scale_down",
-    "timeout_minutes": "timeout",
-    "vm_priority": "tier",
-}
-_OTHER_UNITS = {"timeout_minutes": "in seconds"}
 
 # Mappings whose own keys are often written one level too high, the likeliest first.
 _CONTAINERS = (
@@ -178,7 +131,7 @@ def _inline_jobs(key: Scalar, context: MappingContext) -> Problem | None:
 
 
 def _alias(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | None:
-    meant = _ALIASES.get(key.text) or _PREVIEW.get(key.text)
+    meant = ALIASES.get(key.text) or PREVIEW.get(key.text)
     if meant is None or meant in context.node:
         return None
     advice = f"write `{meant}`"
@@ -188,13 +141,13 @@ def _alias(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | 
         if container is None:
             return None
         advice += f" under `{container}:`"
-    if key.text in _OTHER_UNITS:
-        advice += f", {_OTHER_UNITS[key.text]}"
-    if key.text in _PREVIEW:
+    if key.text in OTHER_UNITS:
+        advice += f", {OTHER_UNITS[key.text]}"
+    if key.text in PREVIEW:
         advice += f"; `{key.text}` is a key of the 2021 preview"
     # Another form of the value needs more than another key.
     renamed = (
-        container is None and key.text not in _OTHER_UNITS and isinstance(context.node.get(key.text), Scalar)
+        container is None and key.text not in OTHER_UNITS and isinstance(context.node.get(key.text), Scalar)
     )
     return _unknown(key, context, advice, Fix(key.span, meant, safe=False) if renamed else None)
 

@@ -51,7 +51,7 @@ def _open_standard_streams() -> None:
 
 
 def _is_path(word: str) -> bool:
-    return not word.startswith("-") and os.path.lexists(word)
+    return not word.startswith("-") and not word.endswith(".py") and os.path.lexists(word)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ verbs use it. ``worldsize run`` uses what :func:`compile` returns.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.snippet import Sources
-from worldsize.errors import SpecError
+from worldsize.errors import PipelineError, SpecError
 from worldsize.planning.model import Plan
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from worldsize.resolving.forecasts import Estimated, StepForecast
     from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.resolving.resolve import ResolvedSpec
+
+_TAKE_PYTHON = "`check`, `run` and `submit` take pipelines in Python, and `worldsize.plan(job, …)` plans them"
+_PYTHON = re.compile(r"\.py(?:$|[:#@])")  # a file, or a function in it
 
 
 class Planned(Struct, frozen=True):
@@ -117,6 +121,7 @@ def estimate(
         UnusableRunError: A run tells nothing of the workload.
         PriceFileError: The prices that the project has read from Azure cannot be read again.
     """
+    require_path(path, "worldsize.estimate", "the file of a workload")
     from worldsize.checking import in_budget, settings
     from worldsize.facts.prices import read_price_list
     from worldsize.planning.estimates.estimate import estimate as estimate_case
@@ -217,6 +222,7 @@ def compile(  # noqa: A001
         OutputError: The folder holds what we did not write, or cannot be written. It is unchanged.
         UnusableRunError: A run tells nothing of the step that it trained.
     """
+    require_path(spec, "worldsize.compile", "a spec")
     return compile_document(spec, out, None if text is None else yaml.load(Path(spec), text), runs)
 
 
@@ -285,6 +291,19 @@ def _require_plan(checked: CheckedSpec) -> tuple[ResolvedSpec, Plan]:
         consequences = resolved.consequences if resolved is not None else ()
         raise _spec_error([*checked.problems, *consequences], checked)
     return resolved, resolved.plan
+
+
+def require_path(target: Any, verb: str, kind: str) -> None:
+    """Refuse what is not a path: pipelines in Python are for other verbs.
+
+    Raises:
+        PipelineError: It is none, or names a function.
+    """
+    is_path = isinstance(target, str | os.PathLike)
+    if is_path and not _PYTHON.search(os.fspath(target)):
+        return
+    given = f"`{target}`" if is_path else f"a `{type(target).__name__}`"
+    raise PipelineError(f"`{verb}` takes the path of {kind}, not {given}", _TAKE_PYTHON)
 
 
 def _spec_error(problems: list[Problem], checked: CheckedSpec) -> SpecError:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from documented_commands import DOCS, read_blocks
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([*ROOT.glob(".github/workflows/*.yml"), *ROOT.glob(".github/actions/*/action.yml")])
@@ -59,15 +60,48 @@ def test_a_release_has_one_version_everywhere(tag: str, heading: str, fault: str
     assert found is None if fault is None else fault in found
 
 
-def test_zizmor_finds_nothing() -> None:
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the workflows that the documentation shows."""
+    folder = tmp_path_factory.mktemp("shown")
+    for page in sorted(DOCS.rglob("*.md")):
+        for block in read_blocks(page):
+            if (block.title or "").startswith(".github/workflows/"):
+                file = folder / str(block.title)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(block.text, encoding="utf-8")
+    assert list(folder.rglob("*.yml"))
+    return folder
+
+
+@pytest.mark.parametrize("whose", ["ours", "shown"])
+def test_zizmor_finds_nothing(whose: str, shown: Path) -> None:
     zizmor = shutil.which("zizmor", path=str(Path(sys.executable).parent))
     if zizmor is None:
         pytest.skip("zizmor is not installed: it is part of the extra `dev`")
     done = subprocess.run(
-        [zizmor, "--offline", "--no-progress", str(ROOT / ".github")],
+        [zizmor, "--offline", "--no-progress", str(ROOT / ".github" if whose == "ours" else shown)],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_documentation_names_one_version() -> None:
+    version = re.search(
+        r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob(".github/actions/*/README.md")]
+    named = {
+        (page.relative_to(ROOT).as_posix(), found)
+        for page in pages
+        for found in re.findall(
+            r"(?:worldsize/worldsize[\w./-]*@v|rev: v|worldsize==)(\d[\w.]*)",
+            page.read_text(encoding="utf-8"),
+        )
+    }
+    assert version is not None
+    assert len(named) >= 4
+    assert {found for _, found in named} == {version[1]}, named

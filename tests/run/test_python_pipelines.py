@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,12 @@ def make_job(*, instance_count: int = 2, **train_inputs: Any) -> Any:
         return {"model": train.outputs.model}
 
     return digits()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def test_nodes_share_no_settings() -> None:
@@ -99,12 +106,6 @@ def test_names_that_the_job_does_not_have(instance_types: Any, scale: Any, says:
         worldsize.plan(make_job(), instance_types=instance_types, scale=scale)
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_what_is_written_is_what_the_client_wrote(here: Path) -> None:
     """Also components without a file: `command()`, and a pipeline inside of the pipeline."""
     echo = azure.command(
@@ -134,6 +135,100 @@ def test_what_is_written_is_what_the_client_wrote(here: Path) -> None:
     loaded = azure.load_job(path)
     assert loaded._validate().passed
     assert [found.code for found in worldsize.check(path).diagnostics if found.severity == "error"] == []
+
+
+def make_own_node(here: Path, inputs: dict[str, str], **values: Any) -> Any:
+    """A pipeline of one `command()` whose script takes these inputs."""
+    (here / "src").mkdir(exist_ok=True)
+    (here / "src" / "train.py").write_text("import argparse\n")
+    flags = " ".join(f"--{name} ${{{{inputs.{name}}}}}" for name in inputs)
+    fit = azure.command(
+        code=str(here / "src"),
+        command=f"python train.py {flags}",
+        environment=azure.entities.Environment(image="ubuntu:24.04"),
+        inputs={name: azure.Input(type=kind) for name, kind in inputs.items()},
+        distribution={"type": "pytorch"},
+        instance_count=2,
+        compute="gpu-cluster",
+    )
+
+    @azure.dsl.pipeline(compute="cpu-cluster")
+    def mine():
+        train = fit(**values)  # noqa: F841 - the node has the variable's name
+
+    return mine()
+
+
+OWN = {"reference": {"batch_size": 32, "learning_rate": 0.05}, "optimizer": "sgd"}
+
+
+def test_nodes_of_command_are_planned(here: Path) -> None:
+    job = make_own_node(here, {"learning_rate": "number", "batch_size_per_device": "integer"})
+    plan = worldsize.plan(job, instance_types=GPU, scale={"train": OWN})
+    assert plan.steps["train"].topology.world_size == 8
+    node = job._to_dict()["jobs"]["train"]
+    assert node["inputs"] == {"learning_rate": 0.4, "batch_size_per_device": 32}
+    assert node["distribution"]["process_count_per_instance"] == 4
+    assert worldsize.check(job, min_severity="error").diagnostics == ()
+
+
+def test_sizes_of_clusters_come_from_the_settings(here: Path) -> None:
+    (here / "worldsize.yml").write_text(
+        "compute: {gpu-cluster: {instance_type: Standard_NC96ads_A100_v4, max_instances: 4}}\n"
+    )
+    job = make_own_node(here, {"learning_rate": "number", "batch_size_per_device": "integer"})
+    assert worldsize.plan(job, scale={"train": OWN}).steps["train"].topology.world_size == 8
+
+
+def test_an_input_that_the_plan_does_not_reach_is_named(here: Path) -> None:
+    job = make_own_node(here, {"lr": "number", "size": "integer"}, lr=0.1, size=32)
+    with pytest.warns(UserWarning, match="does not reach it") as caught:
+        worldsize.plan(job, instance_types=GPU, scale={"train": OWN})
+    messages = [str(each.message).split(", so ") for each in caught if each.category is UserWarning]
+    assert messages == [
+        [
+            "node `train` has no input `batch_size_per_device`",
+            "the planned value 32 does not reach it: add one to its component",
+        ],
+        [
+            "node `train` has no input `learning_rate`",
+            "the planned value 0.4 does not reach it: rename its input `lr`, or give that 0.4",
+        ],
+    ]
+    assert all(each.filename == __file__ for each in caught if each.category is UserWarning)
+
+
+def test_an_input_with_the_planned_value_is_right(here: Path) -> None:
+    job = make_own_node(here, {"lr": "number", "batch_size": "integer"}, lr=0.4, batch_size=32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        worldsize.plan(job, instance_types=GPU, scale={"train": OWN})
+
+
+def test_a_node_that_cannot_be_planned_is_named(here: Path) -> None:
+    echo = azure.command(command="echo", environment="azureml:a:1")
+
+    @azure.dsl.pipeline()
+    def inner():
+        echo()
+
+    @azure.dsl.pipeline(compute="cpu-cluster")
+    def outer():
+        train = inner()  # noqa: F841
+
+    with pytest.raises(worldsize.PipelineError, match="cannot be planned: it is a pipeline node"):
+        worldsize.plan(outer(), scale={"train": OWN})
+    with pytest.raises(worldsize.PipelineError, match="has no node that can be planned"):
+        worldsize.plan(outer())
+
+
+@pytest.mark.parametrize("verb", [worldsize.check, worldsize.plan, worldsize.run])
+def test_a_single_node_or_component_is_no_pipeline(here: Path, verb: Any) -> None:
+    node = azure.command(command="echo", environment="azureml:a:1", compute="cpu-cluster")
+    with pytest.raises(worldsize.PipelineError, match=r"is a single `Command` of azure-ai-ml"):
+        verb(node)
+    with pytest.raises(worldsize.PipelineError, match=r"is a single `\w*Component`"):
+        verb(worldsize.components.load("evaluate"))
 
 
 PLANNED = """
@@ -208,3 +303,18 @@ def test_a_planned_pipeline_is_planned_again_for_fewer_processes(here: Path) -> 
     assert "step train: 2 processes in " in done.stdout
     assert "--gradient_accumulation_steps 4 " in done.stdout
     assert "--global_batch_size 256 " in done.stdout
+
+
+@pytest.mark.timeout(120)
+def test_the_command_prints_the_plan_of_a_function(here: Path) -> None:
+    (here / "digits.py").write_text(PLANNED.format(tests=str(Path(__file__).parent)))
+    done = subprocess.run(
+        [sys.executable, "-m", "worldsize", "plan", "digits.py:digits"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "global batch size             256 = 32 × 1 × 8" in done.stdout
+    assert worldsize.plan("digits.py:digits").steps["train"].topology.world_size == 8

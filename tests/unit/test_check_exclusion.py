@@ -175,3 +175,57 @@ def test_variables_of_a_hook_do_not_lead_git_astray(tree: Path, monkeypatch: pyt
     Path(".gitignore").write_text("out/\n")
     monkeypatch.setenv("GIT_DIR", "elsewhere")
     assert files() == ["a.yml"]
+
+
+OF_FOUR = "of 4 YAML files, 1 is ignored by git"
+NEITHER = "2 are neither a spec nor Azure ML YAML"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "reason"),
+    [
+        (["empty"], "", "nothing found in 0 files: there is no YAML file in `empty`"),
+        (
+            ["--exclude", "a", "a"],
+            "",
+            "nothing found in 0 files: of 1 YAML file, 1 is excluded by `--exclude a`",
+        ),
+        (
+            [".", "--exclude", "a"],
+            "",
+            f"nothing found in 0 files: {OF_FOUR}, 1 is excluded by `--exclude a` and {NEITHER}",
+        ),
+        (
+            ["."],
+            "exclude: [a]",
+            f"nothing found in 1 file: {OF_FOUR}, 1 is excluded by `exclude:` of worldsize.yml and {NEITHER}",
+        ),
+        (["other"], "", "nothing found in 0 files: of 2 YAML files, 2 are neither a spec nor Azure ML YAML"),
+    ],
+)
+def test_a_check_of_no_file_says_why(tree: Path, arguments: list[str], settings: str, reason: str) -> None:
+    git("init", "-q")
+    write("a/job.yml", "out/job.yml")
+    Path(".gitignore").write_text("out/\n")
+    Path("empty").mkdir()
+    Path("other").mkdir()
+    for name in ("other/one.yml", "other/two.yml"):
+        Path(name).write_text("x: 1\n")
+    if settings:
+        Path("worldsize.yml").write_text(f"{settings}\n")
+    result = CliRunner().invoke(main, ["check", *arguments])
+    assert (result.exit_code, result.stdout) == (0, f"{reason}\n")
+    result = CliRunner().invoke(main, ["check", *arguments, "--format", "github"])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"note: no file was checked: {reason.partition(': ')[2]}\n"
+
+
+def test_only_settings_are_no_file_to_check(tree: Path) -> None:
+    Path("worldsize.yml").write_text("exclude: [a]\n")
+    result = CliRunner().invoke(main, ["check", "."])
+    assert result.output == "nothing found in 1 file: there is no YAML file but worldsize.yml\n"
+
+
+def test_what_is_checked_needs_no_reason(tree: Path) -> None:
+    write("a/job.yml")
+    assert worldsize.check(["."]).unchecked == ""

@@ -3,7 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import worldsize
+from worldsize.cli.main import main
 from worldsize.dsl import load
 from worldsize.errors import PipelineError
 
@@ -13,6 +16,8 @@ from worldsize.errors import PipelineError
     [
         ("pipelines/digits.py:digits", True),
         ("digits.py:a.b", True),
+        ("digits.py::digits", True),
+        ("digits.py#digits", True),
         ("digits.py", False),
         ("spec.yml", False),
         ("azureml:digits:1", False),
@@ -37,8 +42,13 @@ FAULTS = {
         "importing `{file}` raised ZeroDivisionError: division by zero",
         "look at pipe.py, line 2",
     ),
-    "def pipelin():\n    pass\n": ("`{file}` has no function `pipeline`", "did you mean `pipelin`?"),
-    "def other():\n    pass\n": ("`{file}` has no function `pipeline`", "there are other"),
+    "def pipelin():\n    pass\n": ("`{file}` has no function `pipeline`", "did you mean `{file}:pipelin`?"),
+    "def other():\n    pass\n": ("`{file}` has no function `pipeline`", "it has `other`"),
+    "from os.path import join\nx = 1\n": ("`{file}` has no function `pipeline`", "it has none: write one"),
+    "from worldsize.errors import PipelineError\ndef pipeline():\n    raise PipelineError('no', 'do')\n": (
+        "no",
+        "do (look at pipe.py, line 3)",
+    ),
     "pipeline = 3\n": (
         "`{file}:pipeline` is a `int`, not a pipeline job",
         "name a function with `@dsl.pipeline`, or one that returns the job of such a function",
@@ -65,7 +75,98 @@ def test_a_fault_is_one_sentence_with_its_line(tmp_path: Path, code: str) -> Non
     message, advice = FAULTS[code]
     with pytest.raises(PipelineError) as caught:
         load.load_job(f"{file}:pipeline")
-    assert (str(caught.value), caught.value.help) == (message.format(file=file), advice)
+    assert (str(caught.value), caught.value.help) == (message.format(file=file), advice.format(file=file))
+
+
+@pytest.mark.parametrize("separator", ["::", "#", "@"])
+def test_another_separator_is_named(tmp_path: Path, separator: str) -> None:
+    file = tmp_path / "pipe.py"
+    file.write_text("")
+    with pytest.raises(PipelineError) as caught:
+        load.load_job(f"{file}{separator}pipeline")
+    assert f"has `{separator}` between file and function" in str(caught.value)
+    assert caught.value.help == f"write `{file}:pipeline`"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("pipe:digits", "pipe.py:digits"),
+        ("pipe.digits", "pipe.py:digits"),
+        ("sub.pipe:digits", "sub/pipe.py:digits"),
+        ("other:digits", None),
+        ("pipe.py", None),
+        ("azureml:pipe:1", None),
+    ],
+)
+def test_what_a_path_may_stand_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    for name in ("pipe.py", "sub/pipe.py"):
+        (tmp_path / name).write_text("")
+    assert load.name_reference(path) == expected
+
+
+def no_job() -> None: ...
+
+
+VERBS = {
+    "check": worldsize.check,
+    "plan": worldsize.plan,
+    "run": worldsize.run,
+    "compile": lambda target: worldsize.compile(target, "out"),
+    "estimate": worldsize.estimate,
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    "target", [no_job, 3, None, "pipe.py", Path("pipe.py")], ids=lambda each: type(each).__name__
+)
+def test_what_is_no_job_is_refused_in_one_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, target: object
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pipe.py").write_text("def digits(): ...\n")
+    with pytest.raises(PipelineError) as caught:
+        VERBS[verb](target)
+    assert caught.value.help
+    assert list(tmp_path.iterdir()) == [tmp_path / "pipe.py"]
+
+
+COMMANDS = {
+    "check pipe.py": "`pipe.py` is a Python file, which may define several pipelines",
+    "run pipe.py": "`pipe.py` is a Python file, which may define several pipelines",
+    "plan pipe.py": "`pipe.py` is a Python file, which may define several pipelines",
+    "submit pipe.py": "`pipe.py` is a Python file, which may define several pipelines",
+    "check pipe:digits": "there is no file `pipe:digits`",
+    "run pipe.digits": "there is no file `pipe.digits`",
+    "plan pipe:digits": "there is no file `pipe:digits`",
+    "submit pipe:digits": "there is no file `pipe:digits`",
+    "check pipe.py::digits": "`pipe.py::digits` has `::` between file and function",
+    "plan pipe.py:nothing": "`pipe.py` has no function `nothing`",
+    "compile pipe.py:digits -o out": "`worldsize compile` takes the path of a spec, not `pipe.py:digits`",
+    "estimate pipe.py:digits": "`worldsize estimate` takes the path of the file of a workload, not `pipe",
+    "advise pipe.py:digits": "`worldsize advise` takes the path of a spec or the file of a workload, not",
+    "adopt pipe.py:digits": "`worldsize adopt` takes the path of a training script, not `pipe.py:digits`",
+    "init pipe.py:digits": "`worldsize init` takes the path of a folder, not `pipe.py:digits`",
+    "init --from pipe.py:digits": "`worldsize init` takes the path of data, a script or YAML, not `pipe",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_says_what_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pipe.py").write_text("def digits(): ...\n")
+    result = CliRunner().invoke(main, command.split())
+    assert result.exit_code == 1, result.output
+    assert result.output.startswith(f"error: {COMMANDS[command]}")
+    assert "\n  = help: " in result.output
+    assert {each.name for each in tmp_path.iterdir()} <= {"pipe.py", "__pycache__"}
 
 
 def test_a_missing_file_is_named() -> None:

@@ -43,6 +43,7 @@ class Report(Struct, frozen=True):
     files: tuple[str, ...]  # the recognised files that were checked
     fixed: int = 0  # problems that were fixed before this report
     notes: bool = False  # whether formats for people show findings of severity `info`: they were asked for
+    unchecked: str = ""  # why there was no file to check
 
     @property
     def exit_code(self) -> int:
@@ -89,6 +90,7 @@ class Report(Struct, frozen=True):
             colour=colour,
             fixed=self.fixed,
             notes=self.notes,
+            unchecked=self.unchecked,
         )
 
     def _rule_infos(self) -> dict[str, Any]:
@@ -151,7 +153,9 @@ def check_files(
     diagnostics: list[Diagnostic] = []
     sources: dict[str, Source] = {}
     runs: list[CheckRun] = []
-    for project in discover.group_projects(named, choice.exclude):
+    projects = discover.group_projects(named, choice.exclude)
+    excluded = 0
+    for project in projects:
         run, settings, left_out = _check_project(project, files, choice, readable)
         wanted = _narrow(requested, settings)
         problems = run.problems + list(engine.run(run.context, run.subjects))
@@ -163,6 +167,7 @@ def check_files(
         kept = _apply_suppressions([each for each in levelled if wanted(each.code)], run, wanted)
         kept = [each for each in kept if choice.admits(each) and not left_out(each.span.path)]
         run.files = [path for path in run.files if not left_out(path)]
+        excluded += sum(left_out(file.path) for file in project.files)
         sources |= run.context.sources()
         kept = kept if baseline is None else baseline.select_new(kept, sources)
         diagnostics += shorten.cap_repeats(kept, wanted)
@@ -173,7 +178,12 @@ def check_files(
     )
     checked = sorted(path for run in runs for path in run.files)
     notes = choice.min_severity is not None or bool(choice.select)
-    return Report(tuple(masked), shown_sources, tuple(checked), notes=notes), runs
+    unchecked = ""
+    if not masked and all(discover.is_settings(path) for path in checked):
+        from worldsize.checking.nothing import explain_nothing  # nearly all checks find a file
+
+        unchecked = explain_nothing(named, choice.exclude, projects, excluded)
+    return Report(tuple(masked), shown_sources, tuple(checked), notes=notes, unchecked=unchecked), runs
 
 
 def _check_project(

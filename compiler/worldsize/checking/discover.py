@@ -236,6 +236,11 @@ def _is_workflow(path: str) -> bool:
     return os.path.basename(os.path.dirname(path)) == "workflows"
 
 
+def is_settings(path: str) -> bool:
+    """Whether a file is the settings of a project."""
+    return os.path.basename(path) in SETTINGS and not _is_workflow(path)
+
+
 def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str | None:
     """The nearest ``worldsize.yml`` at or above a folder of the tree."""
     if folder not in known:
@@ -249,7 +254,7 @@ def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str
 
 def recognise_kind(document: Document, *, named: bool) -> str | None:
     """``spec``, ``settings`` (``worldsize.yml``), a kind of :mod:`worldsize.azureml.shape`, or None."""
-    if os.path.basename(document.path) in SETTINGS and not _is_workflow(document.path):
+    if is_settings(document.path):
         return "settings"
     root = document.root
     if not isinstance(root, Mapping):

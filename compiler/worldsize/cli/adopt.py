@@ -89,6 +89,7 @@ def command(
 ) -> None:
     """Adopt a training script for one GPU: show the diff, prove the loss curve, write and plan the spec."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    common.require_path(str(script), "worldsize adopt", "a training script", script=True)
     from worldsize.adopting.spec import Target, choose_size
 
     options = Options(arguments=_split(arguments), **chosen)

@@ -70,7 +70,7 @@ def _parse_amount(_context: click.Context, parameter: click.Parameter, text: str
 
 
 @click.command(epilog=EPILOG)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=common.SpecPath("a spec or the file of a workload"))
 @click.option("--deadline", metavar="TIME", callback=_parse_duration, help="Longest time, such as 24h or 3d.")
 @click.option(
     "--budget", metavar="MONEY", callback=_parse_amount, help="Highest cost, in the prices' currency."

@@ -42,7 +42,7 @@ def _require_existing(
     if STDIN in paths and len(paths) > 1:
         raise click.BadParameter("`-`, which is standard input, takes no other path beside it.")
     paths = tuple(map(common.write_python_pipeline, paths))
-    for path in paths:
+    for path in map(common.suggest_reference, paths):
         if path != STDIN and not os.path.lexists(path):
             raise click.BadParameter(f"Path '{path}' does not exist.")
     return paths or (".",)
@@ -143,6 +143,8 @@ def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> 
         return _write_baseline(paths, choice, options["baseline"], texts)
     report = checker.check_files(paths, choice, texts=texts)[0]
     checker.write_output(_render(report, output))
+    if report.unchecked and (output.statistics or output.format_ not in ("text", "concise")):
+        common.say(f"note: no file was checked: {report.unchecked}", err=True)
     return report.exit_code
 
 

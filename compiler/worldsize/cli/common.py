@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -78,15 +80,89 @@ def write_python_pipeline(target: str) -> str:
 
     Exits if it cannot be loaded or written.
     """
-    if ".py:" not in target:  # as nearly all targets
+    if ".py" not in target:  # as nearly all targets
         return target
     from worldsize.dsl.verbs import find_file
-    from worldsize.errors import OutputError, PipelineError
+
+    with exit_on_python_error():
+        return str(find_file(target))
+
+
+@contextlib.contextmanager
+def exit_on_python_error() -> Iterator[None]:
+    """Turn what is wrong with a pipeline in Python into a message and an exit status."""
+    from worldsize.errors import OutputError, PipelineError, SpecError
 
     try:
-        return str(find_file(target))
+        yield
+    except SpecError as error:
+        refuse_spec(error)
     except (OutputError, PipelineError) as error:
         refuse(str(error), error.help)
+
+
+class _FilePath(click.Path):
+    """The path of a file that exists."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False, path_type=Path)
+
+
+class PipelinePath(_FilePath):
+    """The path of a file that exists, or `file.py:function`, whose pipeline is written as a file."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The path; click exits if there is no such file."""
+        target = write_python_pipeline(os.fspath(value))
+        return super().convert(suggest_reference(target), param, ctx)
+
+
+class FunctionOrFile(_FilePath):
+    """The path of a file that exists, or `file.py:function` as it is."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The path; exits if there is no such file."""
+        if ".py" in os.fspath(value):
+            from worldsize.dsl.load import is_reference
+
+            if is_reference(os.fspath(value)):
+                return Path(value)
+            write_python_pipeline(os.fspath(value))
+        return super().convert(suggest_reference(os.fspath(value)), param, ctx)
+
+
+class SpecPath(_FilePath):
+    """The path of a file that exists; `file.py:function` is refused with what to do instead."""
+
+    def __init__(self, kind: str = "a spec") -> None:
+        super().__init__()
+        self.kind = kind
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The path; exits if there is no such file."""
+        require_path(os.fspath(value), f"worldsize {ctx.info_name}", self.kind)
+        return super().convert(value, param, ctx)
+
+
+def require_path(path: str, command: str, kind: str, *, script: bool = False) -> None:
+    """Exit if a function in a Python file is given where a file is meant, or the file where no script is."""
+    if ".py" not in path or (script and path.endswith(".py")):
+        return
+    from worldsize import api
+
+    with exit_on_python_error():
+        api.require_path(path, command, kind)
+
+
+def suggest_reference(path: str) -> str:
+    """The path as it is; exits if it is none, but may stand for `file.py:function`."""
+    if not os.path.lexists(path) and (":" in path or "." in path):
+        from worldsize.dsl.load import name_reference
+
+        reference = name_reference(path)
+        if reference is not None:
+            refuse(f"there is no file `{path}`", f"for a pipeline in Python write `{reference}`")
+    return path
 
 
 set_option = click.option(

@@ -29,7 +29,7 @@ Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an intern
 
 
 @click.command(epilog=EPILOG)
-@click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("spec", type=common.SpecPath())
 @click.option(
     "-o",
     "--output",

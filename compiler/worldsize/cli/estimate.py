@@ -41,7 +41,7 @@ Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of 
 
 
 @click.command(epilog=EPILOG)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=common.SpecPath("the file of a workload"))
 @click.option("--region", metavar="REGION", help="The Azure region of the prices.")
 @measured_runs.from_option
 @common.json_option

@@ -60,6 +60,8 @@ def command(
     force: bool,
 ) -> None:
     """Start a project from a table, a folder of pictures, a script or a pipeline."""
+    for given, what in ((str(folder), "a folder"), (source or "-", "data, a script or YAML")):
+        common.require_path(given, "worldsize init", what, script=given == source)
     from worldsize.adopting.spec import choose_size
     from worldsize.adopting.starting import project
     from worldsize.cli.adopt import find_size

@@ -26,6 +26,7 @@ Examples:
   worldsize plan SPEC --plot scaling.svg            and a picture: speed over instances, time of a step
   worldsize plan SPEC --from JOB --azure            with times calibrated by a job that trained this
   worldsize plan SPEC --set inputs.epochs=3         with another value of a pipeline input
+  worldsize plan digits.py:digits                   of a Python function that calls `worldsize.plan`
 
 \b
 Exit status: 0 planned, 1 faults in the spec, 2 usage, 3 an internal error of worldsize.
@@ -33,7 +34,7 @@ Exit status: 0 planned, 1 faults in the spec, 2 usage, 3 an internal error of wo
 
 
 @click.command(epilog=EPILOG)
-@click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("spec", type=common.FunctionOrFile())
 @click.option("--json", "as_json", is_flag=True, help="JSON, as schemas/plan.schema.json describes it.")
 @click.option(
     "--memory",
@@ -72,7 +73,7 @@ def command(
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        planned = api.plan_spec(spec, common.override_spec(spec, settings))
+        planned = _plan(spec, settings)
         needs = _memory(planned, import_model) if with_memory or import_model else None
         forecasts = api.forecast_steps(planned, region, measured_runs.read_runs(runs, home, azure))
     except UnusableRunError as error:
@@ -104,6 +105,19 @@ def command(
     if needs is not None:
         table = plan_table.render_memory(planned, needs, imported=import_model)
         common.say(f"\n{table}", nl=False)
+
+
+def _plan(spec: Path, settings: tuple[str, ...]) -> Planned:
+    """The plan of a spec, or that which a function in Python makes."""
+    from worldsize import api
+    from worldsize.dsl import load, verbs
+
+    if not load.is_reference(str(spec)):
+        return api.plan_spec(spec, common.override_spec(spec, settings))
+    if settings:
+        raise click.UsageError(f"`--set` is for specs: give the values in `{spec}`")
+    with common.exit_on_python_error():
+        return verbs.read_planned(str(spec))
 
 
 def _memory(planned: Planned, import_models: bool) -> dict[str, Need]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,15 +63,8 @@ MLflow is incomplete, 2 usage, 3 an internal error of worldsize, 130 Ctrl-C, 143
 """
 
 
-class _Target(click.Path):
-    """The path of a file that exists, or `file.py:function`."""
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        return super().convert(common.write_python_pipeline(os.fspath(value)), param, ctx)
-
-
 @click.command(epilog=EPILOG)
-@click.argument("target", type=_Target(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
+@click.argument("target", type=common.PipelinePath(), metavar="FILE")
 @click.option(
     "--processes", type=click.IntRange(min=1), metavar="N", help="Processes of every distributed step."
 )

@@ -26,6 +26,7 @@ EPILOG = """\b
 Examples:
   worldsize submit pipelines/digits_ddp.yml          a spec: checked, compiled, submitted, followed
   worldsize submit build/pipeline.yml --no-wait      a pipeline or job as it is
+  worldsize submit pipelines/digits.py:digits        a pipeline in Python: runs the file's code
   worldsize submit SPEC --create-compute             create the clusters that the workspace lacks
   worldsize submit SPEC --schedule                   the schedule of a spec, or a schedule file
   worldsize submit SPEC --dry-run                    print the bodies, and send nothing
@@ -61,7 +62,7 @@ class Request:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
+@click.argument("spec", type=common.PipelinePath(), metavar="FILE")
 @common.set_option
 @click.option(
     "-o",

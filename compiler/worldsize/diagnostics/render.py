@@ -25,6 +25,7 @@ def render_report(
     colour: bool = False,
     fixed: int = 0,
     notes: bool = False,
+    unchecked: str = "",
 ) -> str:
     """Render a whole report.
 
@@ -38,6 +39,7 @@ def render_report(
         fixed: How many problems were fixed before.
         notes: Whether formats for people show findings of severity ``info``; ``text`` and ``concise`` count
             them if not.
+        unchecked: Why there was no file to check, for ``text`` and ``concise``.
 
     Raises:
         ValueError: The format is unknown.
@@ -47,8 +49,10 @@ def render_report(
 
         options: dict[str, Any] = {"files": len(files), "notes": notes, "colour": colour, "fixed": fixed}
         if format_ == "concise":
-            return text.render_concise(diagnostics, **options)
-        return text.render_short(diagnostics, sources, **options)
+            report = text.render_concise(diagnostics, **options)
+        else:
+            report = text.render_short(diagnostics, sources, **options)
+        return f"{report.rstrip()}: {unchecked}\n" if unchecked else report
     if format_ not in _COMPLETE and not notes:
         diagnostics = [each for each in diagnostics if each.is_shown_by_default]
     if format_ == "json":

@@ -5,26 +5,74 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from worldsize.errors import PipelineError
+from worldsize.errors import PipelineError, SpecError
 
 _MODULE = "worldsize_pipeline"
 INSTALL = "pip install 'worldsize[azure]'"
+_REFERENCE = re.compile(r"(.*\.py)(::|[:#@])(.*)")  # the first is what pytest writes
+_WORD = re.compile(r"[:.](\w+)$")
 
 
 def is_job(target: object) -> bool:
     """Whether ``target`` is a pipeline job of azure-ai-ml."""
-    return hasattr(target, "jobs") and hasattr(target, "dump")
+    return hasattr(type(target), "jobs") and hasattr(target, "dump")  # other nodes have every attribute
 
 
 def is_reference(target: object) -> bool:
     """Whether ``target`` names a function in a Python file, such as ``pipelines/digits.py:digits``."""
-    return isinstance(target, str) and target.rpartition(":")[0].endswith(".py") and not Path(target).exists()
+    return isinstance(target, str) and _REFERENCE.fullmatch(target) is not None and not Path(target).exists()
+
+
+def name_reference(path: str) -> str | None:
+    """The reference that a path may stand for: ``digits.py:digits`` for ``digits:digits`` and the like."""
+    match = _WORD.search(path)
+    if match is None or path.endswith(".py"):
+        return None
+    file = Path(path[: match.start()].replace(".", "/") + ".py")
+    return f"{file}:{match[1]}" if file.is_file() else None
+
+
+def _is_function(target: object) -> bool:
+    return callable(target) and not is_of_client(target)
+
+
+def is_of_client(target: object) -> bool:
+    """Whether ``target`` is a job, node or component of azure-ai-ml; nodes have every attribute."""
+    return type(target).__module__.startswith("azure.ai.ml")
+
+
+def require_job(target: Any, what: str, example: str) -> Any:
+    """Return ``target`` if it is a pipeline job.
+
+    Args:
+        target: What may be one.
+        what: Its name in the message.
+        example: What to write where a function is meant.
+
+    Raises:
+        PipelineError: It is a function that was not called, a single node, or anything else.
+    """
+    if is_job(target):
+        return target
+    if _is_function(target):
+        raise PipelineError(f"{what} is a function, not a pipeline job", f"call it: {example}")
+    kind = type(target).__name__
+    if is_of_client(target):
+        raise PipelineError(
+            f"{what} is a single `{kind}` of azure-ai-ml, not a pipeline job",
+            "use it inside a function with `@dsl.pipeline`, and give the job that this function returns",
+        )
+    raise PipelineError(
+        f"{what} is a `{kind}`, not a pipeline job",
+        "name a function with `@dsl.pipeline`, or one that returns the job of such a function",
+    )
 
 
 def load_job(reference: str) -> Any:
@@ -36,23 +84,38 @@ def load_job(reference: str) -> Any:
 
     Raises:
         PipelineError: There is no such file or name, the code fails, or it does not return a pipeline job.
+        SpecError: The function plans its job, and the numbers do not fit.
     """
-    file, _, name = reference.rpartition(":")
-    module = _import_file(Path(file))
-    if not hasattr(module, name):
-        known = [key for key, value in vars(module).items() if inspect.isfunction(value) or is_job(value)]
-        close = difflib.get_close_matches(name, known, n=1)
-        advice = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(known) or 'none'}"
-        raise PipelineError(f"`{file}` has no function `{name}`", advice)
-    job = getattr(module, name)
-    if callable(job) and not is_job(job):
-        job = _call(job, reference)
-    if not is_job(job):
+    match = _REFERENCE.fullmatch(reference)
+    assert match is not None
+    file, separator, name = match.groups()
+    if separator != ":" and Path(file).is_file():
         raise PipelineError(
-            f"`{reference}` is a `{type(job).__name__}`, not a pipeline job",
-            "name a function with `@dsl.pipeline`, or one that returns the job of such a function",
+            f"`{reference}` has `{separator}` between file and function", f"write `{file}:{name}`"
         )
-    return job
+    module = _import_file(Path(file))
+    if not name or not hasattr(module, name):
+        raise PipelineError(
+            f"`{file}` has no function `{name}`" if name else f"`{reference}` names no function",
+            _list_functions(module, file, name),
+        )
+    job = getattr(module, name)
+    if _is_function(job) and not is_job(job):
+        job = _call(job, reference, Path(file))
+    return require_job(job, f"`{reference}`", f"`{name}()`")
+
+
+def _list_functions(module: ModuleType, file: str, name: str) -> str:
+    """Advice: which functions of its own a file has."""
+    known = [
+        key
+        for key, value in vars(module).items()
+        if is_job(value) or (inspect.isfunction(value) and value.__module__ == _MODULE)
+    ]
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"did you mean `{file}:{close[0]}`?"
+    return f"it has {', '.join(f'`{each}`' for each in known)}" if known else "it has none: write one"
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -79,8 +142,7 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _call(function: Any, reference: str) -> Any:
-    file = Path(reference.rpartition(":")[0])
+def _call(function: Any, reference: str, file: Path) -> Any:
     required = [
         parameter.name
         for parameter in inspect.signature(function).parameters.values()
@@ -95,6 +157,10 @@ def _call(function: Any, reference: str) -> Any:
         )
     try:
         return function()
+    except SpecError:
+        raise  # its findings say more than its name
+    except PipelineError as error:
+        raise PipelineError(str(error), f"{error.help} ({_find_line(error, file)})") from error
     except Exception as error:
         raise _failed(f"`{reference}`", error, file) from error
 
@@ -104,8 +170,11 @@ def _failed(what: str, error: Exception, file: Path) -> PipelineError:
     message = f"{what} raised {type(error).__name__}" + (f": {text[:200]}" if text else "")
     if isinstance(error, SyntaxError) and error.filename:
         return PipelineError(message, f"look at {Path(error.filename).name}, line {error.lineno}")
+    return PipelineError(message, _find_line(error, file))
+
+
+def _find_line(error: Exception, file: Path) -> str:
+    """Advice: where the error comes from in a file."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).resolve() == file.resolve()]
-    return PipelineError(
-        message, f"look at {file.name}, line {own[-1].lineno}" if own else "run the file in Python"
-    )
+    return f"look at {file.name}, line {own[-1].lineno}" if own else "run the file in Python"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,22 @@ from typing import Any
 import yaml
 
 from worldsize import api, resources
-from worldsize.azureml import yaml_dump
 from worldsize.azureml.model import Literal, Step
 from worldsize.checking import settings
-from worldsize.dsl.write import PIPELINE, PLAN, find_source, write_pipeline
+from worldsize.dsl.write import PIPELINE, PLAN, PLANNED, find_folder, find_source, write_files, write_pipeline
 from worldsize.emit import plan_file
 from worldsize.errors import PipelineError
 from worldsize.planning.model import Plan, StepPlan
 
-_SPEC = "pipeline as a spec.yml"
+SPEC = "spec.yml"
+_INLINE = "{}.component.yml"
+_COMPONENT = "https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json"
+_PLANNABLE = "command nodes are planned: of `command()`, of a component's file, and the built-in components"
+# Without these a plan changes nothing of a training; what scripts call them.
+_NAMES = {
+    "learning_rate": ("lr", "rate", "base_lr"),
+    "batch_size_per_device": ("batch_size", "batch", "micro_batch_size", "per_device_train_batch_size"),
+}
 
 
 def fill_plan(job: Any, *, instance_types: Mapping[str, str], scale: Mapping[str, Mapping[str, Any]]) -> Plan:
@@ -47,17 +54,15 @@ def fill_plan(job: Any, *, instance_types: Mapping[str, str], scale: Mapping[str
         raise PipelineError(
             f"the pipeline has no node `{unknown}`, which `scale` names", f"its nodes are {nodes}"
         )
-    with tempfile.TemporaryDirectory() as scratch:
-        written = yaml.safe_load(write_pipeline(job, Path(scratch)).read_text(encoding="utf-8"))
-        spec = Path(scratch) / _SPEC
-        spec.write_text(yaml_dump.dump(_make_spec(job, written, instance_types, scale)), encoding="utf-8")
-        sizes = settings.read_project_settings(Path.cwd()).vm_sizes.values()
-        described = {"vm_sizes": {size.name: settings.describe_size(size) for size in sizes}}
-        (Path(scratch) / "worldsize.yml").write_text(yaml_dump.dump(described), encoding="utf-8")
-        planned = api.plan_spec(spec)
+    folder = find_folder(job)
+    written = yaml.safe_load(write_pipeline(job, folder).read_text(encoding="utf-8"))
+    document = _make_spec(job, written, instance_types, scale)
+    planned = api.plan_spec(write_files(folder, {SPEC: document, **_find_inline(written)}) / SPEC)
     for name, step in planned.plan.steps.items():
         given = written["jobs"][name].get("inputs") or {}
         _fill_node(job.jobs[name], given, step, planned.resolved.job.steps[name])
+        _warn_of_unfilled(name, step, given, planned.resolved.job.steps[name])
+    setattr(job, PLANNED, planned)
     # What runs on fewer processes is planned again from it.
     setattr(job, PLAN, plan_file.dump(planned.plan, planned.resolved.templates, [PIPELINE]))
     return planned.plan
@@ -73,10 +78,17 @@ def _make_spec(
     inputs = written.get("inputs") or {}
     steps = {}
     for name, node in written["jobs"].items():
-        step = _make_step(job.jobs[name], node, inputs)
-        if step is not None:
+        reason = _explain_unplanned(node)
+        if reason is None:
+            step = _make_step(name, job.jobs[name], node, inputs)
             step["compute"] = _cluster(node.get("compute") or written.get("compute"), name)
             steps[name] = step | ({"scale": dict(scale[name])} if name in scale else {})
+        elif name in scale:
+            raise PipelineError(
+                f"node `{name}`, which `scale` names, cannot be planned: {reason}", _PLANNABLE
+            )
+    if not steps:
+        raise PipelineError("the pipeline has no node that can be planned", _PLANNABLE)
     clusters = sorted({step["compute"] for step in steps.values()})
     unknown = next((name for name in instance_types if name not in clusters), None)
     if unknown is not None:
@@ -84,21 +96,47 @@ def _make_spec(
             f"no node runs on `{unknown}`, which `instance_types` names",
             f"the nodes run on {', '.join(f'`{name}`' for name in clusters)}",
         )
+    sizes = {**_read_sizes(), **instance_types}
     compute = {
-        name: {"target": f"azureml:{name}"}
-        | ({"instance_type": instance_types[name]} if name in instance_types else {})
+        name: {"target": f"azureml:{name}"} | ({"instance_type": sizes[name]} if name in sizes else {})
         for name in clusters
     }
     return {"name": "pipeline", "compute": compute, "steps": steps}
 
 
-def _make_step(node: Any, written: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a node as a step, or None if it is not a command with a component file."""
-    source = find_source(getattr(node, "component", None))
-    if source is None or written.get("type", "command") != "command":
-        return None
-    builtin = source == resources.component_file(source.parent.name).resolve()
-    step: dict[str, Any] = {"uses": source.parent.name if builtin else str(source)}
+def _read_sizes() -> dict[str, str]:
+    """The VM sizes of the clusters that the project's settings describe."""
+    computes = settings.read_project_settings(Path.cwd()).computes
+    return {each.name: str(each.size.value) for each in computes if each.name and each.size is not None}
+
+
+def _explain_unplanned(written: Mapping[str, Any]) -> str | None:
+    """Why a node cannot be a step of a spec; None if it can."""
+    kind = written.get("type", "command")
+    if kind != "command":
+        return f"it is a {kind} node"
+    component = written["component"]
+    if isinstance(component, str) and component.startswith("azureml:"):
+        return f"what `{component}` takes is known to the workspace only"
+    return None
+
+
+def _find_inline(written: Mapping[str, Any]) -> dict[str, Any]:
+    """The components that have no file, as those of ``command()``, by the name of a file for each."""
+    return {
+        _INLINE.format(name): {"$schema": _COMPONENT, "name": name, **node["component"]}
+        for name, node in written["jobs"].items()
+        if _explain_unplanned(node) is None and isinstance(node["component"], dict)
+    }
+
+
+def _make_step(name: str, node: Any, written: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node as a step."""
+    source = find_source(node.component)
+    uses = f"./{_INLINE.format(name)}" if source is None else str(source)
+    if source is not None and source == resources.component_file(source.parent.name).resolve():
+        uses = source.parent.name
+    step: dict[str, Any] = {"uses": uses}
     count = (written.get("resources") or {}).get("instance_count")
     processes = (written.get("distribution") or {}).get("process_count_per_instance")
     step |= {"instance_count": int(count)} if count else {}
@@ -137,3 +175,21 @@ def _fill_node(node: Any, given: Mapping[str, Any], plan: StepPlan, step: Step) 
     shared_memory = settings.get("shm_size") if isinstance(settings, dict) else None
     if shared_memory is not None and node.resources is not None and not node.resources.shm_size:
         node.resources.shm_size = shared_memory
+
+
+def _warn_of_unfilled(name: str, plan: StepPlan, given: Mapping[str, Any], step: Step) -> None:
+    """Warn of what a training node has no input for: only inputs with the plan's names are filled."""
+    if plan.training is None or step.component is None:
+        return
+    inputs = step.component.inputs
+    lacking = {each for each in _NAMES if each in plan.inputs and each not in inputs}
+    if "global_batch_size" in inputs:  # such a component divides it itself
+        lacking.discard("batch_size_per_device")
+    for quantity in sorted(lacking):
+        near = next((each for each in _NAMES[quantity] if each in inputs), None)
+        value = plan.inputs[quantity]
+        if near is not None and given.get(near) == value:
+            continue
+        message = f"node `{name}` has no input `{quantity}`, so the planned value {value} does not reach it"
+        advice = f"rename its input `{near}`, or give that {value}" if near else "add one to its component"
+        warnings.warn(f"{message}: {advice}", stacklevel=4)

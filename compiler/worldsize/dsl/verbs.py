@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from worldsize.errors import PipelineError
+
 if TYPE_CHECKING:
+    from worldsize.api import Planned
     from worldsize.base.problem import Confidence
     from worldsize.checking import Report
     from worldsize.diagnostics import Severity
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from worldsize.running import RunOptions, RunResult
     from worldsize.running.model.results import View
 
-WRITTEN = Path(".worldsize") / "pipelines"  # where pipelines in Python are written, one folder each
+_EXAMPLE = "`digits()` in place of `digits`"
 Target = Any  # a path, a reference `file.py:function`, or a pipeline job
 
 
@@ -55,10 +58,10 @@ def check(
             folder holds more files than can be meant; or the baseline cannot be read.
     """
     from worldsize import checking
-    from worldsize.dsl.load import is_job
+    from worldsize.dsl.load import is_of_client
 
-    several = not isinstance(paths, str | os.PathLike) and not is_job(paths)
-    targets = list(paths) if several else [paths]
+    single = isinstance(paths, str | os.PathLike) or is_of_client(paths) or not isinstance(paths, Iterable)
+    targets = [paths] if single else list(paths)
     return checking.check(
         [find_file(target) for target in targets],
         select=select,
@@ -118,8 +121,9 @@ def plan(
     """Derive every number of a spec, or of a pipeline in Python, whose nodes then have them.
 
     Args:
-        target: The path of a spec, or a pipeline job of azure-ai-ml.
-        instance_types: Of a job, VM sizes by the names of its clusters, where no compute YAML has them.
+        target: The path of a spec, or a pipeline job of azure-ai-ml; also ``"file.py:function"``, whose code
+            runs, where the function plans its job.
+        instance_types: Of a job, VM sizes by the names of its clusters, where ``worldsize.yml`` has none.
         scale: Of a job, by the names of nodes, what ``scale:`` of a spec has: ``reference``, ``rule`` …
 
     Raises:
@@ -127,30 +131,58 @@ def plan(
         PipelineError: ``scale`` or ``instance_types`` names what the job does not have.
     """
     from worldsize import api
-    from worldsize.dsl.load import is_job
-
-    if not is_job(target):
-        return api.plan(target)
-    from worldsize.dsl.plan import fill_plan
-
-    return fill_plan(target, instance_types=instance_types or {}, scale=scale or {})
-
-
-def find_file(target: Target) -> str | os.PathLike[str]:
-    """Return the path of a target; a pipeline in Python is written first."""
     from worldsize.dsl import load
 
     if load.is_reference(target):
-        file, _, function = target.rpartition(":")
-        return _write(load.load_job(target), f"{Path(file).stem}-{function}")
-    if load.is_job(target):
-        return _write(target, str(target.name or target.display_name or "pipeline"))
-    path: str | os.PathLike[str] = target
-    return path
+        return read_planned(target).plan
+    if isinstance(target, str | os.PathLike):
+        return api.plan(find_file(target))
+    from worldsize.dsl.plan import fill_plan
+
+    job = load.require_job(target, "what is to be planned", _EXAMPLE)
+    return fill_plan(job, instance_types=instance_types or {}, scale=scale or {})
 
 
-def _write(job: Any, name: str) -> Path:
-    from worldsize.dsl.write import write_pipeline
+def read_planned(reference: str) -> Planned:
+    """What the function of a reference planned.
 
-    folder = "".join(character if character.isalnum() or character in "-_" else "-" for character in name)
-    return write_pipeline(job, WRITTEN / folder)
+    Raises:
+        PipelineError: The job cannot be loaded, or its function does not plan it.
+        SpecError: The numbers do not fit.
+    """
+    from worldsize.dsl import load
+    from worldsize.dsl.write import PLANNED
+
+    planned: Planned | None = getattr(load.load_job(reference), PLANNED, None)
+    if planned is None:
+        raise PipelineError(
+            f"`{reference}` does not plan its job",
+            "call `worldsize.plan(job, instance_types=…, scale=…)` in the function before it returns the job",
+        )
+    return planned
+
+
+def find_file(target: Target) -> str | os.PathLike[str]:
+    """Return the path of a target; a pipeline in Python is written first.
+
+    Raises:
+        PipelineError: The target is not a path, and not a pipeline that can be loaded.
+    """
+    from worldsize.dsl import load
+    from worldsize.dsl.write import find_folder, write_pipeline
+
+    if load.is_reference(target):
+        stem, _, function = target.rpartition(".py")
+        name = f"{Path(stem).name}-{function.lstrip(':')}"
+        job = load.load_job(target)
+        return write_pipeline(job, find_folder(job, name))
+    if not isinstance(target, str | os.PathLike):
+        job = load.require_job(target, "what is given", _EXAMPLE)
+        return write_pipeline(job, find_folder(job))
+    if Path(target).suffix == ".py" and Path(target).is_file():
+        raise PipelineError(
+            f"`{os.fspath(target)}` is a Python file, which may define several pipelines",
+            f"name the function with `@dsl.pipeline`: `{os.fspath(target)}:FUNCTION`;"
+            " a training script is checked with the job that starts it",
+        )
+    return target

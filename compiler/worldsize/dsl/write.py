@@ -15,10 +15,18 @@ from worldsize.azureml import yaml_dump
 from worldsize.emit import plan_file
 from worldsize.errors import OutputError, PipelineError
 
+WRITTEN = Path(".worldsize") / "pipelines"  # where pipelines in Python are written, one folder each
 PIPELINE = "pipeline.yml"
 PLAN = "worldsize_plan"  # the attribute of a job with the content of its plan file
+PLANNED = "worldsize_planned"  # the attribute of a job with what was planned
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json"
 _ANONYMOUS = "CliV2AnonymousEnvironment"  # of the client, for an environment without a name
+
+
+def find_folder(job: Any, name: str | None = None) -> Path:
+    """The folder that a pipeline job is written to, by its name or another one."""
+    text = str(name or job.name or job.display_name or "pipeline")
+    return WRITTEN / "".join(each if each.isalnum() or each in "-_" else "-" for each in text)
 
 
 def write_pipeline(job: Any, folder: Path) -> Path:
@@ -37,15 +45,24 @@ def write_pipeline(job: Any, folder: Path) -> Path:
     document = {"$schema": _SCHEMA, "type": document.pop("type"), **document}
     document["jobs"] = {name: _write_node(node, nodes[name], files) for name, node in job.jobs.items()}
     files[PIPELINE] = document
-    path = folder / PIPELINE
+    write_files(folder, files)
+    _write_plan(job, folder / plan_file.NAME)
+    return folder / PIPELINE
+
+
+def write_files(folder: Path, files: Mapping[str, Any]) -> Path:
+    """Write YAML files by their names in a folder, and return the folder.
+
+    Raises:
+        OutputError: The folder cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (folder / name).write_text(yaml_dump.dump(content, paragraphs="jobs"), encoding="utf-8")
-        _write_plan(job, folder / plan_file.NAME)
     except OSError as error:
-        raise OutputError(f"cannot write `{path}`: {error.strerror}", "make the folder writable") from error
-    return path
+        raise OutputError(f"cannot write `{folder}`: {error.strerror}", "make the folder writable") from error
+    return folder
 
 
 def _write_plan(job: Any, path: Path) -> None:

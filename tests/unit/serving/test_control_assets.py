@@ -35,6 +35,12 @@ CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], tuple[int, str]]] = [
         {"componentSpec": {**SPEC, "command": "python b.py"}},
         (409, "is already registered and cannot be changed"),
     ),
+    (  # the same command with changed code, which a client uploads under another name
+        "components",
+        {"componentSpec": {**SPEC, "code": "azureml:/codes/a/versions/1"}},
+        {"componentSpec": {**SPEC, "code": "azureml:/codes/b/versions/1"}},
+        (409, "is already registered and cannot be changed"),
+    ),
 ]
 
 

@@ -5,39 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from worldsize.azureml.shape.catalog import Catalog, MappingContext, Shape
+from worldsize.azureml.shape.other_words import ALIASES, OTHER_UNITS, PREVIEW
 from worldsize.azureml.shape.values import fits_shape
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest, closest_unambiguous, edit_distance, fix_word
 from worldsize.base.wording import join_words, shorten
 from worldsize.yaml.nodes import Scalar
-
-# Words of other tools, of the documentation's errors and of Azure ML's first version.
-_ALIASES = {
-    "node_count": "instance_count",
-    "num_nodes": "instance_count",
-    "nodes": "instance_count",
-    "max_nodes": "max_instances",
-    "min_nodes": "min_instances",
-    "vm_size": "size",
-    "process_count": "process_count_per_instance",
-    "process_count_per_node": "process_count_per_instance",
-    "processes_per_node": "process_count_per_instance",
-    "nproc_per_node": "process_count_per_instance",
-    "num_workers": "worker_count",
-    "timezone": "time_zone",
-    "pattern": "schedule",
-    "cron": "expression",
-    "compute_target": "compute",
-    "cluster": "compute",
-    "env": "environment_variables",
-    "env_vars": "environment_variables",
-    "conda": "conda_file",
-    "docker_image": "image",
-    "experiment": "experiment_name",
-    "source_directory": "code",
-    "steps": "jobs",
-}
 
 # Mappings whose own keys are often written one level too high, the likeliest first.
 _CONTAINERS = (
@@ -157,15 +131,25 @@ def _inline_jobs(key: Scalar, context: MappingContext) -> Problem | None:
 
 
 def _alias(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | None:
-    meant = _ALIASES.get(key.text)
+    meant = ALIASES.get(key.text) or PREVIEW.get(key.text)
     if meant is None or meant in context.node:
         return None
-    if meant in context.shape.get("properties", {}):
-        return _unknown(key, context, f"write `{meant}`", Fix(key.span, meant, safe=False))
-    container = _container_of(meant, context, catalog)
-    if container is None:
-        return None
-    return _unknown(key, context, f"write `{meant}` under `{container}:`")
+    advice = f"write `{meant}`"
+    container = None
+    if meant not in context.shape.get("properties", {}):
+        container = _container_of(meant, context, catalog)
+        if container is None:
+            return None
+        advice += f" under `{container}:`"
+    if key.text in OTHER_UNITS:
+        advice += f", {OTHER_UNITS[key.text]}"
+    if key.text in PREVIEW:
+        advice += f"; `{key.text}` is a key of the 2021 preview"
+    # Another form of the value needs more than another key.
+    renamed = (
+        container is None and key.text not in OTHER_UNITS and isinstance(context.node.get(key.text), Scalar)
+    )
+    return _unknown(key, context, advice, Fix(key.span, meant, safe=False) if renamed else None)
 
 
 def _contained(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | None:

@@ -186,8 +186,9 @@ def _finish(script: Script, tracer: Tracer, parser: Parser, header: Header) -> P
     if header.names.world_size not in "".join(script.list_inserted()):
         header.constants = [line for line in header.constants if not line.startswith(header.names.world_size)]
     if len(header.constants) == 1:
-        header.imports.pop("import os", None)
         header.constants = []
+    if not any("os." in line for line in (*header.constants, *parser.then, *script.list_inserted())):
+        header.imports.pop("import os", None)
     write_flags(script, parser, header)
     write_header(script, header)
     return parser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.first_rank import is_own_method
 from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Script
@@ -11,6 +12,7 @@ from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _SAVES = {"torch.save": 1, "joblib.dump": 1, "np.save": 0, "numpy.save": 0}
+_METHODS = ("save", "save_checkpoint")
 _LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
 _READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
 
@@ -43,7 +45,12 @@ def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.Constant]:
         position = _SAVES.get(name, 0 if name.rpartition(".")[2] in _LAST else None)
         if name == "open" and len(call.args) > 1 and set(str(constant_value(call.args[1]))) & set("wa"):
             position = 0
-        if position is None and name.rpartition(".")[2] == "save" and isinstance(call.func, ast.Attribute):
+        if (
+            position is None
+            and name.rpartition(".")[2] in _METHODS
+            and isinstance(call.func, ast.Attribute)
+            and not is_own_method(script, call, name.rpartition(".")[2])
+        ):
             position = 0
         folder = keyword_argument(call, "output_dir") if name.endswith("TrainingArguments") else None
         if folder is not None:

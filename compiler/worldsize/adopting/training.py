@@ -209,7 +209,12 @@ def _find_loader(
         for node in ast.walk(loop.iter):
             if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
                 continue
-            value, _ = tracer.follow(node, frames[number].scope)
+            value, where = tracer.follow(node, frames[number].scope)
+            while is_wrapper(script, value):
+                assert isinstance(value, ast.Call)
+                if isinstance(node, ast.Name) and script.scope(value) is frames[number].scope:
+                    node = value.args[0]  # noqa: PLW2901
+                value, where = tracer.follow(value.args[0], where)
             if isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("DataLoader"):
                 if value is loop.iter or any(value is inner for inner in ast.walk(loop.iter)):
                     continue
@@ -220,6 +225,13 @@ def _find_loader(
         raise script.refuse(loops[0][1], message, "read the batches from a `torch.utils.data.DataLoader`")
     message = "which `DataLoader` feeds this loop cannot be told"
     raise script.refuse(loops[0][1], message, "name it: `for batch in train_loader`, made by `DataLoader(…)`")
+
+
+def is_wrapper(script: Script, value: ast.expr) -> bool:
+    """Whether an expression passes on what it gets, as a progress bar does."""
+    if not isinstance(value, ast.Call) or not value.args:
+        return False
+    return script.module.name_of(value.func).rpartition(".")[2] in ("tqdm", "enumerate", "track", "iter")
 
 
 def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[ast.expr, Scope]:

@@ -86,7 +86,11 @@ def _resumes_itself(script: Script) -> bool:
 def _find_range(loop: ast.For) -> ast.Call | None:
     """``range(…)`` of ``for epoch in range(…)``, also in a progress bar."""
     for node in ast.walk(loop.iter):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("range", "trange")
+        ):
             return node if 1 <= len(node.args) <= 2 and isinstance(loop.target, ast.Name) else None
     return None
 

@@ -37,6 +37,13 @@ def use_own_gpu(script: Script, header: Header) -> None:
     for variable, _, statement in variable_writes(module):
         if variable == "CUDA_VISIBLE_DEVICES":
             script.delete(statement, "WS905", "every process would see the same GPU")
+    for node in module.kinds.get(ast.Assign, ()):
+        name = getattr(node.targets[0], "id", "")
+        if (
+            re.fullmatch(r"(device|gpu|gpu_id|cuda_id|device_id)", name)
+            and type(constant_value(node.value)) is int
+        ):
+            script.replace(node.value, header.names.local_rank, "WS905", _REASON)
     _drop_data_parallel(script)
 
 

@@ -13,6 +13,12 @@ from worldsize.rules.script._module import constant_value, keyword_argument
 
 _SAVES = {"torch.save": 1, "joblib.dump": 1, "np.save": 0, "numpy.save": 0}
 _METHODS = ("save", "save_checkpoint")
+_FOLDERS = (
+    ("output_dir", "TrainingArguments"),
+    ("dirpath", "ModelCheckpoint"),
+    ("filepath", "ModelCheckpoint"),
+    ("default_root_dir", "Trainer"),
+)
 _LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
 _READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
 
@@ -52,7 +58,10 @@ def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.Constant]:
             and not is_own_method(script, call, name.rpartition(".")[2])
         ):
             position = 0
-        folder = keyword_argument(call, "output_dir") if name.endswith("TrainingArguments") else None
+        folder = next((found for word, ending in _FOLDERS if name.endswith(ending)
+                       and (found := keyword_argument(call, word)) is not None), None)  # fmt: skip
+        if folder is None and name.endswith("callbacks.ModelCheckpoint") and call.args:
+            position = 0
         if folder is not None:
             _collect(tracer, script, folder, written)
         if position is not None and position < len(call.args):

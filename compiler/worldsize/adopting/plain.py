@@ -8,6 +8,7 @@ from worldsize.adopting.devices import refuse_several_gpus, use_own_gpu
 from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
 from worldsize.adopting.flags import Parser, find_parser, write_flags
 from worldsize.adopting.group import join_group, start_header, write_header
+from worldsize.adopting.losses import add_up_sums
 from worldsize.adopting.metrics import reduce_metrics
 from worldsize.adopting.numbers import leave_counted_steps, set_epochs, set_feed, set_optimizer
 from worldsize.adopting.paths import place_files
@@ -46,6 +47,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     leave_counted_steps(script, tracer)
     place_files(script, tracer, parser, header)
     reduce_metrics(script, tracer, training, header)
+    add_up_sums(script, tracer, training, header)
     resume_from_checkpoints(script, tracer, training, wrapped, parser=parser, header=header)
     write_wrap(script, wrapped)
     agree_on_random_numbers(script, header, by_place=training.feed.kind in ("ranges", "columns"))

@@ -97,6 +97,7 @@ def find_training(script: Script, tracer: Tracer) -> Training:
         raise script.refuse(epoch_loop, "the epochs are counted by `while`, which cannot be resumed", help_)
     model, scope = _find_model(script, tracer, optimizer)
     model_frame = None
+    model = _find_held(script, tracer, frames, model, scope) or model
     if not isinstance(model, ast.Attribute):
         model_frame, model = _place_model(script, tracer, frames, model, scope)
     return Training(
@@ -285,6 +286,38 @@ def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[as
         help_ = "put them into one `nn.Module` whose `forward` gives the loss"
         raise script.refuse(optimizer, f"this optimizer trains several models: {names}", help_)
     return next(iter(models.values())), scope
+
+
+def _find_held(
+    script: Script, tracer: Tracer, frames: list[Frame], model: ast.expr, scope: Scope
+) -> ast.expr | None:
+    """``self.model`` of the object that trains, where the optimizer was made before it."""
+    class_ = next(
+        (
+            above
+            for frame in frames
+            if isinstance(above := script.module.parents.get(frame.scope), ast.ClassDef)
+        ),
+        None,
+    )
+    if class_ is None or isinstance(model, ast.Attribute):
+        return None
+    made, _ = tracer.follow(model, scope)
+    for node in ast.walk(class_):
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute):
+            continue
+        value = node.value
+        while (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in ("to", "cuda")
+        ):
+            value = value.func.value
+        if isinstance(value, ast.Name) and isinstance(made, ast.Call):
+            passed, _ = tracer.follow(value, script.scope(node))
+            if passed is made:
+                return node.targets[0]
+    return None
 
 
 def _root(node: ast.expr) -> ast.expr:

@@ -32,7 +32,7 @@ def read_beside(path: Path) -> Module | None:
 
 
 def find_loader_function(module: Module, called: str) -> tuple[Module, ast.FunctionDef] | None:
-    """The function of a module beside the script that makes a `DataLoader`, by its full name in the script."""
+    """The function beside the script that makes a `DataLoader`, by its full name in the script."""
     for name, _, path in list_modules_beside(module):
         if called.rpartition(".")[0] != name:
             continue

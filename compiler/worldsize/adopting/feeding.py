@@ -1,4 +1,4 @@
-"""What feeds a training loop that has no `DataLoader` of the script: draws, ranges, streams, loaders beside."""
+"""What feeds a loop without a `DataLoader` of the script: draws, ranges, streams, loaders beside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from worldsize.adopting.beside import find_loader_function
 from worldsize.adopting.roles import find_role
 from worldsize.adopting.script import Script
-from worldsize.adopting.tracing import Tracer
+from worldsize.adopting.tracing import Tracer, without_gradient
 
 Kind = Literal["loader", "phases", "beside", "draws", "ranges", "columns"]
 Loop = ast.For | ast.While
@@ -130,7 +130,7 @@ def _find_columns(script: Script, tracer: Tracer, loop: Loop) -> ast.Call | None
 
 
 def lays_out_columns(tracer: Tracer, call: ast.Call) -> tuple[ast.expr, bool] | None:
-    """The number of columns that a function of the script makes, and whether they are along the second axis."""
+    """The number of columns that a function makes, and whether they are along the second axis."""
     function = tracer.function(call)
     if function is None or function.name == "__init__":
         return None
@@ -144,8 +144,6 @@ def lays_out_columns(tracer: Tracer, call: ast.Call) -> tuple[ast.expr, bool] | 
 
 def _list_draws(script: Script, tracer: Tracer, top: ast.AST, depth: int) -> Iterator[tuple[ast.Call, str]]:
     """The calls that choose rows at random, with their library; none for a generator of the script."""
-    from worldsize.adopting.training import without_gradient  # noqa: PLC0415
-
     for node in ast.walk(top):
         if not isinstance(node, ast.Call) or without_gradient(script, node, top):
             continue
@@ -171,7 +169,7 @@ def _belongs_to_model(script: Script, function: ast.AST) -> bool:
     return isinstance(above, ast.ClassDef) and any("Module" in ast.unparse(base) for base in above.bases)
 
 
-def find_batch_size(script: Script, tracer: Tracer, feed: Feed, loop: Loop) -> ast.expr | None:
+def find_batch_size(script: Script, feed: Feed, loop: Loop) -> ast.expr | None:
     """How many rows of a batch the draws of a loop choose: what is named so there, or is passed to them."""
     tops: list[ast.AST] = [script.scope(feed.call), loop]
     for top in tops:

@@ -52,6 +52,8 @@ def find_parser(script: Script) -> Parser:
     declared = [
         each for each in script.module.called("add_argument") if script.has_own_line(script.statement(each))
     ]
+    if options.parser is not None:
+        declared = [each for each in declared if ast.unparse(each.func).startswith(f"{options.parser}.")]
     for call in script.module.called("parse_args"):
         statement = script.module.parents.get(call)
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name) and declared:
@@ -130,12 +132,11 @@ def _find_returned(script: Script, options: Options, declared: list[ast.Call]) -
 
 def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     """Whether the values of the options can be read at a node."""
-    if parser.function is not None:
-        return script.scope(node) is parser.function
+    holder = parser.function or parser.holder
+    if holder is not None:
+        return script.scope(node) is holder
     if not parser.name:
         return False
-    if parser.holder is not None:
-        return script.scope(node) is parser.holder
     if parser.statement is None:
         return True
     where, scope = script.scope(parser.statement), script.scope(node)
@@ -161,7 +162,8 @@ def add_flag(parser: Parser, role: Role, default: float | str | None) -> str:
         call = "@click.option" if parser.function is not None else f"{parser.parser}.add_argument"
         line = f'{call}("{option}", {typed}default={shown}, help="{_HELP[role]}")'
         parser.lines.append(line)
-        flag = Flag(option, role, type_, default, added=True)  # type: ignore[arg-type]
+        inner = parser.options.parser is not None
+        flag = Flag(option, role, type_, default, added=True, inner=inner)  # type: ignore[arg-type]
         parser.added.append(flag)
     name = option.lstrip("-").replace("-", "_")
     return name if parser.function is not None else f"{parser.name}.{name}"

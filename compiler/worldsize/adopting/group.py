@@ -7,6 +7,7 @@ import itertools
 
 from msgspec import Struct
 
+from worldsize.adopting.importing import sort_in
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import speaks_of_main
 
@@ -114,7 +115,10 @@ def write_header(script: Script, header: Header) -> None:
     known |= {line for text in script.list_inserted() for line in text.splitlines()}
     bound = set(script.module.names)
     imports = [line for line in header.imports if line not in known and not _is_bound(line, bound)]
-    lines = list(imports)
+    place = _last_import(script)
+    if place is not None:
+        sort_in(script, imports, place)
+    lines = list(imports) if place is None else []
     for part in (header.constants, header.flags, header.group):
         lines += ["", *part] if part else []
     for helper in header.helpers:
@@ -122,9 +126,9 @@ def write_header(script: Script, header: Header) -> None:
     if not lines:
         return
     reason = "each process knows which one it is, and what is set by flags"
-    place = _last_import(script)
-    if header.helpers:
-        lines += [""] * (2 - min(2, _count_blank_lines(script, place) if place is not None else 0))
+    blank = _count_blank_lines(script, place) if place is not None else 0
+    wanted = 2 if header.helpers else 1
+    lines += [""] * max(0, wanted - blank) if place is not None or header.helpers else []
     if place is None:
         script.insert_before(_first_statement(script), [*lines, ""], "WS901", reason)
         return

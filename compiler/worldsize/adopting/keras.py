@@ -100,7 +100,7 @@ def _build_in_scope(script: Script, tracer: Tracer, fit: ast.Call, strategy: str
 
 
 def _find_first(script: Script, tracer: Tracer, block: list[ast.stmt], made: ast.Assign) -> int:
-    """Where the layers start of which a functional model is made: their weights belong to the strategy too."""
+    """Where the layers of a functional model start: their weights belong to the strategy too."""
     first = block.index(made)
     wanted = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)}
     for position in range(first - 1, -1, -1):

@@ -37,7 +37,7 @@ def add_up_sums(script: Script, tracer: Tracer, training: Training, header: Head
     text = product if atom else f"({script.written(loss)}) * {header.names.world_size}"
     script.replace(loss, text if scaled else f"({text})", None, _REASON)
     if find_optimizer_name(script.module) == "sgd":
-        message = "this loss is a sum over rows: its gradients grow with the batch, and the plan scales the rate too"
+        message = "this loss is a sum over rows: its gradients grow with the batch, as the planned rate does"
         script.leave(loss, message, 'take the mean, `reduction="mean"`, and find its learning rate')
 
 

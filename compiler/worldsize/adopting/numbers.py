@@ -45,7 +45,7 @@ def set_feed(script: Script, tracer: Tracer, parser: Parser, training: Training)
     elif feed.kind == "beside":
         size = find_named(tracer, feed.call, "batch_size") or _find_beside(script, feed.call)
     else:
-        size = find_batch_size(script, tracer, feed, loop)
+        size = find_batch_size(script, feed, loop)
         if training.epoch_loop is None:
             message = (
                 "this loop counts steps, of which each process takes as many: together they see more rows"

@@ -10,7 +10,7 @@ from worldsize.adopting.tracing import Tracer
 
 
 def find_phases(script: Script, tracer: Tracer, loop: ast.For, node: ast.expr) -> Feed | None:
-    """The loader of the training rows among those of a mapping that the loop reads by the name of its phase."""
+    """The training loader of a mapping that the loop reads by the name of its phase."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name):
         return None
     phases = _find_phases(script, node)

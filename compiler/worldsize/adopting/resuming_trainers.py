@@ -23,14 +23,19 @@ def resume_lightning(script: Script, parser: Parser, header: Header, trainer: as
         return
     folder = add_flag(parser, "checkpoints", None)
     name = _import(script, header, f"{package}.callbacks", "ModelCheckpoint")
-    saver = f"{name}(dirpath={folder}, save_last=True, every_n_epochs=1, save_on_train_epoch_end=True)"
+    saver = f"{name}(dirpath={folder}, save_last=True, save_on_train_epoch_end=True)"
     for call in script.module.called("ModelCheckpoint"):
         if keyword_argument(call, "monitor") is None:  # Lightning takes one of a kind
             script.set_keyword(call, "save_last", "True", None, _REASON)
             script.set_keyword(call, "dirpath", _prefer(script, call, "dirpath", folder), None, _REASON)
             saver = ""
-    if saver:
-        _append(script, trainer, f"[{saver}] if {folder} else []")
+    statement = script.statement(trainer)
+    if saver and script.has_own_line(statement):
+        held = script.new_name("savers")
+        script.insert_before(
+            statement, [f"{held} = []", f"if {folder}:", f"    {held} = [{saver}]"], None, _REASON
+        )
+        _append(script, trainer, held)
     script.set_keyword(fits[0], "ckpt_path", f'"last" if {folder} else None', None, _REASON)
 
 
@@ -52,8 +57,12 @@ def resume_transformers(script: Script, parser: Parser, header: Header, argument
     header.imports["import os"] = None
     find = _import(script, header, "transformers.trainer_utils", "get_last_checkpoint")
     where = f"{script.written(train.func.value)}.args.output_dir"
-    text = f"{find}({where}) if os.path.isdir({where}) else None"
-    script.set_keyword(train, "resume_from_checkpoint", text, None, _REASON)
+    statement = script.statement(train)
+    if script.has_own_line(statement):
+        last = script.new_name("last_checkpoint")
+        line = f"{last} = {find}({where}) if os.path.isdir({where}) else None"
+        script.insert_before(statement, [line], None, _REASON)
+        script.set_keyword(train, "resume_from_checkpoint", last, None, _REASON)
 
 
 def resume_keras(script: Script, parser: Parser, fit: ast.Call, keras: str) -> None:
@@ -63,8 +72,14 @@ def resume_keras(script: Script, parser: Parser, fit: ast.Call, keras: str) -> N
     if not is_visible(script, parser, fit):
         _leave(script, fit, "give `fit` a `BackupAndRestore` with a folder that an option names")
         return
+    statement = script.statement(fit)
+    if not script.has_own_line(statement):
+        return
     folder = add_flag(parser, "checkpoints", None)
-    _append(script, fit, f"[{keras}.callbacks.BackupAndRestore({folder})] if {folder} else []")
+    held = script.new_name("backups")
+    line = f"{held} = [{keras}.callbacks.BackupAndRestore({folder})] if {folder} else []"
+    script.insert_before(statement, [line], None, _REASON)
+    _append(script, fit, held)
 
 
 def _is_trainer(script: Script, call: ast.Call) -> bool:
@@ -80,9 +95,16 @@ def _append(script: Script, call: ast.Call, more: str) -> None:
     if given is None:
         script.set_keyword(call, "callbacks", more, None, _REASON)
     elif isinstance(given, ast.List) and given.elts:
-        script.insert_behind(given.elts[-1], f", *({more})", None, _REASON)
+        script.insert_behind(given.elts[-1], f", *{more}", None, _REASON)
     else:
-        script.replace(given, f"[*({script.written(given)} or []), *({more})]", None, _REASON)
+        script.replace(given, f"[*{_as_list(script, given)}, *{more}]", None, _REASON)
+
+
+def _as_list(script: Script, given: ast.expr) -> str:
+    """Callbacks that a name stands for, which may be none."""
+    value, _ = Tracer(script).follow(given, script.scope(given))
+    text = script.written(given)
+    return text if isinstance(value, ast.List) and isinstance(given, ast.Name) else f"({text} or [])"
 
 
 def _prefer(script: Script, call: ast.Call, keyword: str, folder: str) -> str:

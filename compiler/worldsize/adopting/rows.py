@@ -114,11 +114,7 @@ def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr, condition: st
         if len(loader.args) > 3:
             raise script.refuse(loader.args[3], "this option of `DataLoader` is given by position", "name it")
     last = ", drop_last=True" if constant_value(keyword_argument(loader, "drop_last")) is True else ""
-    made = f"sampler=DistributedSampler({name}{last})"
-    if drawn is None or constant_value(drawn) is False:
-        made = f"sampler=DistributedSampler({name}, shuffle=False{last})"
-    elif constant_value(drawn) is not True:
-        made = f"sampler=DistributedSampler({name}, shuffle={script.written(drawn)}{last})"
+    made = _make_sampler(script, name, drawn, last)
     if condition is not None:
         made = f"{made} if {condition} else None"
     options = _find_shuffling_options(script, loader) if shuffle is None else None
@@ -139,6 +135,14 @@ def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr, condition: st
     else:
         behind = max((*loader.args, *loader.keywords), key=script.end)
         script.insert_behind(behind, f", {made}", "WS903", _REASON)
+
+
+def _make_sampler(script: Script, name: str, drawn: ast.expr | None, last: str) -> str:
+    """The sampler in the order that the loader has: drawn, as it is, or as an expression says."""
+    if constant_value(drawn) is True:
+        return f"sampler=DistributedSampler({name}{last})"
+    shuffle = "False" if drawn is None or constant_value(drawn) is False else script.written(drawn)
+    return f"sampler=DistributedSampler({name}, shuffle={shuffle}{last})"
 
 
 def _find_shuffling_options(script: Script, loader: ast.Call) -> ast.expr | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from worldsize.adopting.script import Function, Scope, Script
 
 _DEPTH = 12
+_NO_GRADIENT = ("no_grad", "inference_mode")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -230,3 +231,15 @@ class Tracer:
                 yield above
             if isinstance(above, _FUNCTIONS):
                 return
+
+
+def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
+    """Whether a node is under ``with torch.no_grad():`` inside of another."""
+    for above, _ in script.module.ancestors(node):
+        if above is top:
+            return False
+        if isinstance(above, ast.With):
+            for item in above.items:
+                if any(word in ast.unparse(item.context_expr) for word in _NO_GRADIENT):
+                    return True
+    return False

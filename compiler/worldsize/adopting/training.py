@@ -12,7 +12,6 @@ from worldsize.adopting.script import Function, Scope, Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._loops import list_backward_calls
 
-_NO_GRADIENT = ("no_grad", "inference_mode")
 _OPTIMIZERS = frozenset(
     [
         "SGD",
@@ -380,18 +379,6 @@ def _find_returned(
                     if isinstance(target, ast.Name):
                         return target, script.scope(call)
     return None
-
-
-def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
-    """Whether a node is under ``with torch.no_grad():`` inside of another."""
-    for above, _ in script.module.ancestors(node):
-        if above is top:
-            return False
-        if isinstance(above, ast.With):
-            for item in above.items:
-                if any(word in ast.unparse(item.context_expr) for word in _NO_GRADIENT):
-                    return True
-    return False
 
 
 def lift_name(

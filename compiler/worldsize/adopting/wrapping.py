@@ -7,8 +7,8 @@ import ast
 from msgspec import Struct
 
 from worldsize.adopting.script import Function, Scope, Script
-from worldsize.adopting.tracing import Tracer
-from worldsize.adopting.training import Training, is_optimizer, without_gradient
+from worldsize.adopting.tracing import Tracer, without_gradient
+from worldsize.adopting.training import Training, is_optimizer
 
 WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")
@@ -31,8 +31,8 @@ _OF_BOTH = frozenset(
     ]
 )
 _ZEROS = frozenset(
-    ["zeros", "zeros_like", "new_zeros", "ones", "randn", "new", "zero_", "to", "cuda", "cpu", "next"]
-    + ["parameters", "size", "Variable", "device", "is_available", "tuple", "range"]
+    "zeros zeros_like new_zeros ones randn new zero_ to cuda cpu next parameters size Variable device"
+    " is_available tuple range".split()
 )
 _REASON = "the gradients of all processes are averaged: training calls the wrapped model"
 
@@ -270,7 +270,7 @@ def _check_method(script: Script, call: ast.Call, func: ast.Attribute, model: st
 
 
 def _only_makes_zeros(script: Script, name: str) -> bool:
-    """Whether a method of the script's model makes a first hidden state, and computes nothing with weights."""
+    """Whether a method of the model makes a first hidden state, and computes nothing with weights."""
     found = [
         node
         for node in script.module.kinds.get(ast.FunctionDef, ())
@@ -301,7 +301,7 @@ def _reach_inside(script: Script, training: Training, function: Function, parame
             ):
                 _check_method(script, inside, above, parameter)
             script.insert_behind(node, ".module", "WS953" if "state" in above.attr else None, reason)
-        elif _is_returned(script, node, above):
+        elif _is_returned(script, above):
             script.insert_behind(node, ".module", None, reason)
         elif isinstance(above, ast.Call | ast.keyword) and getattr(above, "func", None) is not node:
             call = above if isinstance(above, ast.Call) else script.module.parents[above]
@@ -313,7 +313,7 @@ def _reach_inside(script: Script, training: Training, function: Function, parame
                 script.insert_behind(node, ".module", None, reason)
 
 
-def _is_returned(script: Script, node: ast.Name, above: ast.AST) -> bool:
+def _is_returned(script: Script, above: ast.AST) -> bool:
     """Whether the caller gets the model back, also as a part of several values."""
     if isinstance(above, ast.Tuple):
         above = script.module.parents[above]

@@ -12,7 +12,7 @@ _Key = tuple[int, bool, str]
 
 
 def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
-    """Write imports into the sections of the file up to its last import: the standard library, then packages."""
+    """Write imports into the sections of the file up to its last: the standard library, then packages."""
     known = []
     for statement in script.module.tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom) and script.has_own_line(statement):

@@ -29,24 +29,28 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
     written = _list_written(script, tracer)
     if written and "output" not in roles:
         _write_to_output(script, parser, header, written)
-    read: dict[str, ast.Constant] = {}
+    read: dict[str, ast.expr] = {}
     for call in script.module.called(*_READS):
         for argument in call.args[:1]:
             _collect(tracer, script, argument, read)
-    left = [node for path, node in read.items() if path not in written]
+    left = [
+        node
+        for path, node in read.items()
+        if path not in written and isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
     if not left or "data" in roles:
         return
     first, *others = left
     if is_visible(script, parser, first):
-        name = add_flag(parser, "data", str(first.value))
+        name = add_flag(parser, "data", first.value)
         script.replace(first, name, None, "a job mounts its data elsewhere")
     for node in others:
         script.leave(node, "this file is read from the folder of the script", "add an option for its path")
 
 
-def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.Constant]:
+def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.expr]:
     """The files and folders of the text that are written."""
-    written: dict[str, ast.Constant] = {}
+    written: dict[str, ast.expr] = {}
     for name, call in script.module.calls:
         position = _SAVES.get(name, 0 if name.rpartition(".")[2] in _LAST else None)
         if name == "open" and len(call.args) > 1 and set(str(constant_value(call.args[1]))) & set("wa"):
@@ -69,22 +73,45 @@ def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.Constant]:
     return written
 
 
-def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.Constant]) -> None:
+def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
     value, scope = tracer.follow(node, script.scope(node))
-    if isinstance(value, ast.Call) and script.module.name_of(value.func) == "os.path.join" and value.args:
-        value, _ = tracer.follow(value.args[0], scope)
+    while (inner := _find_start(script, value)) is not None:
+        value, scope = tracer.follow(inner, scope)
+    path = _read_start(value)
+    if path is not None and not path.startswith(("/", "~")) and "://" not in path:
+        found.setdefault(path if isinstance(value, ast.Constant) else script.written(value), value)
+
+
+def _find_start(script: Script, value: ast.expr) -> ast.expr | None:
+    """What a path starts with: `folder` of ``os.path.join(folder, name)`` or ``Path(folder) / name``."""
+    if isinstance(value, ast.Call) and value.args:
+        name = script.module.name_of(value.func)
+        return value.args[0] if name in ("os.path.join", "pathlib.Path", "Path", "str") else None
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Div):
+        return value.left
+    if isinstance(value, ast.JoinedStr) and value.values and isinstance(value.values[0], ast.FormattedValue):
+        return value.values[0].value
+    return None
+
+
+def _read_start(value: ast.expr) -> str | None:
+    """The text with which a path starts, also one that is filled in: f"…", "…".format(…), "…" % …."""
+    if isinstance(value, ast.JoinedStr):
+        value = value.values[0] if value.values else value
+    elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
+        value = value.left
+    elif (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "format"
+    ):
+        value = value.func.value
     path = value.value if isinstance(value, ast.Constant) else None
-    if not isinstance(path, str) or not isinstance(value, ast.Constant):
-        return
-    if not path.startswith(("/", "~")) and "://" not in path:
-        found.setdefault(path, value)
+    return path if isinstance(path, str) else None
 
 
-def _write_to_output(
-    script: Script, parser: Parser, header: Header, written: dict[str, ast.Constant]
-) -> None:
+def _write_to_output(script: Script, parser: Parser, header: Header, written: dict[str, ast.expr]) -> None:
     """Also where a file is read again."""
-    nodes = [
+    nodes: list[ast.expr] = [node for node in written.values() if not isinstance(node, ast.Constant)]
+    nodes += [
         node
         for node in script.module.kinds.get(ast.Constant, ())
         if isinstance(node.value, str) and node.value in written and _is_path(script, node)
@@ -92,7 +119,7 @@ def _write_to_output(
     if not all(is_visible(script, parser, node) for node in nodes):
         node = next(iter(written.values()))
         help_ = "write it into a folder that an option names"
-        script.leave(node, f"`{node.value!s}` is written beside the script, where a job loses it", help_)
+        script.leave(node, f"`{_read_start(node)}` is written beside the script, where a job loses it", help_)
         return
     name = add_flag(parser, "output", ".")
     header.imports["import os"] = None

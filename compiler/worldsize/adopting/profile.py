@@ -19,6 +19,7 @@ _AUGMENTATION = re.compile(
     r"Random(?!Sampler|ForestClassifier|State)\w+|ColorJitter|AutoAugment|TrivialAugmentWide|mixup"
 )
 _NOISE = ("torch.randn_like", "torch.rand_like", "torch.bernoulli", "torch.normal", "rsample", "normal_")
+_TRANSFORMERS = re.compile(r"AutoModel|For[A-Z]\w+$|LMHeadModel$|Config$|\.\w+Model$")
 _SAMPLER = ("sampler", "batch_sampler")
 
 
@@ -41,7 +42,7 @@ def describe_script(
         epochs=None if epochs is None else int(epochs),
         accumulation="accum" in module.text.lower(),
         has_batch_norm=_says(words, _NORM),
-        has_dropout=_says(words, _DROPOUT),
+        has_dropout=_says(words, _DROPOUT) or _uses_transformers(module),
         random_augmentation=_says(words, _AUGMENTATION),
         draws_noise=_draws_noise(module),
         shuffles=_shuffles(module),
@@ -73,6 +74,13 @@ def find_optimizer_name(module: Module) -> str | None:
 
 def _says(words: set[str], pattern: re.Pattern[str]) -> bool:
     return any(pattern.fullmatch(word) for word in words)
+
+
+def _uses_transformers(module: Module) -> bool:
+    """Whether a model of Transformers trains: most have dropout unless their configuration says otherwise."""
+    return any(
+        full.startswith("transformers.") and _TRANSFORMERS.search(full) for full in module.names.values()
+    )
 
 
 def _draws_noise(module: Module) -> bool:

@@ -31,8 +31,26 @@ _OF_BOTH = frozenset(
     ]
 )
 _ZEROS = frozenset(
-    "zeros zeros_like new_zeros ones randn new zero_ to cuda cpu next parameters size Variable device"
-    " is_available tuple range".split()
+    [
+        "zeros",
+        "zeros_like",
+        "new_zeros",
+        "ones",
+        "randn",
+        "new",
+        "zero_",
+        "to",
+        "cuda",
+        "cpu",
+        "next",
+        "parameters",
+        "size",
+        "Variable",
+        "device",
+        "is_available",
+        "tuple",
+        "range",
+    ]
 )
 _REASON = "the gradients of all processes are averaged: training calls the wrapped model"
 

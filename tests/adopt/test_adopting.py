@@ -265,3 +265,15 @@ def test_options_stand_on_their_side_of_a_subcommand() -> None:
     assert list(order_words(profile, [], ours)) == expected
     assert list(order_words(profile, ["train"], ours)) == expected
     assert "--model" not in [flag.option for flag in profile.flags]  # of another subcommand
+
+
+def test_imports_that_share_a_line_come_before_what_needs_them() -> None:
+    text = PLAIN.decode().replace("import torch\n", "", 1)
+    text = text.replace("BATCH_SIZE = 32", "import sys; import torch\n\nBATCH_SIZE = 32")
+    lines = adopt_text(text).text.splitlines()
+    assert lines.index("import torch") < lines.index("if torch.cuda.is_available():")
+
+
+def test_lightning_keeps_checkpoints_where_the_script_has_none() -> None:
+    text = (HERE / "scripts/lightning_arguments.py").read_text()
+    assert "enable_checkpointing=bool(args.checkpoints)" in adopt_text(text).text

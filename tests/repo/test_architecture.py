@@ -11,8 +11,8 @@ ARCHITECTURE = runpy.run_path(str(Path(__file__).with_name("architecture.py")))
 
 # The most that the compiler may have of each. Lower a bound when its measure falls.
 BOUNDS = {
-    "files": 819,
-    "lines": 95_300,
+    "files": 825,
+    "lines": 96_700,
     "small modules": 124,
     "edges between packages": 178,
     "packages in knots": 0,

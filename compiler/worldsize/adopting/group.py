@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -110,12 +111,8 @@ def _ends_program(script: Script, call: ast.Call) -> bool:
 
 def write_header(script: Script, header: Header) -> None:
     """Insert everything behind the imports."""
-    body = script.module.tree.body
-    known = {script.written(each) for each in body if isinstance(each, ast.Import | ast.ImportFrom)}
-    known |= {line for text in script.list_inserted() for line in text.splitlines()}
-    bound = set(script.module.names)
-    imports = [line for line in header.imports if line not in known and not _is_bound(line, bound)]
     place = _last_import(script)
+    imports = list(_list_missing(script, header, place))
     if place is not None:
         sort_in(script, imports, place)
     lines = list(imports) if place is None else []
@@ -135,6 +132,22 @@ def write_header(script: Script, header: Header) -> None:
     script.insert_after(place, lines, "WS901", reason)
 
 
+def _list_missing(script: Script, header: Header, place: ast.stmt | None) -> Iterator[str]:
+    """The imports that no statement up to a place has."""
+    body = script.module.tree.body
+    before = [each for each in body if place is not None and each.lineno <= place.lineno]
+    known = {script.written(each) for each in before if isinstance(each, ast.Import | ast.ImportFrom)}
+    known |= {line for text in script.list_inserted() for line in text.splitlines()}
+    late = {
+        name.asname or name.name
+        for each in body
+        if each not in before and isinstance(each, ast.Import | ast.ImportFrom)
+        for name in each.names
+    }
+    bound = set(script.module.names) - late
+    yield from (line for line in header.imports if line not in known and not _is_bound(line, bound))
+
+
 def _count_blank_lines(script: Script, statement: ast.stmt) -> int:
     behind = script.text[script.end(statement) :].partition("\n")[2]
     lines = itertools.takewhile(lambda line: not line.strip(), behind.split("\n"))
@@ -152,11 +165,12 @@ def _last_import(script: Script) -> ast.stmt | None:
     top = True
     for statement in script.module.tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            if top or "import torch" in ast.unparse(statement).split("\n"):
+            whole = script.has_own_line(statement)
+            if whole and (top or "import torch" in ast.unparse(statement).split("\n")):
                 last = statement
         elif last is not None and not _is_preparation(statement):
             top = False
-    return last if last is not None and script.has_own_line(last) else None
+    return last
 
 
 def _is_preparation(statement: ast.stmt) -> bool:

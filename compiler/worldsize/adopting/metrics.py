@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.feeding import Loop
+from worldsize.adopting.feeding import Loop, name_phase
 from worldsize.adopting.group import Header
-from worldsize.adopting.phases import name_phase
 from worldsize.adopting.script import Scope, Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.adopting.training import Training

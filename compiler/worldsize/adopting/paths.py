@@ -42,7 +42,7 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
         return
     first, *others = left
     if is_visible(script, parser, first):
-        name = add_flag(parser, "data", first.value)
+        name = add_flag(parser, "data", str(first.value))
         script.replace(first, name, None, "a job mounts its data elsewhere")
     for node in others:
         script.leave(node, "this file is read from the folder of the script", "add an option for its path")

@@ -8,7 +8,7 @@ from worldsize.adopting.flags import Parser, add_flag, is_visible
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
-from worldsize.rules.script._module import keyword_argument
+from worldsize.rules.script._module import constant_value, keyword_argument
 
 _REASON = "a job that is interrupted goes on from its last checkpoint"
 
@@ -36,6 +36,8 @@ def resume_lightning(script: Script, parser: Parser, header: Header, trainer: as
             statement, [f"{held} = []", f"if {folder}:", f"    {held} = [{saver}]"], None, _REASON
         )
         _append(script, trainer, held)
+    if constant_value(keyword_argument(trainer, "enable_checkpointing")) is False:
+        script.set_keyword(trainer, "enable_checkpointing", f"bool({folder})", None, _REASON)
     script.set_keyword(fits[0], "ckpt_path", f'"last" if {folder} else None', None, _REASON)
 
 

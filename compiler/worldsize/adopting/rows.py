@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.feeding import name_loader
 from worldsize.adopting.flags import Parser
 from worldsize.adopting.group import Header
-from worldsize.adopting.phases import name_loader
 from worldsize.adopting.script import Script
 from worldsize.adopting.streams import divide_columns, share_loader, stride_range
 from worldsize.adopting.tracing import Tracer

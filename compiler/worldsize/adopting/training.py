@@ -6,8 +6,7 @@ import ast
 
 from msgspec import Struct
 
-from worldsize.adopting.feeding import Feed, find_beside, find_stream
-from worldsize.adopting.phases import find_phases
+from worldsize.adopting.feeding import Feed, find_beside, find_phases, find_stream, is_wrapper
 from worldsize.adopting.script import Function, Scope, Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._loops import list_backward_calls
@@ -253,13 +252,6 @@ def _find_loader(script: Script, tracer: Tracer, loop: ast.For, node: ast.expr) 
             return None
         return Feed("loader", value, node)
     return None
-
-
-def is_wrapper(script: Script, value: ast.expr) -> bool:
-    """Whether an expression passes on what it gets, as a progress bar does."""
-    if not isinstance(value, ast.Call) or not value.args:
-        return False
-    return script.module.name_of(value.func).rpartition(".")[2] in ("tqdm", "enumerate", "track", "iter")
 
 
 def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[ast.expr, Scope]:

@@ -163,9 +163,25 @@ def test_lines_without_an_edit_stay() -> None:
         ("def f(:\n", "cannot parse"),
         (b"x = '\xff'\n", "no text in the encoding"),
         (b"# coding: klingon\n", "no text in the encoding"),
+        (b"import os\n\n\nx = 'caf\xe9'\n", "train.py:4:1.*, utf-8: byte 0xe9"),
+        ("import torch\n".encode("utf-16"), "is UTF-16"),
+        ('{"cells": [], "nbformat": 4}', "this is a notebook"),
+        ("import torch\nget_ipython().run_line_magic('time', '')\n", "in notebooks only"),
         ("x = 1\0\n", "control characters"),
     ],
-    ids=["nested", "long line", "empty", "syntax", "bytes", "unknown encoding", "nul"],
+    ids=[
+        "nested",
+        "long line",
+        "empty",
+        "syntax",
+        "bytes",
+        "unknown encoding",
+        "latin-1",
+        "UTF-16",
+        "notebook",
+        "magic",
+        "nul",
+    ],
 )
 def test_hostile_text_is_one_finding(text: str | bytes, message: str) -> None:
     with pytest.raises(AdoptError, match=message):
@@ -277,3 +293,18 @@ def test_imports_that_share_a_line_come_before_what_needs_them() -> None:
 def test_lightning_keeps_checkpoints_where_the_script_has_none() -> None:
     text = (HERE / "scripts/lightning_arguments.py").read_text()
     assert "enable_checkpointing=bool(args.checkpoints)" in adopt_text(text).text
+
+
+@pytest.mark.parametrize(
+    ("text", "help_"),
+    [
+        ("exec 'x'\n", "Python 3"),
+        ("try:\n    pass\nexcept OSError, error:\n    pass\n", "Python 3"),
+        ("%matplotlib inline\n", "notebook"),
+        ("x = (\n", "py_compile"),
+    ],
+)
+def test_what_python_cannot_parse_is_told_apart(text: str, help_: str) -> None:
+    with pytest.raises(AdoptError, match="cannot parse") as caught:
+        adopt_text(text)
+    assert help_ in str(caught.value.finding.help)

@@ -11,7 +11,7 @@ ARCHITECTURE = runpy.run_path(str(Path(__file__).with_name("architecture.py")))
 
 # The most that the compiler may have of each. Lower a bound when its measure falls.
 BOUNDS = {
-    "files": 825,
+    "files": 823,
     "lines": 96_700,
     "small modules": 124,
     "edges between packages": 178,

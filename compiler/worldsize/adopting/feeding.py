@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from worldsize.adopting.beside import find_loader_function
+from worldsize.adopting.reading import find_loader_function
 from worldsize.adopting.roles import find_role
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer, without_gradient

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from worldsize.adopting.beside import list_modules_beside, read_beside
 from worldsize.adopting.model import Framework
+from worldsize.adopting.reading import list_modules_beside, read_beside
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import Module
 
@@ -44,7 +44,7 @@ def choose_framework(script: Script) -> Framework:
     """
     module = script.module
     tops = {name.partition(".")[0]: statement for name, level, statement in module.imports if not level}
-    _refuse_distributed(script, tops)
+    _refuse_whole(script, tops)
     if {"lightning", "pytorch_lightning"} & tops.keys() and module.called("Trainer"):
         return "lightning"
     if "transformers" in tops and module.called("transformers.Trainer", "Trainer", "Seq2SeqTrainer"):
@@ -80,8 +80,10 @@ def _find_trainer_beside(script: Script) -> tuple[ast.stmt, str] | None:
     return None
 
 
-def _refuse_distributed(script: Script, tops: dict[str, ast.stmt]) -> None:
+def _refuse_whole(script: Script, tops: dict[str, ast.stmt]) -> None:
     module: Module = script.module
+    for call in module.called("get_ipython"):
+        raise script.refuse(call, "`get_ipython` is there in notebooks only", "take this line out")
     for name, shown in _PACKAGES.items():
         if name in tops:
             help_ = "write a step for it as it is: `worldsize check` judges it there"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.beside import find_loader_function
 from worldsize.adopting.feeding import find_batch_size, lays_out_columns
 from worldsize.adopting.flags import Parser, set_by_flag
+from worldsize.adopting.reading import find_loader_function
 from worldsize.adopting.roles import find_role
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer, entry_of

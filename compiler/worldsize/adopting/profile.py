@@ -19,7 +19,7 @@ _AUGMENTATION = re.compile(
     r"Random(?!Sampler|ForestClassifier|State)\w+|ColorJitter|AutoAugment|TrivialAugmentWide|mixup"
 )
 _NOISE = ("torch.randn_like", "torch.rand_like", "torch.bernoulli", "torch.normal", "rsample", "normal_")
-_TRANSFORMERS = re.compile(r"AutoModel|For[A-Z]\w+$|LMHeadModel$|Config$|\.\w+Model$")
+_TRANSFORMERS = re.compile(r"AutoModel|For[A-Z]|Config$|Model$")
 _SAMPLER = ("sampler", "batch_sampler")
 
 

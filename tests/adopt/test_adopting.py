@@ -10,13 +10,16 @@ import pytest
 
 import worldsize
 from worldsize.adopting.adopt import adopt_module, adopt_script
+from worldsize.adopting.arguments import order_words
 from worldsize.adopting.model import AdoptError
 from worldsize.adopting.reading import MOST_BYTES, parse_bytes
 
 HERE = Path(__file__).parent
 SCRIPTS = sorted((HERE / "scripts").glob("*.py"))
+MORE = sorted((HERE / "more").glob("*.py"))  # not proven by processes in these tests
 REFUSED = sorted(path for path in (HERE / "refused").iterdir() if path.suffix in (".py", ".txt"))
 BY_NAME = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+ALL = pytest.mark.parametrize("path", [*SCRIPTS, *MORE], ids=lambda path: path.stem)
 PLAIN = (HERE / "scripts/globals_blobs.py").read_bytes()
 
 
@@ -37,7 +40,7 @@ def adopt_text(text: str | bytes):
     return adopt_module(module, encoding)
 
 
-@BY_NAME
+@ALL
 def test_the_diff_is_the_committed_one(path: Path, update_golden: bool) -> None:
     golden = path.with_suffix(".diff")
     text = show(path)
@@ -46,7 +49,7 @@ def test_the_diff_is_the_committed_one(path: Path, update_golden: bool) -> None:
     assert text == golden.read_text(encoding="utf-8")
 
 
-@BY_NAME
+@ALL
 def test_an_adopted_script_compiles_and_stays(path: Path) -> None:
     first = adopt_script(path)
     compile(first.text, str(path), "exec", dont_inherit=True)
@@ -87,11 +90,12 @@ VALUES = {
 }
 
 
-@BY_NAME
+@ALL
 def test_the_rules_find_nothing_in_an_adopted_script(path: Path, tmp_path: Path) -> None:
     adoption = adopt_script(path)
     flags = adoption.profile.flags
-    options = [f"{each.option} {VALUES[each.role]}" for each in flags if each.role in VALUES]
+    ours = [(each, (each.option, VALUES[each.role])) for each in flags if each.role in VALUES]
+    options = list(order_words(adoption.profile, [], ours))
     kind = "tensorflow" if adoption.profile.framework == "keras" else "pytorch"
     (tmp_path / "train.py").write_text(adoption.text, encoding="utf-8")
     spec = tmp_path / "spec.yml"
@@ -159,9 +163,25 @@ def test_lines_without_an_edit_stay() -> None:
         ("def f(:\n", "cannot parse"),
         (b"x = '\xff'\n", "no text in the encoding"),
         (b"# coding: klingon\n", "no text in the encoding"),
+        (b"import os\n\n\nx = 'caf\xe9'\n", "train.py:4:1.*, utf-8: byte 0xe9"),
+        ("import torch\n".encode("utf-16"), "is UTF-16"),
+        ('{"cells": [], "nbformat": 4}', "this is a notebook"),
+        ("import torch\nget_ipython().run_line_magic('time', '')\n", "in notebooks only"),
         ("x = 1\0\n", "control characters"),
     ],
-    ids=["nested", "long line", "empty", "syntax", "bytes", "unknown encoding", "nul"],
+    ids=[
+        "nested",
+        "long line",
+        "empty",
+        "syntax",
+        "bytes",
+        "unknown encoding",
+        "latin-1",
+        "UTF-16",
+        "notebook",
+        "magic",
+        "nul",
+    ],
 )
 def test_hostile_text_is_one_finding(text: str | bytes, message: str) -> None:
     with pytest.raises(AdoptError, match=message):
@@ -198,13 +218,93 @@ def test_statements_that_share_a_line_are_refused() -> None:
         adopt_text(text)
 
 
-def test_an_own_batch_sampler_is_refused() -> None:
-    text = PLAIN.decode().replace("batch_size=BATCH_SIZE, shuffle=True", "batch_sampler=batches")
-    with pytest.raises(AdoptError, match="batch_sampler"):
-        adopt_text(text)
-
-
 def test_a_training_that_goes_past_the_model_is_refused() -> None:
     text = PLAIN.decode().replace("pred = model(xb)", "pred = model.predict(xb)")
     with pytest.raises(AdoptError, match="past the model"):
         adopt_text(text)
+
+
+def refuse(path: Path, text: str) -> str:
+    path.write_text(text)
+    with pytest.raises(AdoptError) as caught:
+        adopt_script(path)
+    return str(caught.value)
+
+
+def test_a_training_loop_in_another_module_is_named(tmp_path: Path) -> None:
+    (tmp_path / "engine.py").write_text("def fit(loss):\n    loss.backward()\n")
+    found = refuse(tmp_path / "train.py", "import torch\nfrom engine import fit\n\nfit(torch.zeros(1))\n")
+    assert "train.py:2:1" in found
+    assert "the training loop is in another module, `engine.py`" in found
+
+
+def test_a_loop_on_gradient_tape_is_refused_as_one(tmp_path: Path) -> None:
+    text = "import tensorflow as tf\n\nwith tf.GradientTape() as tape:\n    pass\n"
+    assert "in a loop of its own on `GradientTape`" in refuse(tmp_path / "train.py", text)
+
+
+def test_a_loss_that_adds_a_sum_and_a_mean_is_refused() -> None:
+    text = (HERE / "more/sum_loss.py").read_text().replace("torch.sum(1 +", "torch.mean(1 +")
+    with pytest.raises(AdoptError, match="adds a sum over the rows and a mean"):
+        adopt_text(text)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('reduction="sum"', 'reduction="mean"'),
+        ("return bce + kld", "return (bce + kld) / len(x)"),
+    ],
+)
+def test_the_mean_over_rows_is_not_multiplied(before: str, after: str) -> None:
+    text = (HERE / "more/sum_loss.py").read_text().replace(before, after)
+    text = text.replace("torch.sum(1 + logvar - mu.pow(2) - logvar.exp())", "mu.pow(2).mean()")
+    assert "* WORLD_SIZE)" not in adopt_text(text).text
+
+
+def test_a_generator_of_the_script_is_refused_where_it_draws_rows() -> None:
+    text = (HERE / "more/while_steps.py").read_text()
+    text = text.replace("np.random.seed(0)", "rng = np.random.default_rng(0)").replace(
+        "np.random.randint(0, ", "rng.integers(0, "
+    )
+    with pytest.raises(AdoptError, match="draws the same rows in every process"):
+        adopt_text(text)
+
+
+def test_options_stand_on_their_side_of_a_subcommand() -> None:
+    profile = adopt_script(HERE / "more/subcommands.py").profile
+    batch, seed = profile.flag("batch_size"), profile.flag("seed")
+    assert batch is not None
+    assert seed is not None
+    ours = [(batch, ("--batch-size", "4")), (seed, ("--seed", "1"))]
+    expected = ["--seed", "1", "train", "--batch-size", "4"]
+    assert list(order_words(profile, [], ours)) == expected
+    assert list(order_words(profile, ["train"], ours)) == expected
+    assert "--model" not in [flag.option for flag in profile.flags]  # of another subcommand
+
+
+def test_imports_that_share_a_line_come_before_what_needs_them() -> None:
+    text = PLAIN.decode().replace("import torch\n", "", 1)
+    text = text.replace("BATCH_SIZE = 32", "import sys; import torch\n\nBATCH_SIZE = 32")
+    lines = adopt_text(text).text.splitlines()
+    assert lines.index("import torch") < lines.index("if torch.cuda.is_available():")
+
+
+def test_lightning_keeps_checkpoints_where_the_script_has_none() -> None:
+    text = (HERE / "scripts/lightning_arguments.py").read_text()
+    assert "enable_checkpointing=bool(args.checkpoints)" in adopt_text(text).text
+
+
+@pytest.mark.parametrize(
+    ("text", "help_"),
+    [
+        ("exec 'x'\n", "Python 3"),
+        ("try:\n    pass\nexcept OSError, error:\n    pass\n", "Python 3"),
+        ("%matplotlib inline\n", "notebook"),
+        ("x = (\n", "py_compile"),
+    ],
+)
+def test_what_python_cannot_parse_is_told_apart(text: str, help_: str) -> None:
+    with pytest.raises(AdoptError, match="cannot parse") as caught:
+        adopt_text(text)
+    assert help_ in str(caught.value.finding.help)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import structs
+
 from worldsize.adopting.flags import Parser, list_flags
 from worldsize.adopting.frameworks import choose_framework
 from worldsize.adopting.group import MARK
@@ -33,6 +35,7 @@ def adopt_module(module: Module, encoding: str = "utf-8") -> Adoption:
     if MARK in module.text:  # adopted before
         flags = tuple(each.flag for each in read_options(module).declared)
         profile = describe_script(module, _tell_framework(module), flags, {})
+        profile = structs.replace(profile, subcommand=read_options(module).subcommand)
         return Adoption(profile, module.text, module.text, encoding=encoding)
     script = Script(module)
     framework = choose_framework(script)
@@ -42,6 +45,7 @@ def adopt_module(module: Module, encoding: str = "utf-8") -> Adoption:
     flags = list_flags(parser)
     numbers = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
     profile = describe_script(module, framework, flags, {**numbers, **parser.numbers})
+    profile = structs.replace(profile, subcommand=parser.options.subcommand)
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 
 
@@ -54,7 +58,7 @@ def _edit(script: Script, known: ScriptProfile) -> Parser:
         return adopt_accelerate(script)
     if known.framework == "keras":
         return adopt_keras(script)
-    return adopt_plain(script, random=known.has_dropout or known.random_augmentation)
+    return adopt_plain(script, random=known.has_dropout or known.random_augmentation or known.draws_noise)
 
 
 def _tell_framework(module: Module) -> Framework:

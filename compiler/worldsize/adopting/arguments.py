@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from worldsize.adopting.model import Flag
+from worldsize.adopting.model import Flag, ScriptProfile
 
 
 def find_given(flag: Flag, arguments: Sequence[str]) -> str | None:
@@ -29,3 +29,16 @@ def drop_options(arguments: Sequence[str], options: Sequence[str]) -> Iterator[s
             skips = not equals
             continue
         yield word
+
+
+def order_words(
+    profile: ScriptProfile, given: Sequence[str], ours: Sequence[tuple[Flag, Sequence[str]]]
+) -> Iterator[str]:
+    """The user's words and ours: the options of a subcommand follow it, the others precede it."""
+    inner = [word for flag, words in ours if flag.inner for word in words]
+    outer = [word for flag, words in ours if not flag.inner for word in words]
+    yield from outer
+    if profile.subcommand is not None and profile.subcommand not in given:
+        yield profile.subcommand
+    yield from given
+    yield from inner

@@ -37,7 +37,17 @@ def use_own_gpu(script: Script, header: Header) -> None:
     for variable, _, statement in variable_writes(module):
         if variable == "CUDA_VISIBLE_DEVICES":
             script.delete(statement, "WS905", "every process would see the same GPU")
+    _use_numbered_gpu(script, header)
     _drop_data_parallel(script)
+
+
+def _use_numbered_gpu(script: Script, header: Header) -> None:
+    """``gpu_id = 0`` of a script."""
+    for node in script.module.kinds.get(ast.Assign, ()):
+        name = getattr(node.targets[0], "id", "")
+        number = re.fullmatch(r"(?:device|gpu|gpu_id|cuda_id|device_id)", name)
+        if number and type(constant_value(node.value)) is int:
+            script.replace(node.value, header.names.local_rank, "WS905", _REASON)
 
 
 def _drop_data_parallel(script: Script) -> None:

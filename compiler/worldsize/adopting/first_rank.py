@@ -104,8 +104,16 @@ def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
     owner, _, last = name.rpartition(".")
     if last in ("makedirs", "mkdir") and constant_value(keyword_argument(call, "exist_ok")) is True:
         return False
+    return last in _WRITES and bool(owner) and not is_own_method(script, call, last)
+
+
+def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
+    """Whether a call reaches a method of the script itself: `self.save(…)`, and not `torch.save(…)`."""
     own = any(node.name == last for node in script.module.kinds.get(ast.FunctionDef, ()))
-    return last in _WRITES and bool(owner) and not own
+    root = call.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    return own and not (isinstance(root, ast.Name) and root.id in script.module.names)
 
 
 def _opens_to_write(node: ast.expr) -> bool:

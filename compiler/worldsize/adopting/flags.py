@@ -33,6 +33,7 @@ class Parser(Struct, eq=False):
     statement: ast.stmt | None = None  # that parses; None where it is added
     behind: ast.stmt | None = None  # the last `add_argument`
     function: ast.FunctionDef | None = None  # whose parameters are the options, of click, typer and fire
+    holder: ast.FunctionDef | None = None  # that gets what is parsed as a parameter: `main(parse_args())`
     parser: str = "parser"
     added: list[Flag] = []
     roles: dict[str, Role] = {}  # what options of the script turned out to be for
@@ -51,6 +52,8 @@ def find_parser(script: Script) -> Parser:
     declared = [
         each for each in script.module.called("add_argument") if script.has_own_line(script.statement(each))
     ]
+    if options.parser is not None:
+        declared = [each for each in declared if ast.unparse(each.func).startswith(f"{options.parser}.")]
     for call in script.module.called("parse_args"):
         statement = script.module.parents.get(call)
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name) and declared:
@@ -60,7 +63,31 @@ def find_parser(script: Script) -> Parser:
                 return Parser(
                     options, statement.targets[0].id, statement, script.statement(last), parser=name
                 )
+        if isinstance(statement, ast.Call) and isinstance(statement.func, ast.Name) and declared:
+            found = _find_holder(script, options, declared, call, statement)
+            if found is not None:
+                return found
     return _find_returned(script, options, declared)
+
+
+def _find_holder(
+    script: Script, options: Options, declared: list[ast.Call], parse: ast.Call, call: ast.Call
+) -> Parser | None:
+    """``main(parser.parse_args())``: the options are what the parameter of a function is called."""
+    last = max(declared, key=lambda each: each.lineno)
+    if call.args[:1] != [parse] or script.scope(last) is not script.scope(parse):
+        return None
+    for node in script.module.kinds.get(ast.FunctionDef, ()):
+        if (
+            node.name == getattr(call.func, "id", "")
+            and node.args.args
+            and isinstance(last.func, ast.Attribute)
+        ):
+            return Parser(
+                options, node.args.args[0].arg, script.statement(parse), script.statement(last),
+                holder=node, parser=script.written(last.func.value),
+            )  # fmt: skip
+    return None
 
 
 def _find_command(script: Script, options: Options) -> ast.FunctionDef | None:
@@ -105,8 +132,9 @@ def _find_returned(script: Script, options: Options, declared: list[ast.Call]) -
 
 def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     """Whether the values of the options can be read at a node."""
-    if parser.function is not None:
-        return script.scope(node) is parser.function
+    holder = parser.function or parser.holder
+    if holder is not None:
+        return script.scope(node) is holder
     if not parser.name:
         return False
     if parser.statement is None:
@@ -134,7 +162,8 @@ def add_flag(parser: Parser, role: Role, default: float | str | None) -> str:
         call = "@click.option" if parser.function is not None else f"{parser.parser}.add_argument"
         line = f'{call}("{option}", {typed}default={shown}, help="{_HELP[role]}")'
         parser.lines.append(line)
-        flag = Flag(option, role, type_, default, added=True)  # type: ignore[arg-type]
+        inner = parser.options.parser is not None
+        flag = Flag(option, role, type_, default, added=True, inner=inner)  # type: ignore[arg-type]
         parser.added.append(flag)
     name = option.lstrip("-").replace("-", "_")
     return name if parser.function is not None else f"{parser.name}.{name}"
@@ -198,7 +227,9 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
         header.flags += [f"{parser.name} = {parser.parser}.parse_args()", *parser.then]
     elif parser.behind is not None:
         script.insert_after(parser.behind, parser.lines, None, reason)
-        if parser.then:
+        if parser.then and parser.holder is not None:
+            _open_with(script, parser.holder, parser.then, reason)
+        elif parser.then:
             script.insert_after(parser.statement, parser.then, None, reason)
 
 
@@ -213,9 +244,13 @@ def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef,
         else:
             script.insert_behind(last, f", {name}: str = {flag.default!r}", None, reason)
     if parser.then:
-        first = function.body[0]
-        text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-        if text:
-            script.insert_after(first, parser.then, None, reason)
-        else:
-            script.insert_before(first, parser.then, None, reason)
+        _open_with(script, function, parser.then, reason)
+
+
+def _open_with(script: Script, function: ast.FunctionDef, lines: list[str], reason: str) -> None:
+    """Write lines at the start of a function, below its description."""
+    first = function.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        script.insert_after(first, lines, None, reason)
+    else:
+        script.insert_before(first, lines, None, reason)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 from worldsize.adopting.model import Framework
+from worldsize.adopting.reading import list_modules_beside, read_beside
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import Module
 
@@ -42,7 +44,7 @@ def choose_framework(script: Script) -> Framework:
     """
     module = script.module
     tops = {name.partition(".")[0]: statement for name, level, statement in module.imports if not level}
-    _refuse_distributed(script, tops)
+    _refuse_whole(script, tops)
     if {"lightning", "pytorch_lightning"} & tops.keys() and module.called("Trainer"):
         return "lightning"
     if "transformers" in tops and module.called("transformers.Trainer", "Trainer", "Seq2SeqTrainer"):
@@ -53,16 +55,35 @@ def choose_framework(script: Script) -> Framework:
         return "keras"
     if "torch" in tops and module.callers.get("backward"):
         return "torch"
+    if "tensorflow" in tops and (tapes := module.called("GradientTape")):
+        help_ = "override `train_step` of a `keras.Model` and call `fit`, which adopt reads"
+        raise script.refuse(tapes[0], "this script trains in a loop of its own on `GradientTape`", help_)
     for name, shown in _OTHERS.items():
         if name in tops and "torch" not in tops:
             help_ = "PyTorch, Lightning, Hugging Face and Keras are; run this one as a step as it is"
             raise script.refuse(tops[name], f"this script trains with {shown}, which is not adopted", help_)
+    beside = _find_trainer_beside(script)
+    if beside is not None:
+        statement, path = beside
+        help_ = f"adopt reads one file: move the loop of `{path}` into this script, or adopt `{path}`"
+        raise script.refuse(statement, f"the training loop is in another module, `{path}`", help_)
     message = "no training loop: nothing calls `backward()`, `Trainer(…).fit` or `model.fit`"
     raise script.refuse(None, message, "name the script that trains the model")
 
 
-def _refuse_distributed(script: Script, tops: dict[str, ast.stmt]) -> None:
+def _find_trainer_beside(script: Script) -> tuple[ast.stmt, str] | None:
+    """The import of a module beside the script that calls `backward`, and its path."""
+    for _, statement, path in list_modules_beside(script.module):
+        module = read_beside(path)
+        if module is not None and module.called("backward", "GradientTape", "fit"):
+            return statement, path.relative_to(Path(script.module.source.path).parent).as_posix()
+    return None
+
+
+def _refuse_whole(script: Script, tops: dict[str, ast.stmt]) -> None:
     module: Module = script.module
+    for call in module.called("get_ipython"):
+        raise script.refuse(call, "`get_ipython` is there in notebooks only", "take this line out")
     for name, shown in _PACKAGES.items():
         if name in tops:
             help_ = "write a step for it as it is: `worldsize check` judges it there"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import itertools
+import sys
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -12,6 +14,8 @@ from worldsize.rules.script._module import speaks_of_main
 
 MARK = "One process per GPU: the launcher sets these variables; by hand there is one process."
 _SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
+_IMPORTED = "what the added lines import"
+_Key = tuple[int, bool, str]
 _TESTS = ("sys.exit", "exit", "typer.run", "fire.Fire", "app")
 
 
@@ -109,12 +113,11 @@ def _ends_program(script: Script, call: ast.Call) -> bool:
 
 def write_header(script: Script, header: Header) -> None:
     """Insert everything behind the imports."""
-    body = script.module.tree.body
-    known = {script.written(each) for each in body if isinstance(each, ast.Import | ast.ImportFrom)}
-    known |= {line for text in script.list_inserted() for line in text.splitlines()}
-    bound = set(script.module.names)
-    imports = [line for line in header.imports if line not in known and not _is_bound(line, bound)]
-    lines = list(imports)
+    place = _last_import(script)
+    imports = list(_list_missing(script, header, place))
+    if place is not None:
+        sort_in(script, imports, place)
+    lines = list(imports) if place is None else []
     for part in (header.constants, header.flags, header.group):
         lines += ["", *part] if part else []
     for helper in header.helpers:
@@ -122,13 +125,29 @@ def write_header(script: Script, header: Header) -> None:
     if not lines:
         return
     reason = "each process knows which one it is, and what is set by flags"
-    place = _last_import(script)
-    if header.helpers:
-        lines += [""] * (2 - min(2, _count_blank_lines(script, place) if place is not None else 0))
+    blank = _count_blank_lines(script, place) if place is not None else 0
+    wanted = 2 if header.helpers else 1
+    lines += [""] * max(0, wanted - blank) if place is not None or header.helpers else []
     if place is None:
         script.insert_before(_first_statement(script), [*lines, ""], "WS901", reason)
         return
     script.insert_after(place, lines, "WS901", reason)
+
+
+def _list_missing(script: Script, header: Header, place: ast.stmt | None) -> Iterator[str]:
+    """The imports that no statement up to a place has."""
+    body = script.module.tree.body
+    before = [each for each in body if place is not None and each.lineno <= place.lineno]
+    known = {script.written(each) for each in before if isinstance(each, ast.Import | ast.ImportFrom)}
+    known |= {line for text in script.list_inserted() for line in text.splitlines()}
+    late = {
+        name.asname or name.name
+        for each in body
+        if each not in before and isinstance(each, ast.Import | ast.ImportFrom)
+        for name in each.names
+    }
+    bound = set(script.module.names) - late
+    yield from (line for line in header.imports if line not in known and not _is_bound(line, bound))
 
 
 def _count_blank_lines(script: Script, statement: ast.stmt) -> int:
@@ -148,11 +167,12 @@ def _last_import(script: Script) -> ast.stmt | None:
     top = True
     for statement in script.module.tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            if top or "import torch" in ast.unparse(statement).split("\n"):
+            whole = script.has_own_line(statement)
+            if whole and (top or "import torch" in ast.unparse(statement).split("\n")):
                 last = statement
         elif last is not None and not _is_preparation(statement):
             top = False
-    return last if last is not None and script.has_own_line(last) else None
+    return last
 
 
 def _is_preparation(statement: ast.stmt) -> bool:
@@ -171,3 +191,42 @@ def _first_statement(script: Script) -> ast.stmt:
     body = script.module.tree.body
     text = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
     return body[1] if text and len(body) > 1 else body[0]
+
+
+def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
+    """Write imports into the sections of the file up to its last: the standard library, then packages."""
+    known = []
+    for statement in script.module.tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom) and script.has_own_line(statement):
+            known.append((_find_key(statement), statement))
+        if statement is last:
+            break
+    first: list[str] = []
+    for key, line in sorted((_find_key(ast.parse(line).body[0]), line) for line in lines):
+        section = [(each, statement) for each, statement in known if each[0] == key[0]]
+        before = [statement for each, statement in section if each <= key]
+        if before:
+            script.insert_after(before[-1], [line], None, _IMPORTED)
+        elif section:
+            script.insert_before(section[0][1], [line], None, _IMPORTED)
+        elif key[0]:
+            script.insert_after(last, [line], None, _IMPORTED)
+        else:
+            first.append(line)
+    if first:
+        _open_section(script, first, [statement for key, statement in known if key[0] >= 0])
+
+
+def _open_section(script: Script, lines: list[str], known: list[ast.stmt]) -> None:
+    """The imports of the standard library, before those of packages."""
+    script.insert_before(known[0], [*lines, ""], None, _IMPORTED)
+
+
+def _find_key(statement: ast.stmt) -> _Key:
+    """The section of an import, -1 for what has to stay in front, and its place there."""
+    whole = isinstance(statement, ast.Import)
+    names = statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else []
+    module = getattr(statement, "module", None) or names[0].name
+    top = module.partition(".")[0]
+    section = -1 if top == "__future__" else 0 if top in sys.stdlib_module_names else 1
+    return section, not whole, module.lower()

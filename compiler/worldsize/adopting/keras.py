@@ -9,6 +9,7 @@ from worldsize.adopting.flags import Parser, find_parser, set_by_flag, write_fla
 from worldsize.adopting.group import MARK, Header, Names, write_header
 from worldsize.adopting.numbers import set_optimizer
 from worldsize.adopting.paths import place_files
+from worldsize.adopting.resuming_trainers import resume_keras
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
@@ -50,6 +51,7 @@ def adopt_keras(script: Script) -> Parser:
     _set_numbers(script, tracer, parser, fits[0], strategy)
     place_files(script, tracer, parser, header)
     _save_apart(script, header, names)
+    resume_keras(script, parser, fits[0], f"{alias or 'tf'}.keras")
     script.set_keyword(
         fits[0], "verbose", _verbosity(script, fits[0], names), "WS904", "the first worker prints for all"
     )
@@ -90,11 +92,32 @@ def _build_in_scope(script: Script, tracer: Tracer, fit: ast.Call, strategy: str
     ]
     inside = [each for each in compiles if each in block]
     last = inside[-1] if inside else made[0]
-    part = block[block.index(made[0]) : block.index(last) + 1]
+    part = block[_find_first(script, tracer, block, made[0]) : block.index(last) + 1]
     value = made[0].value
     if len(part) == 1 and isinstance(value, ast.Call) and not compiles and tracer.function(value) is None:
         raise script.refuse(fit, f"nothing compiles `{model}` here", "compile it where it is built")
     script.enclose(part, f"with {strategy}.scope():", "WS952", _SCOPE)
+
+
+def _find_first(script: Script, tracer: Tracer, block: list[ast.stmt], made: ast.Assign) -> int:
+    """Where the layers of a functional model start: their weights belong to the strategy too."""
+    first = block.index(made)
+    wanted = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)}
+    for position in range(first - 1, -1, -1):
+        statement = block[position]
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            continue
+        names = {
+            node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name)
+        }
+        call = statement.value
+        top = call.func.func if isinstance(call.func, ast.Call) else call.func
+        library = script.module.name_of(top).partition(".")[0] in ("tensorflow", "keras")
+        bound = isinstance(call.func, ast.Name) and tracer.bindings(call.func.id, script.scope(statement))
+        if names & wanted and (library or bound or tracer.function(call) is not None):
+            first = position
+            wanted |= {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
+    return first
 
 
 def _set_numbers(script: Script, tracer: Tracer, parser: Parser, fit: ast.Call, strategy: str) -> None:
@@ -124,16 +147,24 @@ def _verbosity(script: Script, fit: ast.Call, names: Names) -> str:
 
 def _save_apart(script: Script, header: Header, names: Names) -> None:
     """All workers save, each to its own place: the first where the script says, the others away."""
+    for call in script.module.called("ModelCheckpoint"):
+        path = keyword_argument(call, "filepath") or next(iter(call.args), None)
+        if path is not None:
+            _divert(script, header, names, path)
     for call in script.module.called("save", "save_weights"):
         func = call.func
         if not isinstance(func, ast.Attribute) or not call.args or constant_value(func.value) is not None:
             continue
         if "model" not in script.written(func.value).lower():
             continue
-        header.imports["import tempfile"] = None
-        reason = "saving takes all workers; the files of the others go to a folder of their own"
-        away = f"os.path.join(tempfile.mkdtemp(), {_last_part(script, call.args[0])})"
-        script.insert_behind(call.args[0], f" if {names.rank} == 0 else {away}", "WS904", reason)
+        _divert(script, header, names, call.args[0])
+
+
+def _divert(script: Script, header: Header, names: Names, path: ast.expr) -> None:
+    header.imports["import tempfile"] = None
+    reason = "saving takes all workers; the files of the others go to a folder of their own"
+    away = f"os.path.join(tempfile.mkdtemp(), {_last_part(script, path)})"
+    script.insert_behind(path, f" if {names.rank} == 0 else {away}", "WS904", reason)
 
 
 def _last_part(script: Script, node: ast.expr) -> str:

@@ -10,6 +10,7 @@ from worldsize.adopting.flags import Parser, find_parser, set_by_flag, write_fla
 from worldsize.adopting.group import MARK, Header, Names, write_header
 from worldsize.adopting.numbers import find_loader, find_optimizer, set_epochs, set_loader, set_optimizer
 from worldsize.adopting.paths import place_files
+from worldsize.adopting.resuming_trainers import resume_lightning, resume_transformers
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
@@ -68,11 +69,7 @@ def adopt_lightning(script: Script) -> Parser:
     if epochs is not None:
         set_by_flag(script, tracer, parser, "epochs", epochs)
     _set_rest(script, tracer, parser)
-    script.leave(
-        trainer,
-        "Lightning keeps its checkpoints below `default_root_dir`, and this script does not resume from them",
-        "give `default_root_dir` a folder of an option, and `fit` its `ckpt_path`",
-    )
+    resume_lightning(script, parser, header, trainer, package)
     return _finish(script, tracer, parser, header)
 
 
@@ -109,6 +106,7 @@ def adopt_transformers(script: Script) -> Parser:
         if keyword_argument(call, "use_cpu") is None and keyword_argument(call, "no_cuda") is None:
             header.imports["import torch"] = None
             script.set_keyword(call, "use_cpu", "not torch.cuda.is_available()", None, _CPU)
+    resume_transformers(script, parser, header, made[0] if made else None)
     return _finish(script, tracer, parser, header)
 
 
@@ -186,8 +184,9 @@ def _finish(script: Script, tracer: Tracer, parser: Parser, header: Header) -> P
     if header.names.world_size not in "".join(script.list_inserted()):
         header.constants = [line for line in header.constants if not line.startswith(header.names.world_size)]
     if len(header.constants) == 1:
-        header.imports.pop("import os", None)
         header.constants = []
+    if not any("os." in line for line in (*header.constants, *parser.then, *script.list_inserted())):
+        header.imports.pop("import os", None)
     write_flags(script, parser, header)
     write_header(script, header)
     return parser

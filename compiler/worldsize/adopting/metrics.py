@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.feeding import Loop, name_phase
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Scope, Script
 from worldsize.adopting.tracing import Tracer
@@ -12,9 +13,9 @@ from worldsize.adopting.training import Training
 _HELPER = '''def {name}(value):
     """{what} of a number over all processes."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    value = torch.tensor(float(value), dtype=torch.float64, device=device)
-    dist.all_reduce(value)
-    return value.item(){share}'''
+    total = torch.as_tensor(value, dtype=torch.float64).detach().clone().to(device)
+    dist.all_reduce(total)
+    return {result}'''
 _REASON = "the metric is of the rows of all processes"
 
 
@@ -34,6 +35,8 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
         how = "add_up" if _is_per_row(script, tracer, scope, name, training) else "average"
         used.add(how)
         lines.append(f"{name} = {names[how]}({name})")
+    if lines and training.feed.kind == "phases":
+        lines = [f"if {name_phase(script, training.feed)}:", *(f"    {line}" for line in lines)]
     if lines:
         script.insert_after(loop, lines, None, _REASON)
     for name, statement in _list_deciding(script, tracer, training, set(sums)):
@@ -42,12 +45,24 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
         script.insert_after(statement, [f"{name} = {names['average']}({name})"], "WS954", reason)
     share = f" / {header.names.world_size}"
     if "average" in used:
-        header.helpers.append(_HELPER.format(name=names["average"], what="The mean", share=share))
+        header.helpers.append(
+            _HELPER.format(
+                name=names["average"],
+                what="The mean",
+                result=f"total{share} if torch.is_tensor(value) else total.item(){share}",
+            )
+        )
     if "add_up" in used:
-        header.helpers.append(_HELPER.format(name=names["add_up"], what="The sum", share=""))
+        header.helpers.append(
+            _HELPER.format(
+                name=names["add_up"],
+                what="The sum",
+                result="total if torch.is_tensor(value) else total.item()",
+            )
+        )
 
 
-def _list_sums(loop: ast.For) -> list[str]:
+def _list_sums(loop: Loop) -> list[str]:
     """The variables to which the loop adds numbers of a batch."""
     names: dict[str, bool] = {}
     for node in ast.walk(loop):
@@ -77,7 +92,7 @@ def _list_sums(loop: ast.For) -> list[str]:
     return [name for name, measured in names.items() if measured and name not in plain]
 
 
-def _list_read(loop: ast.For, names: list[str]) -> dict[str, ast.AST]:
+def _list_read(loop: Loop, names: list[str]) -> dict[str, ast.AST]:
     """Those that the loop itself reads, as a progress bar does."""
     return {
         node.id: node
@@ -94,7 +109,12 @@ def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, trainin
             continue
         if not any(isinstance(inner, ast.Name) and inner.id == name for inner in ast.walk(node.left)):
             continue
-        divisor, _ = tracer.follow(node.right, scope)
+        right = node.right
+        if isinstance(right, ast.Subscript):  # `sizes[phase]`
+            mapping, _ = tracer.follow(right.value, scope)
+            values = [mapping.value] if isinstance(mapping, ast.DictComp) else getattr(mapping, "values", [])
+            right = values[0] if isinstance(values, list) and values else right
+        divisor, _ = tracer.follow(right, scope)
         if isinstance(divisor, ast.Call) and getattr(divisor.func, "id", "") == "len" and divisor.args:
             return script.written(divisor.args[0]) != loader
     return False

@@ -39,6 +39,7 @@ class Flag(Struct, frozen=True):
     default: int | float | str | None
     added: bool  # by adopting; the original does not know it
     required: bool = False
+    inner: bool = False  # of a subcommand, which it follows
 
 
 class ScriptProfile(Struct, frozen=True):
@@ -58,9 +59,11 @@ class ScriptProfile(Struct, frozen=True):
     has_batch_norm: bool = False
     has_dropout: bool = False
     random_augmentation: bool = False
+    draws_noise: bool = False  # random numbers in the model or in its steps
     shuffles: bool = True  # the loader draws the order of the rows
     own_sampler: bool = False  # a sampler of the script chooses the rows
     saves: bool = False  # it saves weights or a model
+    subcommand: str | None = None  # the one that trains
 
     def flag(self, role: Role) -> Flag | None:
         """The option that sets this, if there is one."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from worldsize.adopting.model import Flag
 from worldsize.adopting.roles import find_role
@@ -14,6 +14,7 @@ from worldsize.rules.script._interface import try_evaluate
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 
 Library = Literal["argparse", "click", "typer", "fire", "dataclass"]
+_TRAINING_ROLES = ("batch_size", "learning_rate", "epochs")
 _TYPES = {"int": "int", "float": "float"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _TRAINING_ARGUMENTS: tuple[tuple[str, Any, float], ...] = (  # of Hugging Face
@@ -37,6 +38,8 @@ class Options(Struct, eq=False):
 
     library: Library | None
     declared: list[Declared]
+    subcommand: str | None = None  # the one that trains
+    parser: str | None = None  # what declares its options
 
     def named(self, name: str) -> Declared | None:
         """The option that is read by a name."""
@@ -53,7 +56,7 @@ def _read(module: Module) -> Options:
     if module.called("HfArgumentParser"):
         return Options("dataclass", list(_read_dataclasses(module)))
     if module.called("argparse.ArgumentParser", "ArgumentParser"):
-        return Options("argparse", list(_read_calls(module, "add_argument")))
+        return _read_argparse(module)
     if any(top == "click" for top in _tops(module)):
         return Options("click", list(_read_calls(module, "click.option", "option")))
     for library, names in (("typer", ("typer.run",)), ("fire", ("fire.Fire",))):
@@ -62,6 +65,35 @@ def _read(module: Module) -> Options:
             if function is not None:
                 return Options(library, list(_read_parameters(module, function)))  # type: ignore[arg-type]
     return Options(None, [])
+
+
+def _read_argparse(module: Module) -> Options:
+    """The options of the parser, and of the subcommand that trains; those of other subcommands are not."""
+    declared = list(_read_calls(module, "add_argument"))
+    commands: dict[str, str] = {}
+    for call in module.called("add_parser"):
+        above, name = module.parents.get(call), constant_value(call.args[0]) if call.args else None
+        if isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name) and isinstance(name, str):
+            commands[above.targets[0].id] = name
+    owners = {id(each): _find_owner(each, commands) for each in declared}
+    counts = {
+        name: sum(owners[id(each)] == name and each.flag.role in _TRAINING_ROLES for each in declared)
+        for name in commands
+    }
+    best = max(counts, key=lambda name: counts[name], default=None)
+    if best is None:
+        return Options("argparse", declared)
+    for each in declared:
+        each.flag = structs.replace(each.flag, inner=owners[id(each)] == best)
+    kept = [each for each in declared if owners[id(each)] in (None, best)]
+    return Options("argparse", kept, commands[best], best)
+
+
+def _find_owner(declared: Declared, commands: dict[str, str]) -> str | None:
+    """The variable of the subcommand that declares an option; None for the parser itself."""
+    func = getattr(declared.node, "func", None)
+    name = getattr(getattr(func, "value", None), "id", None)
+    return name if name in commands else None
 
 
 def _tops(module: Module) -> set[str]:

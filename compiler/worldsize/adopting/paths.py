@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.first_rank import is_own_method
 from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Script
@@ -11,6 +12,13 @@ from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _SAVES = {"torch.save": 1, "joblib.dump": 1, "np.save": 0, "numpy.save": 0}
+_METHODS = ("save", "save_checkpoint")
+_FOLDERS = (
+    ("output_dir", "TrainingArguments"),
+    ("dirpath", "ModelCheckpoint"),
+    ("filepath", "ModelCheckpoint"),
+    ("default_root_dir", "Trainer"),
+)
 _LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
 _READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
 
@@ -21,11 +29,15 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
     written = _list_written(script, tracer)
     if written and "output" not in roles:
         _write_to_output(script, parser, header, written)
-    read: dict[str, ast.Constant] = {}
+    read: dict[str, ast.expr] = {}
     for call in script.module.called(*_READS):
         for argument in call.args[:1]:
             _collect(tracer, script, argument, read)
-    left = [node for path, node in read.items() if path not in written]
+    left = [
+        node
+        for path, node in read.items()
+        if path not in written and isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
     if not left or "data" in roles:
         return
     first, *others = left
@@ -36,16 +48,24 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
         script.leave(node, "this file is read from the folder of the script", "add an option for its path")
 
 
-def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.Constant]:
+def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.expr]:
     """The files and folders of the text that are written."""
-    written: dict[str, ast.Constant] = {}
+    written: dict[str, ast.expr] = {}
     for name, call in script.module.calls:
         position = _SAVES.get(name, 0 if name.rpartition(".")[2] in _LAST else None)
         if name == "open" and len(call.args) > 1 and set(str(constant_value(call.args[1]))) & set("wa"):
             position = 0
-        if position is None and name.rpartition(".")[2] == "save" and isinstance(call.func, ast.Attribute):
+        if (
+            position is None
+            and name.rpartition(".")[2] in _METHODS
+            and isinstance(call.func, ast.Attribute)
+            and not is_own_method(script, call, name.rpartition(".")[2])
+        ):
             position = 0
-        folder = keyword_argument(call, "output_dir") if name.endswith("TrainingArguments") else None
+        folder = next((found for word, ending in _FOLDERS if name.endswith(ending)
+                       and (found := keyword_argument(call, word)) is not None), None)  # fmt: skip
+        if folder is None and name.endswith("callbacks.ModelCheckpoint") and call.args:
+            position = 0
         if folder is not None:
             _collect(tracer, script, folder, written)
         if position is not None and position < len(call.args):
@@ -53,22 +73,45 @@ def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.Constant]:
     return written
 
 
-def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.Constant]) -> None:
+def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
     value, scope = tracer.follow(node, script.scope(node))
-    if isinstance(value, ast.Call) and script.module.name_of(value.func) == "os.path.join" and value.args:
-        value, _ = tracer.follow(value.args[0], scope)
+    while (inner := _find_start(script, value)) is not None:
+        value, scope = tracer.follow(inner, scope)
+    path = _read_start(value)
+    if path is not None and not path.startswith(("/", "~")) and "://" not in path:
+        found.setdefault(path if isinstance(value, ast.Constant) else script.written(value), value)
+
+
+def _find_start(script: Script, value: ast.expr) -> ast.expr | None:
+    """What a path starts with: `folder` of ``os.path.join(folder, name)`` or ``Path(folder) / name``."""
+    if isinstance(value, ast.Call) and value.args:
+        name = script.module.name_of(value.func)
+        return value.args[0] if name in ("os.path.join", "pathlib.Path", "Path", "str") else None
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Div):
+        return value.left
+    if isinstance(value, ast.JoinedStr) and value.values and isinstance(value.values[0], ast.FormattedValue):
+        return value.values[0].value
+    return None
+
+
+def _read_start(value: ast.expr) -> str | None:
+    """The text with which a path starts, also one that is filled in: f"…", "…".format(…), "…" % …."""
+    if isinstance(value, ast.JoinedStr):
+        value = value.values[0] if value.values else value
+    elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
+        value = value.left
+    elif (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "format"
+    ):
+        value = value.func.value
     path = value.value if isinstance(value, ast.Constant) else None
-    if not isinstance(path, str) or not isinstance(value, ast.Constant):
-        return
-    if not path.startswith(("/", "~")) and "://" not in path:
-        found.setdefault(path, value)
+    return path if isinstance(path, str) else None
 
 
-def _write_to_output(
-    script: Script, parser: Parser, header: Header, written: dict[str, ast.Constant]
-) -> None:
+def _write_to_output(script: Script, parser: Parser, header: Header, written: dict[str, ast.expr]) -> None:
     """Also where a file is read again."""
-    nodes = [
+    nodes: list[ast.expr] = [node for node in written.values() if not isinstance(node, ast.Constant)]
+    nodes += [
         node
         for node in script.module.kinds.get(ast.Constant, ())
         if isinstance(node.value, str) and node.value in written and _is_path(script, node)
@@ -76,7 +119,7 @@ def _write_to_output(
     if not all(is_visible(script, parser, node) for node in nodes):
         node = next(iter(written.values()))
         help_ = "write it into a folder that an option names"
-        script.leave(node, f"`{node.value!s}` is written beside the script, where a job loses it", help_)
+        script.leave(node, f"`{_read_start(node)}` is written beside the script, where a job loses it", help_)
         return
     name = add_flag(parser, "output", ".")
     header.imports["import os"] = None

@@ -8,10 +8,11 @@ from worldsize.adopting.devices import refuse_several_gpus, use_own_gpu
 from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
 from worldsize.adopting.flags import Parser, find_parser, write_flags
 from worldsize.adopting.group import join_group, start_header, write_header
+from worldsize.adopting.losses import add_up_sums
 from worldsize.adopting.metrics import reduce_metrics
-from worldsize.adopting.numbers import set_epochs, set_loader, set_optimizer
+from worldsize.adopting.numbers import leave_counted_steps, set_epochs, set_feed, set_optimizer
 from worldsize.adopting.paths import place_files
-from worldsize.adopting.randomness import agree_on_random_numbers, draw_apart
+from worldsize.adopting.randomness import agree_on_random_numbers, draw_apart, draw_rows_apart
 from worldsize.adopting.resuming import resume_from_checkpoints
 from worldsize.adopting.rows import divide_rows
 from worldsize.adopting.script import Script
@@ -37,17 +38,24 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     parser = find_parser(script)
     wrapped = wrap_model(script, tracer, training)
     sync_once(script, training, wrapped)
-    divide_rows(script, tracer, training, header)
+    divide_rows(script, tracer, training, header, parser)
     use_own_gpu(script, header)
-    set_loader(script, tracer, parser, training.loader)
+    set_feed(script, tracer, parser, training)
     set_optimizer(script, tracer, parser, training.optimizer)
-    set_epochs(script, tracer, parser, training.epoch_loop)
+    if training.epoch_loop is not None or training.feed.kind != "draws":
+        set_epochs(script, tracer, parser, training.epoch_loop)
+    leave_counted_steps(script, tracer)
     place_files(script, tracer, parser, header)
     reduce_metrics(script, tracer, training, header)
+    add_up_sums(script, tracer, training, header)
     resume_from_checkpoints(script, tracer, training, wrapped, parser=parser, header=header)
     write_wrap(script, wrapped)
-    agree_on_random_numbers(script, header)
-    draw_apart(script, tracer, header, wrapped, random=random)
+    agree_on_random_numbers(script, header, by_place=training.feed.kind in ("ranges", "columns"))
+    if training.feed.kind == "draws":
+        draw_rows_apart(script, header, wrapped, training.feed.libraries)
+    else:
+        random = random and training.feed.kind != "ranges"  # whose order all processes draw alike
+        draw_apart(script, tracer, header, wrapped, random=random)
     chain = [frame.scope for frame in training.frames]
     act_on_first_rank(script, header, {each.name for each in chain if not isinstance(each, ast.Module)})
     load_everywhere(script)

@@ -18,6 +18,8 @@ _DROPOUT = re.compile(
 _AUGMENTATION = re.compile(
     r"Random(?!Sampler|ForestClassifier|State)\w+|ColorJitter|AutoAugment|TrivialAugmentWide|mixup"
 )
+_NOISE = ("torch.randn_like", "torch.rand_like", "torch.bernoulli", "torch.normal", "rsample", "normal_")
+_TRANSFORMERS = re.compile(r"AutoModel|For[A-Z]|Config$|Model$")
 _SAMPLER = ("sampler", "batch_sampler")
 
 
@@ -40,8 +42,9 @@ def describe_script(
         epochs=None if epochs is None else int(epochs),
         accumulation="accum" in module.text.lower(),
         has_batch_norm=_says(words, _NORM),
-        has_dropout=_says(words, _DROPOUT),
+        has_dropout=_says(words, _DROPOUT) or _uses_transformers(module),
         random_augmentation=_says(words, _AUGMENTATION),
+        draws_noise=_draws_noise(module),
         shuffles=_shuffles(module),
         own_sampler=any(
             keyword.arg in _SAMPLER for call in module.called("DataLoader") for keyword in call.keywords
@@ -71,6 +74,24 @@ def find_optimizer_name(module: Module) -> str | None:
 
 def _says(words: set[str], pattern: re.Pattern[str]) -> bool:
     return any(pattern.fullmatch(word) for word in words)
+
+
+def _uses_transformers(module: Module) -> bool:
+    """Whether a model of Transformers trains: most have dropout unless their configuration says otherwise."""
+    return any(
+        full.startswith("transformers.") and _TRANSFORMERS.search(full) for full in module.names.values()
+    )
+
+
+def _draws_noise(module: Module) -> bool:
+    """Whether a model or a loop draws random tensors, as a variational autoencoder does."""
+    if module.called(*_NOISE):
+        return True
+    return any(
+        isinstance(above, ast.ClassDef) and any(ast.unparse(base).endswith("Module") for base in above.bases)
+        for call in module.called("torch.randn", "torch.rand", "torch.randint")
+        for above, _ in module.ancestors(call)
+    )
 
 
 def _shuffles(module: Module) -> bool:

@@ -14,13 +14,17 @@ _SEEDS = ("manual_seed", "seed_everything", "set_seed", "random.seed", "seed")
 _SPLITS = ("random_split", "train_test_split", "randperm", "shuffle", "permutation")
 
 
-def agree_on_random_numbers(script: Script, header: Header) -> None:
-    """Seed a script that splits its rows at random without a seed: each process would split them its way."""
+def agree_on_random_numbers(script: Script, header: Header, *, by_place: bool = False) -> None:
+    """Seed a script that splits its rows at random without a seed: each process would split them its way.
+
+    ``by_place`` says that a process takes its rows by their places, so that all have to make the same rows.
+    """
     if script.module.called(*_SEEDS):
         return
+    makes = (*_SPLITS, "torch.rand", "torch.randn", "torch.randint") if by_place else _SPLITS
     loose = [
         call
-        for call in script.module.called(*_SPLITS)
+        for call in script.module.called(*makes)
         if keyword_argument(call, "random_state") is None and keyword_argument(call, "generator") is None
     ]
     if not loose:
@@ -51,3 +55,14 @@ def draw_apart(script: Script, tracer: Tracer, header: Header, wrapped: Wrapped,
             reason = "dropout and augmentation differ from process to process"
             script.insert_after(wrapped.anchor, [line], None, reason)
         return
+
+
+def draw_rows_apart(script: Script, header: Header, wrapped: Wrapped, libraries: tuple[str, ...]) -> None:
+    """Let each process draw batches of its own, once the weights are made."""
+    seed = f"torch.initial_seed() + {header.names.rank}"
+    lines = [f"torch.manual_seed({seed})"]
+    for module, call in (("numpy", "random.seed(({seed}) % 2**32)"), ("random", "seed({seed})")):
+        alias = next((bound for bound, full in script.module.names.items() if full == module), None)
+        if module in libraries and alias is not None:
+            lines.append(f"{alias}.{call.format(seed=seed)}")
+    script.insert_after(wrapped.anchor, lines, "WS903", "each process draws batches of its own")

@@ -1,11 +1,13 @@
-"""Read the file of a script as Python does: its encoding, its size, its syntax."""
+"""Read a script as Python does: its encoding, its size, its syntax; and the modules beside it."""
 
 from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.adopting.model import AdoptError
@@ -26,11 +28,7 @@ def read_script(path: Path) -> tuple[Module, str]:
     """
     shown = str(path)
     if path.suffix == ".ipynb":
-        raise _refuse(
-            shown,
-            "this is a notebook, and a job runs scripts",
-            f"write it as one: `jupyter nbconvert --to script {shown}`",
-        )
+        raise _refuse_notebook(shown)
     if path.is_dir():
         raise _refuse(shown, "this is a folder", "name the script that trains")
     try:
@@ -47,9 +45,10 @@ def parse_bytes(path: str, data: bytes) -> tuple[Module, str]:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
-    except (SyntaxError, UnicodeDecodeError, LookupError):
-        help_ = "save it as UTF-8, or name its encoding in a first line `# -*- coding: … -*-`"
-        raise _refuse(path, "the script is no text in the encoding that it names", help_) from None
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise _describe_encoding(path, data, error) from None
+    if text.lstrip("\ufeff \r\n").startswith("{") and '"cells"' in text and '"nbformat"' in text:
+        raise _refuse_notebook(path)
     source = Source(path, text.removeprefix("\ufeff"))
     if "\0" in text or "\f" in text or not source.text.strip():
         what = "is empty" if not source.text.strip() else "contains control characters"
@@ -75,10 +74,65 @@ def _describe_syntax(source: Source) -> Finding:
     except (ValueError, RecursionError, MemoryError):
         pass
     span = Span(source.path, line, max(column, 1), line, max(column, 1) + 1)
-    old = "print" in message and "parentheses" in message
-    help_ = "convert it to Python 3 first" if old else "mend the line: `python -m py_compile` shows the same"
+    help_ = "mend the line: `python -m py_compile` shows the same"
+    if "Missing parentheses" in message or re.match(r"\s*(raise \w+,|except [\w.]+,)", source.line(line)):
+        help_ = "convert it to Python 3 first"
+    elif source.line(line).lstrip()[:1] in ("%", "!"):
+        help_ = "take out what only a notebook runs: `jupyter nbconvert --to script` rewrites it"
     return Finding(span, f"Python cannot parse this script: {message}", help_)
+
+
+def _refuse_notebook(path: str) -> AdoptError:
+    help_ = f"write it as one: `jupyter nbconvert --to script {path}`"
+    return _refuse(path, "this is a notebook, and a job runs scripts", help_)
+
+
+def _describe_encoding(path: str, data: bytes, error: Exception) -> AdoptError:
+    """Why the bytes of a script are no text."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return _refuse(path, "the script is UTF-16, which Python does not read", "save it as UTF-8")
+    help_ = "save it as UTF-8, or name its encoding in a first line `# -*- coding: … -*-`"
+    if not isinstance(error, UnicodeDecodeError):  # of its first lines, or of the encoding that they name
+        return _refuse(path, "the script is no text in the encoding that it names", help_)
+    line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+    message = f"the script is no text in the encoding that it names, {error.encoding}: byte 0x{byte:02x}"
+    return AdoptError(Finding(Span(path, line, 1, line, 1), message, help_), Source(path, ""))
 
 
 def _refuse(path: str, message: str, help_: str | None) -> AdoptError:
     return AdoptError(Finding(Span(path, 1, 1, 1, 1), message, help_), Source(path, ""))
+
+
+def list_modules_beside(module: Module) -> Iterator[tuple[str, ast.stmt, Path]]:
+    """The imports of modules in the script's folder: name, statement, file."""
+    folder = Path(module.source.path).parent
+    for full, _, statement in module.imports:
+        for name in (full, full.rpartition(".")[0]):  # `from name import function`
+            below = folder / name.replace(".", "/")
+            files = (Path(f"{below}.py"), below / "__init__.py") if name else ()
+            path = next((each for each in files if each.is_file()), None)
+            if path is not None:
+                yield name, statement, path
+                break
+
+
+def read_beside(path: Path) -> Module | None:
+    """The parsed module; None if it is no Python."""
+    try:
+        return parse_module(Source(str(path), path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def find_loader_function(module: Module, called: str) -> tuple[Module, ast.FunctionDef] | None:
+    """The function beside the script that makes a `DataLoader`, by its full name in the script."""
+    for name, _, path in list_modules_beside(module):
+        if called.rpartition(".")[0] != name:
+            continue
+        found = read_beside(path)
+        for node in found.kinds.get(ast.FunctionDef, ()) if found is not None else ():
+            if found is not None and node.name == called.rpartition(".")[2]:
+                inner = {id(each) for each in ast.walk(node)}
+                if any(id(call) in inner for call in found.called("DataLoader")):
+                    return found, node
+    return None

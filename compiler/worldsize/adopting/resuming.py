@@ -33,7 +33,7 @@ def resume_from_checkpoints(
         script.leave(loop, f"no checkpoints: this loop over epochs cannot name {what}", help_)
         return
     extra = _list_counters(script, loop)
-    for name in _list_unsaved(script, loop):
+    for name in (*_list_unsaved(script, loop), *_list_helpers(script, tracer, loop)):
         script.leave(
             loop, f"`{name}` starts anew when a job resumes", "save and load it with the other state"
         )
@@ -86,7 +86,11 @@ def _resumes_itself(script: Script) -> bool:
 def _find_range(loop: ast.For) -> ast.Call | None:
     """``range(…)`` of ``for epoch in range(…)``, also in a progress bar."""
     for node in ast.walk(loop.iter):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("range", "trange")
+        ):
             return node if 1 <= len(node.args) <= 2 and isinstance(loop.target, ast.Name) else None
     return None
 
@@ -183,6 +187,37 @@ def _list_unsaved(script: Script, loop: ast.For) -> list[str]:
     )
     bases = (each.value if isinstance(each, ast.Subscript) else each for each in targets)
     return sorted({base.id for base in bases if isinstance(base, ast.Name)} & mappings)
+
+
+def _list_helpers(script: Script, tracer: Tracer, loop: ast.For) -> list[str]:
+    """Objects of the script's own classes that the loop calls, such as an average of the weights."""
+    used = {
+        (call.func.value if isinstance(call.func, ast.Attribute) else call.func)
+        for call in ast.walk(loop)
+        if isinstance(call, ast.Call)
+    }
+    block = script.block(loop)
+    return sorted(
+        {
+            target.id
+            for statement in block[: block.index(loop)]
+            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
+            for target in statement.targets
+            if isinstance(target, ast.Name) and _keeps_state(tracer, statement.value)
+            if any(isinstance(each, ast.Name) and each.id == target.id for each in used)
+        }
+    )
+
+
+def _keeps_state(tracer: Tracer, call: ast.Call) -> bool:
+    """Whether a call makes an object of the script that changes itself, and is no module or data."""
+    class_ = tracer.classes.get(getattr(call.func, "id", ""))
+    if class_ is None or class_.bases:
+        return False
+    functions = [
+        each for each in class_.body if isinstance(each, ast.FunctionDef) and each.name != "__init__"
+    ]
+    return any("self." in ast.unparse(each) for each in functions)
 
 
 def _is_number(node: ast.expr) -> bool:

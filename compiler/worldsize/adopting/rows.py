@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.feeding import name_loader
+from worldsize.adopting.flags import Parser
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Script
+from worldsize.adopting.streams import divide_columns, share_loader, stride_range
 from worldsize.adopting.tracing import Tracer
 from worldsize.adopting.training import Training, lift_name
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _REASON = "each process trains on its own share of the rows"
 _SHARE = '''class RankShare(torch.utils.data.Sampler):
-    """Every n-th of the rows that a sampler draws: the first process draws them for all."""
+    """Every n-th of what a sampler draws: the first process draws for all."""
 
     def __init__(self, sampler):
         self.sampler = sampler
@@ -27,13 +30,25 @@ _SHARE = '''class RankShare(torch.utils.data.Sampler):
         return len(self.sampler) // {world_size}'''
 
 
-def divide_rows(script: Script, tracer: Tracer, training: Training, header: Header) -> None:
+def divide_rows(script: Script, tracer: Tracer, training: Training, header: Header, parser: Parser) -> None:
     """Give the loader a sampler, and call its ``set_epoch``.
 
     Raises:
         AdoptError: The rows cannot be divided without knowing more.
     """
-    loader = training.loader
+    feed, loader = training.feed, training.loader
+    if feed.kind == "draws":
+        return  # they are seeded apart
+    if feed.kind == "ranges":
+        stride_range(script, loader, header, parser)
+        return
+    if feed.kind == "columns":
+        divide_columns(script, tracer, loader, header)
+        return
+    if feed.kind == "beside":
+        share_loader(script, training, header)
+        _set_epoch(script, tracer, training)
+        return
     rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
     if rows is None or any(isinstance(each, ast.Starred) for each in loader.args):
         raise script.refuse(
@@ -41,22 +56,34 @@ def divide_rows(script: Script, tracer: Tracer, training: Training, header: Head
         )
     batches = keyword_argument(loader, "batch_sampler")
     if batches is not None and constant_value(batches) is None:
-        help_ = "use `sampler=`, whose rows can be divided, or divide the batches by rank in your sampler"
-        raise script.refuse(
-            batches, "an own `batch_sampler` gives whole batches, which nothing divides", help_
-        )
+        _share(script, batches, header)
+        return
     _refuse_stream(script, tracer, rows)
     own = keyword_argument(loader, "sampler")
     if own is not None and not (isinstance(own, ast.Constant) and own.value is None):
-        share = script.new_name("RankShare")
-        names = header.names
-        text = _SHARE.format(rank=names.rank, world_size=names.world_size).replace("RankShare", share)
-        header.helpers.append(text)
-        script.replace(own, f"{share}({script.written(own)})", "WS903", _REASON)
+        _share(script, own, header)
         return
     header.imports["from torch.utils.data.distributed import DistributedSampler"] = None
-    _add_sampler(script, loader, rows)
+    _add_sampler(script, loader, rows, _find_condition(script, training))
     _set_epoch(script, tracer, training)
+
+
+def _share(script: Script, sampler: ast.expr, header: Header) -> None:
+    """Deal what a sampler of the script draws, rows or batches, out to the processes."""
+    share = script.new_name("RankShare")
+    names = header.names
+    text = _SHARE.format(rank=names.rank, world_size=names.world_size).replace("RankShare", share)
+    header.helpers.append(text)
+    script.replace(sampler, f"{share}({script.written(sampler)})", "WS903", _REASON)
+
+
+def _find_condition(script: Script, training: Training) -> str | None:
+    """For which of the loaders of a comprehension the rows are divided; None for a loader of its own."""
+    above = script.module.parents.get(training.loader)
+    if training.feed.kind != "phases" or not isinstance(above, ast.DictComp):
+        return None
+    assert training.feed.phase is not None
+    return f"{script.written(above.key)} == {script.written(training.feed.phase)}"
 
 
 def _refuse_stream(script: Script, tracer: Tracer, rows: ast.expr) -> None:
@@ -70,7 +97,7 @@ def _refuse_stream(script: Script, tracer: Tracer, rows: ast.expr) -> None:
         raise script.refuse(rows, f"`{name}` is a stream of rows, which no sampler divides", help_)
 
 
-def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr) -> None:
+def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr, condition: str | None) -> None:
     name = script.written(rows)
     if not isinstance(rows, ast.Name | ast.Attribute | ast.Subscript):
         held = script.new_name("train_rows")
@@ -87,11 +114,17 @@ def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr) -> None:
         if len(loader.args) > 3:
             raise script.refuse(loader.args[3], "this option of `DataLoader` is given by position", "name it")
     last = ", drop_last=True" if constant_value(keyword_argument(loader, "drop_last")) is True else ""
-    made = f"sampler=DistributedSampler({name}{last})"
-    if drawn is None or constant_value(drawn) is False:
-        made = f"sampler=DistributedSampler({name}, shuffle=False{last})"
-    elif constant_value(drawn) is not True:
-        made = f"{made} if {script.written(drawn)} else None"
+    made = _make_sampler(script, name, drawn, last)
+    if condition is not None:
+        made = f"{made} if {condition} else None"
+    options = _find_shuffling_options(script, loader) if shuffle is None else None
+    if options is not None:
+        text = script.written(options)
+        made = f'sampler=DistributedSampler({name}, shuffle={text}.get("shuffle", False){last})'
+        reason = "a sampler and `shuffle` exclude each other"
+        script.replace(options, f'{{**{text}, "shuffle": False}}', "WS903", reason)
+        script.insert_behind(rows, f", {made}", "WS903", _REASON)
+        return
     none = next((each for each in loader.keywords if each.arg == "sampler"), None)
     if none is not None:  # `sampler=None`
         script.replace(none, made, "WS903", _REASON)
@@ -104,13 +137,35 @@ def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr) -> None:
         script.insert_behind(behind, f", {made}", "WS903", _REASON)
 
 
+def _make_sampler(script: Script, name: str, drawn: ast.expr | None, last: str) -> str:
+    """The sampler in the order that the loader has: drawn, as it is, or as an expression says."""
+    if constant_value(drawn) is True:
+        return f"sampler=DistributedSampler({name}{last})"
+    shuffle = "False" if drawn is None or constant_value(drawn) is False else script.written(drawn)
+    return f"sampler=DistributedSampler({name}, shuffle={shuffle}{last})"
+
+
+def _find_shuffling_options(script: Script, loader: ast.Call) -> ast.expr | None:
+    """``options`` of ``DataLoader(rows, **options)``, where the script says `shuffle` for a mapping."""
+    starred = next((each.value for each in loader.keywords if each.arg is None), None)
+    module = script.module
+    says = any(constant_value(node) == "shuffle" for node in module.kinds.get(ast.Constant, ())) or any(
+        keyword_argument(call, "shuffle") is not None for call in module.called("dict", "update")
+    )
+    return starred if says else None
+
+
 def _set_epoch(script: Script, tracer: Tracer, training: Training) -> None:
     loop = training.epoch_loop
     if not isinstance(loop, ast.For):
         return
-    name = lift_name(
-        script, tracer, training, training.loader_name, (training.batch_frame, training.epoch_frame)
-    )
+    name: str | None
+    if training.feed.kind == "phases":
+        name = name_loader(script, training.feed)
+    else:
+        name = lift_name(
+            script, tracer, training, training.loader_name, (training.batch_frame, training.epoch_frame)
+        )
     if name is None:
         help_ = "pass the loader to the function as a parameter"
         raise script.refuse(loop, "this loop over epochs cannot name the loader of the training rows", help_)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from worldsize.adopting.arguments import drop_options, find_given
+from worldsize.adopting.arguments import drop_options, find_given, order_words
 from worldsize.adopting.environment import Environment
 from worldsize.adopting.model import Flag, ScriptProfile
 from worldsize.adopting.proving.prove import Measured
@@ -119,13 +119,14 @@ def _command(request: SpecRequest) -> Iterator[str]:
         "learning_rate": (profile.flag("learning_rate") if is_planned else None, "${{plan.learning_rate}}"),
         "epochs": (profile.flag("epochs") if _epochs(request) else None, "${{plan.epochs}}"),
     }
+    ours = [
+        (flag, (flag.option, value) if flag.option.startswith("-") else (value,))
+        for flag, value in values.values()
+        if flag is not None
+    ]
+    given = list(drop_options(request.arguments, [flag.option for flag, _ in ours]))
     yield from ("python", request.script)
-    set_here = []
-    for flag, value in values.values():
-        if flag is not None:
-            set_here.append(flag.option)
-            yield from (flag.option, value) if flag.option.startswith("-") else (value,)
-    yield from drop_options(request.arguments, set_here)
+    yield from order_words(profile, given, ours)
 
 
 def _output_path(flag: Flag | None) -> str:

@@ -8,7 +8,19 @@ from collections.abc import Iterator
 from worldsize.adopting.script import Function, Scope, Script
 
 _DEPTH = 12
+_NO_GRADIENT = ("no_grad", "inference_mode")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def entry_of(mapping: ast.expr, key: object) -> ast.expr | None:
+    """The value of a key in ``{"key": …}`` or ``dict(key=…)``."""
+    if isinstance(mapping, ast.Dict):
+        for name, value in zip(mapping.keys, mapping.values, strict=True):
+            if isinstance(name, ast.Constant) and name.value == key:
+                return value
+    if isinstance(mapping, ast.Call) and getattr(mapping.func, "id", "") == "dict":
+        return next((each.value for each in mapping.keywords if each.arg == key), None)
+    return None
 
 
 class Tracer:
@@ -131,11 +143,8 @@ class Tracer:
             return self._step_attribute(node, scope)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             inside, where = self.follow(node.value, scope, 4)
-            if isinstance(inside, ast.Dict):
-                for key, value in zip(inside.keys, inside.values, strict=True):
-                    if isinstance(key, ast.Constant) and key.value == node.slice.value:
-                        return value, where
-            return None
+            found = entry_of(inside, node.slice.value)
+            return None if found is None else (found, where)
         if isinstance(node, ast.Call):
             return self._step_call(node)
         return None
@@ -222,3 +231,15 @@ class Tracer:
                 yield above
             if isinstance(above, _FUNCTIONS):
                 return
+
+
+def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
+    """Whether a node is under ``with torch.no_grad():`` inside of another."""
+    for above, _ in script.module.ancestors(node):
+        if above is top:
+            return False
+        if isinstance(above, ast.With):
+            for item in above.items:
+                if any(word in ast.unparse(item.context_expr) for word in _NO_GRADIENT):
+                    return True
+    return False

@@ -6,11 +6,11 @@ import ast
 
 from msgspec import Struct
 
+from worldsize.adopting.feeding import Feed, find_beside, find_phases, find_stream, is_wrapper
 from worldsize.adopting.script import Function, Scope, Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._loops import list_backward_calls
 
-_NO_GRADIENT = ("no_grad", "inference_mode")
 _OPTIMIZERS = frozenset(
     [
         "SGD",
@@ -44,16 +44,25 @@ class Training(Struct, eq=False):
 
     frames: list[Frame]  # from `backward` out to the function that starts all
     batch_frame: int  # the frame of the loop over batches
-    batch_loop: ast.For
+    batch_loop: ast.For | ast.While
     epoch_frame: int
     epoch_loop: ast.For | ast.While | None
-    loader: ast.Call  # `DataLoader(…)`
-    loader_name: ast.expr  # what the loop over batches reads, in its frame
+    feed: Feed
     optimizer: ast.Call
     optimizer_name: ast.expr  # in the frame of `backward`
     model_frame: int | None  # where the model is bound; None where an attribute holds it
     model: ast.expr  # its name there
     backward: ast.Call
+
+    @property
+    def loader(self) -> ast.Call:
+        """`DataLoader(…)`, or what gives the batches otherwise."""
+        return self.feed.call
+
+    @property
+    def loader_name(self) -> ast.expr:
+        """What the loop over batches reads, in its frame."""
+        return self.feed.name if self.feed.name is not None else self.feed.call
 
     @property
     def is_attribute(self) -> bool:
@@ -76,18 +85,21 @@ def find_training(script: Script, tracer: Tracer) -> Training:
         )
     step = _find_step(script, frames)
     optimizer = _find_optimizer(script, tracer, step)
-    batch_frame, batch_loop, loader, name = _find_loader(script, tracer, frames, loops)
+    batch_frame, batch_loop, feed = _find_feed(script, tracer, loops, step)
     outer = loops[[loop for _, loop in loops].index(batch_loop) + 1 :]
+    if feed.kind == "phases" and outer:
+        outer = outer[1:]  # the loop over phases
     epoch_frame, epoch_loop = outer[0] if outer else (batch_frame, None)
-    if isinstance(epoch_loop, ast.While):
+    if isinstance(epoch_loop, ast.While) and feed.kind != "draws":
         help_ = "count the epochs with `for epoch in range(…)`"
         raise script.refuse(epoch_loop, "the epochs are counted by `while`, which cannot be resumed", help_)
     model, scope = _find_model(script, tracer, optimizer)
     model_frame = None
+    model = _find_held(script, tracer, frames, model, scope) or model
     if not isinstance(model, ast.Attribute):
         model_frame, model = _place_model(script, tracer, frames, model, scope)
     return Training(
-        frames, batch_frame, batch_loop, epoch_frame, epoch_loop, loader, name,
+        frames, batch_frame, batch_loop, epoch_frame, epoch_loop, feed,
         optimizer, _owner(step), model_frame, model, backward,
     )  # fmt: skip
 
@@ -200,26 +212,46 @@ def is_optimizer(script: Script, call: ast.Call) -> bool:
     return last in _OPTIMIZERS or (before.endswith("optim") and last[:1].isupper())
 
 
-def _find_loader(
-    script: Script, tracer: Tracer, frames: list[Frame], loops: list[tuple[int, ast.For | ast.While]]
-) -> tuple[int, ast.For, ast.Call, ast.expr]:
-    for number, loop in loops:
-        if not isinstance(loop, ast.For):
-            continue
-        for node in ast.walk(loop.iter):
-            if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-                continue
-            value, _ = tracer.follow(node, frames[number].scope)
-            if isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("DataLoader"):
-                if value is loop.iter or any(value is inner for inner in ast.walk(loop.iter)):
-                    continue
-                return number, loop, value, node
+def _find_feed(
+    script: Script, tracer: Tracer, loops: list[tuple[int, ast.For | ast.While]], step: ast.Call
+) -> tuple[int, ast.For | ast.While, Feed]:
+    """The loop over batches with its frame, and what feeds it."""
+    for find in (_find_loader, find_phases, find_beside):
+        for number, loop in loops:
+            for node in ast.walk(loop.iter) if isinstance(loop, ast.For) else ():
+                if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+                    feed = find(script, tracer, loop, node)  # type: ignore[arg-type]
+                    if feed is not None:
+                        return number, loop, feed
     loader = next(iter(script.module.called("DataLoader")), None)
+    for number, loop in loops if loader is None else ():
+        if script.scope(loop) is script.scope(step) and not any(
+            up is loop for up, _ in script.module.ancestors(step)
+        ):
+            continue  # it adds up gradients before the step
+        feed = find_stream(script, tracer, loop)
+        if feed is not None:
+            return number, loop, feed
     if loader is None:
         message = "no `DataLoader` feeds this loop, so nothing can divide the rows among processes"
         raise script.refuse(loops[0][1], message, "read the batches from a `torch.utils.data.DataLoader`")
     message = "which `DataLoader` feeds this loop cannot be told"
     raise script.refuse(loops[0][1], message, "name it: `for batch in train_loader`, made by `DataLoader(…)`")
+
+
+def _find_loader(script: Script, tracer: Tracer, loop: ast.For, node: ast.expr) -> Feed | None:
+    scope = script.scope(loop)
+    value, where = tracer.follow(node, scope)
+    while is_wrapper(script, value):
+        assert isinstance(value, ast.Call)
+        if isinstance(node, ast.Name) and script.scope(value) is scope:
+            node = value.args[0]
+        value, where = tracer.follow(value.args[0], where)
+    if isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("DataLoader"):
+        if value is loop.iter or any(value is inner for inner in ast.walk(loop.iter)):
+            return None
+        return Feed("loader", value, node)
+    return None
 
 
 def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
@@ -245,6 +277,38 @@ def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[as
         help_ = "put them into one `nn.Module` whose `forward` gives the loss"
         raise script.refuse(optimizer, f"this optimizer trains several models: {names}", help_)
     return next(iter(models.values())), scope
+
+
+def _find_held(
+    script: Script, tracer: Tracer, frames: list[Frame], model: ast.expr, scope: Scope
+) -> ast.expr | None:
+    """``self.model`` of the object that trains, where the optimizer was made before it."""
+    class_ = next(
+        (
+            above
+            for frame in frames
+            if isinstance(above := script.module.parents.get(frame.scope), ast.ClassDef)
+        ),
+        None,
+    )
+    if class_ is None or isinstance(model, ast.Attribute):
+        return None
+    made, _ = tracer.follow(model, scope)
+    for node in ast.walk(class_):
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute):
+            continue
+        value = node.value
+        while (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in ("to", "cuda")
+        ):
+            value = value.func.value
+        if isinstance(value, ast.Name) and isinstance(made, ast.Call):
+            passed, _ = tracer.follow(value, script.scope(node))
+            if passed is made:
+                return node.targets[0]
+    return None
 
 
 def _root(node: ast.expr) -> ast.expr:
@@ -307,18 +371,6 @@ def _find_returned(
                     if isinstance(target, ast.Name):
                         return target, script.scope(call)
     return None
-
-
-def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
-    """Whether a node is under ``with torch.no_grad():`` inside of another."""
-    for above, _ in script.module.ancestors(node):
-        if above is top:
-            return False
-        if isinstance(above, ast.With):
-            for item in above.items:
-                if any(word in ast.unparse(item.context_expr) for word in _NO_GRADIENT):
-                    return True
-    return False
 
 
 def lift_name(

@@ -7,8 +7,8 @@ import ast
 from msgspec import Struct
 
 from worldsize.adopting.script import Function, Scope, Script
-from worldsize.adopting.tracing import Tracer
-from worldsize.adopting.training import Training, is_optimizer, without_gradient
+from worldsize.adopting.tracing import Tracer, without_gradient
+from worldsize.adopting.training import Training, is_optimizer
 
 WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")
@@ -28,6 +28,28 @@ _OF_BOTH = frozenset(
         "no_sync",
         "module",
         "device",
+    ]
+)
+_ZEROS = frozenset(
+    [
+        "zeros",
+        "zeros_like",
+        "new_zeros",
+        "ones",
+        "randn",
+        "new",
+        "zero_",
+        "to",
+        "cuda",
+        "cpu",
+        "next",
+        "parameters",
+        "size",
+        "Variable",
+        "device",
+        "is_available",
+        "tuple",
+        "range",
     ]
 )
 _REASON = "the gradients of all processes are averaged: training calls the wrapped model"
@@ -260,9 +282,21 @@ def _check_method(script: Script, call: ast.Call, func: ast.Attribute, model: st
         "half",
         "cpu",
     }
-    if func.attr not in known:
+    if func.attr not in known and not _only_makes_zeros(script, func.attr):
         help_ = f"call `{model}(…)` and do it in its `forward`: only such calls average the gradients"
         raise script.refuse(call, f"training calls `{script.written(func)}` past the model's own call", help_)
+
+
+def _only_makes_zeros(script: Script, name: str) -> bool:
+    """Whether a method of the model makes a first hidden state, and computes nothing with weights."""
+    found = [
+        node
+        for node in script.module.kinds.get(ast.FunctionDef, ())
+        if node.name == name and isinstance(script.module.parents.get(node), ast.ClassDef)
+    ]
+    calls = [each.func for node in found for each in ast.walk(node) if isinstance(each, ast.Call)]
+    lasts = {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in calls}
+    return bool(found) and lasts <= _ZEROS
 
 
 def _reach_inside(script: Script, training: Training, function: Function, parameter: str) -> None:
@@ -285,6 +319,8 @@ def _reach_inside(script: Script, training: Training, function: Function, parame
             ):
                 _check_method(script, inside, above, parameter)
             script.insert_behind(node, ".module", "WS953" if "state" in above.attr else None, reason)
+        elif _is_returned(script, above):
+            script.insert_behind(node, ".module", None, reason)
         elif isinstance(above, ast.Call | ast.keyword) and getattr(above, "func", None) is not node:
             call = above if isinstance(above, ast.Call) else script.module.parents[above]
             trains = whole or any(up is loop for up, _ in script.module.ancestors(node))
@@ -295,12 +331,21 @@ def _reach_inside(script: Script, training: Training, function: Function, parame
                 script.insert_behind(node, ".module", None, reason)
 
 
+def _is_returned(script: Script, above: ast.AST) -> bool:
+    """Whether the caller gets the model back, also as a part of several values."""
+    if isinstance(above, ast.Tuple):
+        above = script.module.parents[above]
+    return isinstance(above, ast.Return)
+
+
 def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
     """Average the gradients once an optimizer step, where several batches are accumulated."""
     loop = training.batch_loop
     names = {
         node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
+    if isinstance(loop, ast.While):
+        return
     names -= {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
     for node in ast.walk(loop):
         if not isinstance(node, ast.If) or training.batch_frame or node.orelse:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from worldsize.adopting.arguments import find_given
+from worldsize.adopting.arguments import find_given, order_words
 from worldsize.adopting.model import Adoption, Flag, Role, ScriptProfile
 from worldsize.adopting.proving.curves import (
     Comparison,
@@ -148,7 +148,7 @@ def _arguments(request: Request, batch: int, processes: int, out: Path) -> Itera
     """The command line of one side. Later options count, so ours follow the user's."""
     profile = request.adoption.profile
     is_adopted = processes > 1
-    yield from request.arguments
+    ours: list[tuple[Flag, Sequence[str]]] = []
 
     def known(role: Role) -> Flag | None:
         flag = profile.flag(role)
@@ -156,16 +156,21 @@ def _arguments(request: Request, batch: int, processes: int, out: Path) -> Itera
 
     batch_flag = known("batch_size")
     if batch_flag is not None and is_adopted:
-        yield from (batch_flag.option, str(batch // processes))
+        ours.append((batch_flag, (batch_flag.option, str(batch // processes))))
     data = known("data")
     if data is not None and request.data is not None:
-        yield from (data.option, str(request.data.absolute()))
+        ours.append((data, (data.option, str(request.data.absolute()))))
     roles: tuple[Role, ...] = ("output", "checkpoints")
     for role in roles:
         flag = known(role)
         if flag is not None and flag.required and find_given(flag, request.arguments) is None:
             (out / role).mkdir(parents=True)
-            yield from (flag.option, str(out / role))
+            ours.append((flag, (flag.option, str(out / role))))
+    if profile.subcommand is None:  # what follows counts
+        yield from request.arguments
+        yield from (word for _, words in ours for word in words)
+    else:
+        yield from order_words(profile, request.arguments, ours)
 
 
 def _explain_end(name: str, ended: Ended, ranks: Sequence[Recorded], request: Request) -> Failed | None:
@@ -226,6 +231,8 @@ def _reasons(profile: ScriptProfile, batch: int, *, shuffled_here: bool) -> Iter
         )
     if profile.has_dropout:
         yield "each process draws its own dropout masks"
+    if profile.draws_noise:
+        yield "each process draws noise of its own"
     if profile.random_augmentation:
         yield "each process draws its own augmentation"
     if profile.own_sampler:

@@ -114,12 +114,12 @@ def _split(arguments: str) -> tuple[str, ...]:
 def find_size(name: str) -> str:
     """The VM size as the catalogue writes it."""
     from worldsize.facts import vm_sizes
+    from worldsize.resolving.workloads import explain_unknown_size
 
     size = vm_sizes.lookup(name)
     if size is None:
-        close = vm_sizes.suggest(name)
-        hint = f": did you mean `{close}`?" if close else ""
-        raise click.BadParameter(f"there is no VM size `{name}`{hint}", param_hint="'--instance-type'")
+        message, help_ = explain_unknown_size(name)
+        raise click.BadParameter(f"{message}: {help_}", param_hint="'--instance-type'")
     return size.name
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from worldsize.adopting.spec import most_instances
 from worldsize.azureml.model import Field
 from worldsize.azureml.yaml_dump import Flow
 from worldsize.facts import vm_sizes
@@ -43,7 +44,8 @@ def choose_batch(rows: int | None, world_size: int) -> int:
 
 def describe_start(start: Start, instance_type: str, instance_count: int) -> dict[str, Any]:
     """The spec of a project: shard, train, evaluate, register."""
-    gpu = Flow(target=f"azureml:{GPU_CLUSTER}", instance_type=instance_type, max_instances=instance_count)
+    most = most_instances(instance_count)
+    gpu = Flow(target=f"azureml:{GPU_CLUSTER}", instance_type=instance_type, max_instances=most)
     cpu = Flow(target=f"azureml:{CPU_CLUSTER}", instance_type=CPU_SIZE, max_instances=1)
     count = {"instance_count": instance_count} if instance_count > 1 else {}
     train = Flow(model=start.model, epochs=start.epochs, **_ADAM, **start.train)

@@ -258,7 +258,7 @@ def _why_skipped(request: ProjectRequest, options: Options) -> str | None:
 
 
 def _stage(request: ProjectRequest, folder: Path) -> tuple[Report, Planned | None, str]:
-    """Write the project into a temporary folder, check it and plan it; also the spec as it will be."""
+    """Check and plan the project in a temporary folder; also the spec as `--write` writes it."""
     from worldsize import api, checking
     from worldsize.adopting.project import make_project, write_files
     from worldsize.errors import SpecError
@@ -270,7 +270,8 @@ def _stage(request: ProjectRequest, folder: Path) -> tuple[Report, Planned | Non
         planned = api.plan_spec(folder / project.spec)
     except SpecError:  # the report says why
         planned = None
-    return report, planned, project.files[project.spec].decode()
+    beside = make_project(request, request.script.parent, beside=True)
+    return report, planned, beside.files[beside.spec].decode()
 
 
 def _write(request: ProjectRequest, options: Options) -> list[str]:

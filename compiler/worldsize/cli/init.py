@@ -118,7 +118,7 @@ def _start(folder: Path, given: Given, *, asks: bool, force: bool) -> None:
     made = project.make_files(folder, path, start, answers)
     _check(folder, made)
     _write(folder, {name: text.encode() for name, text in made.files.items()}, made.spec, force=force)
-    if table is not None:
+    if table is not None and answers.why not in ("as given", "as chosen"):
         common.say(f"\nthe label is `{answers.label}`, {answers.why}: `--label` chooses another column")
     _say_next(folder, made.spec)
 

@@ -19,6 +19,7 @@ _WHY = {
     ("task", "regression"): "more than 20 whole numbers",
     ("missing", "fill"): "cells are empty",
     ("missing", "drop"): "labels are empty",
+    ("features", ""): "without columns that only name the row",
 }
 _ADAM = {"optimizer": "adamw"}
 
@@ -94,7 +95,10 @@ def start_table(
         "data": Field(Flow(type="uri_file", path=path), comment=_SPLIT),
         "label": Field(label, comment=why),
     }
-    shard |= {key: Field(value, comment=_WHY.get((key, value))) for key, value in settings.items()}
+    shard |= {
+        key: Field(value, comment=_WHY.get((key, value)) or _WHY.get((key, "")))
+        for key, value in settings.items()
+    }
     if "text" in settings:
         return Start(name, shard, "gpt", rows=rows)
     return Start(name, shard, "mlp", {"early_stopping_patience": 5}, rows=rows)

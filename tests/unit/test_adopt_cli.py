@@ -123,7 +123,11 @@ def test_options_of_the_user_are_kept_in_the_command(folder: Path) -> None:
         (["."], 1, "this is a folder"),
         ([SCRIPT, SCRIPT], 2, "unexpected extra argument"),
         ([SCRIPT, "--data", "absent"], 2, "Path 'absent' does not exist"),
-        ([SCRIPT, "--instance-type", "Standard_NC96"], 2, "there is no VM size `Standard_NC96`"),
+        (
+            [SCRIPT, "--instance-type", "Standard_NC96"],
+            2,
+            "`Standard_NC96` is not a VM size that Worldsize knows",
+        ),
         ([SCRIPT, "--arguments", "--name 'x"], 2, "no closing quotation"),
         ([SCRIPT, "-o", "full"], 1, "`full` is not empty"),
         ([SCRIPT, "-o", SCRIPT], 2, "is a file"),

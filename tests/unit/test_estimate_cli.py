@@ -210,7 +210,7 @@ def test_more_precision_bits_take_longer(tmp_path: Path) -> None:
         (
             "warmup_epochs: 5",
             "Standard_ND40rs_v2",
-            "the model is not known: describe it by `scale: {workload: …}`",
+            "no speed of this model on this data is known: describe it by `scale: {workload: …}`",
         ),
         (RESNET, "Standard_D16s_v5", "speeds are estimated for GPUs only"),
     ],

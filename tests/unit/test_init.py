@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from worldsize import checking
 from worldsize.azureml.yaml_dump import Flow, dump
 from worldsize.cli.main import main
 
+SCRIPT = Path(__file__).parents[1] / "adopt" / "scripts" / "argparse_digits.py"
 CASES = [
     ("price,rooms,area\n" + "".join(f"{n}.5,{n % 3},{n * 2}\n" for n in range(60)), ["--label", "price"], {}),
     ("rooms,area,label\n" + "".join(f"{n},{n * 2},{'ab'[n % 2]}\n" for n in range(60)), [], {}),
@@ -75,7 +78,7 @@ def test_the_label_is_chosen_by_its_name_and_said(folder: Path) -> None:
 
 
 def test_two_labels_are_asked_for(folder: Path) -> None:
-    (folder / "data.csv").write_text("y,class,area\n1,2,3\n", encoding="utf-8")
+    (folder / "data.csv").write_text("y,class,area\n1,2,3\n4,5,6\n", encoding="utf-8")
 
     done = init("--from", "data.csv")
 
@@ -86,7 +89,7 @@ def test_two_labels_are_asked_for(folder: Path) -> None:
 
 
 def test_a_label_that_is_no_column_is_refused(folder: Path) -> None:
-    (folder / "data.csv").write_text("price,area\n1,2\n", encoding="utf-8")
+    (folder / "data.csv").write_text("price,area\n1,2\n3,4\n", encoding="utf-8")
 
     done = init("--from", "data.csv", "--label", "prise")
 
@@ -132,29 +135,160 @@ def test_pictures_in_class_folders_become_a_spec(folder: Path) -> None:
     assert "path: ./pets" in (folder / "pets.yml").read_text(encoding="utf-8")
 
 
-def test_a_pipeline_stays_and_its_clusters_get_sizes(folder: Path) -> None:
-    pipeline = folder / "pipeline.yml"
-    pipeline.write_text(
-        "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\n"
-        "type: pipeline\nsettings: {default_compute: azureml:cpus}\njobs:\n"
-        "  prepare:\n    type: command\n    command: python -V\n    environment: azureml:mine:1\n"
-        "  train:\n    type: command\n    compute: azureml:gpus\n    command: python -V\n"
-        "    environment: azureml:mine:1\n    resources: {instance_count: 3}\n"
-        "    distribution: {type: pytorch, process_count_per_instance: 8}\n",
-        encoding="utf-8",
-    )
-    before = pipeline.read_bytes()
+PIPELINE = """\
+$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
+type: pipeline
+settings: {default_compute: azureml:cpus}
+jobs:
+  prepare:
+    type: command
+    command: python -V
+    environment: azureml:mine:1
+  train:
+    type: command
+    compute: azureml:gpus
+    command: python -V
+    code: ./training
+    environment: azureml:mine:1
+    resources: {instance_count: 3}
+    distribution: {type: pytorch, process_count_per_instance: 8}
+"""
 
+
+@pytest.fixture
+def pipeline(folder: Path) -> Path:
+    (folder / "training").mkdir()
+    (folder / "training" / "train.py").write_text("print()\n", encoding="utf-8")
+    (folder / "pipeline.yml").write_text(PIPELINE, encoding="utf-8")
+    return folder / "pipeline.yml"
+
+
+def test_a_pipeline_stays_and_no_size_of_its_clusters_is_invented(folder: Path, pipeline: Path) -> None:
     done = init("--from", "pipeline.yml")
 
     assert done.exit_code == 0, done.output
-    settings = yaml.safe_load((folder / "worldsize.yml").read_text(encoding="utf-8"))
-    assert settings["compute"] == {
-        "cpus": {"instance_type": "Standard_D16s_v5", "max_instances": 1},
-        "gpus": {"instance_type": "Standard_ND96amsr_A100_v4", "max_instances": 3},
-    }
-    assert pipeline.read_bytes() == before
+    text = (folder / "worldsize.yml").read_text(encoding="utf-8")
+    assert yaml.safe_load(text)["compute"] == {"cpus": {"max_instances": 1}, "gpus": {"max_instances": 3}}
+    assert text.count("# TODO: add `instance_type`") == 2
+    assert pipeline.read_text(encoding="utf-8") == PIPELINE
     assert not checking.check(["."]).errors
+
+
+def test_what_is_not_uploaded_is_said_where_the_code_lies(folder: Path, pipeline: Path) -> None:
+    init("--from", pipeline.name)
+
+    assert (folder / "training" / ".amlignore").is_file()
+    assert not (folder / ".amlignore").exists()
+
+
+def test_a_size_that_a_file_or_the_user_gives_is_kept(folder: Path, pipeline: Path) -> None:
+    (folder / "cpus.yml").write_text(
+        "$schema: https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json\n"
+        "name: cpus\ntype: amlcompute\nsize: Standard_D4s_v5\n",
+        encoding="utf-8",
+    )
+
+    done = init("--from", pipeline.name, "--instance-type", "standard_nd96isr_h100_v5")
+
+    assert done.exit_code == 0, done.output
+    settings = yaml.safe_load((folder / "worldsize.yml").read_text(encoding="utf-8"))
+    assert settings["compute"] == {"gpus": {"instance_type": "Standard_ND96isr_H100_v5", "max_instances": 3}}
+
+
+def test_a_script_gets_its_ignore_file_beside_its_code(folder: Path) -> None:
+    shutil.copy(SCRIPT, folder / "fit.py")
+
+    done = init("--from", "fit.py")
+
+    assert done.exit_code == 0, done.output
+    assert (folder / "src" / ".amlignore").is_file()
+    assert not (folder / ".amlignore").exists()
+    assert not checking.check(["."]).errors
+
+
+def test_columns_that_name_the_row_are_left_out(folder: Path) -> None:
+    rows = "".join(f"{n},customer {n},{n % 7},{'ab'[n % 2]}\n" for n in range(60))
+    (folder / "data.csv").write_text(",name,visits,label\n" + rows, encoding="utf-8")
+
+    done = init("--from", "data.csv")
+
+    assert done.exit_code == 0, done.output
+    assert "the label is `label`, by its name" in done.output
+    assert "features: visits  # without columns" in (folder / "data.yml").read_text(encoding="utf-8")
+    assert checking.check(["."]).diagnostics == ()
+
+
+def test_the_first_spec_may_grow(folder: Path) -> None:
+    init("--name", "digits")
+
+    spec = folder / "digits.yml"
+    text = spec.read_text(encoding="utf-8").replace("compute: gpu", "compute: gpu\n    instance_count: 4")
+    spec.write_text(text, encoding="utf-8")
+    assert "instance_count: 4" in text
+    assert not checking.check(["."]).errors
+
+
+ROWS = "".join(f"{n},{n % 3},{'ab'[n % 2]}\n" for n in range(60))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("bom.csv", b"\xef\xbb\xbf" + f"x,y z,kind\n{ROWS}".encode(), ""),
+        ("crlf.csv", f"x,z,kind\n{ROWS}".replace("\n", "\r\n").encode(), ""),
+        ("größe.csv", f"größe,höhe,Ж\n{ROWS}".encode(), ""),
+        ("my file.csv", f"my x,my z,the kind\n{ROWS}".encode(), ""),
+        (
+            "latin.csv",
+            f"größe,höhe,art\n{ROWS}".encode("latin-1"),
+            "cannot read `latin.csv`: it is not UTF-8",
+        ),
+        ("numbers.csv", b"1,2\n3,4\n", "`numbers.csv` has no header: its first row is all numbers"),
+        ("empty.csv", b"", "`empty.csv` is empty"),
+        ("header.csv", b"x,y,kind\n", "`header.csv` has no rows"),
+        ("one.csv", b"x,y,kind\n1,2,a\n", "`one.csv` has only 1 row"),
+        ("semicolons.csv", b"x;y\n1,5;2\n", "pandas.read_csv(…, sep=';')"),
+        ("tabs.csv", b"x\ty\n1\t2\n", "separated by tabs"),
+        ("text.parquet", b"none", "cannot read `text.parquet`: Parquet file size is 4 bytes"),
+        ("lines.jsonl", b"{\n", "row 1 of `lines.jsonl` is not JSON"),
+    ],
+)
+def test_a_table_is_read_or_refused_in_one_sentence(
+    folder: Path, name: str, content: bytes, words: str
+) -> None:
+    (folder / name).write_bytes(content)
+
+    done = init("--from", name)
+
+    assert words in done.output
+    assert done.exit_code == bool(words), done.output
+    assert done.output.count("error: ") == bool(words)
+    if words:
+        assert [each.name for each in folder.iterdir()] == [name]
+    else:
+        assert checking.check(["."]).diagnostics == ()
+
+
+def test_a_folder_of_tables_is_not_one_of_pictures(folder: Path) -> None:
+    (folder / "data").mkdir()
+    (folder / "data" / "a b.csv").write_text("x,y\n", encoding="utf-8")
+
+    done = init("--from", "data")
+
+    assert done.exit_code == 1
+    assert "name one of its tables: `--from 'data/a b.csv'`" in done.output
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("name", ["locked", "locked/data.csv", "closed.csv"])
+def test_what_may_not_be_read_is_named(folder: Path, name: str) -> None:
+    (folder / "locked").mkdir(mode=0)
+    (folder / "closed.csv").touch(mode=0)
+
+    done = init("--from", name)
+
+    assert done.exit_code == 1, done.output
+    assert "permission" in done.output.lower()
 
 
 def test_a_spec_that_exists_is_in_the_way(folder: Path) -> None:

@@ -266,11 +266,11 @@ def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:
     problems = override_spec(yaml.load(spec), wanted)[1]
     assert [(problem.message, problem.help) for problem in problems] == [
         (
-            "`on.a` names no input of a step, such as `one.epochs`",
+            "`on.a` names no input of a step: write `STEP.INPUT`",
             "write one of `group`, `one`, `own`, `two`",
         ),
-        ("`rate` names no input of a step, such as `one.epochs`", "did you mean `--set own.rate=2`?"),
-        ("`one` names no input of a step, such as `one.epochs`", "write `--set one.INPUT=…`"),
+        ("`rate` names no input of a step: write `STEP.INPUT`", "did you mean `--set own.rate=2`?"),
+        ("`one` names no input of a step: write `STEP.INPUT`", "write `--set one.INPUT=…`"),
         ("`with:` of step `two` is shared with another step by an alias", "change it in the file"),
         ("`group.a` is not a single value in the file", "change it there"),
         ("step `own` has no input `rte`", "did you mean `rate`?"),

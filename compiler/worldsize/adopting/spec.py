@@ -21,9 +21,7 @@ TIMEOUT_SECONDS = 86_400  # of the job: what hangs does not cost more than a day
 # Of the sizes that Azure still gives to new clusters, the cheapest with several GPUs,
 INSTANCE_TYPE = "Standard_NC64as_T4_v3"
 CONNECTED_INSTANCE_TYPE = "Standard_ND96asr_v4"  # and the cheapest whose instances InfiniBand connects.
-INSTANCE_TYPE = (
-    "Standard_NC64as_T4_v3"  # the cheapest with several GPUs that Azure still gives to new clusters
-)
+MOST_INSTANCES = 4  # of a new cluster, so that it can grow; idle instances are released, and cost nothing
 STEP = "train"
 
 
@@ -37,6 +35,11 @@ class Target(Struct, frozen=True):
 def choose_size(instance_count: int) -> str:
     """The VM size for a number of instances."""
     return INSTANCE_TYPE if instance_count == 1 else CONNECTED_INSTANCE_TYPE
+
+
+def most_instances(instance_count: int) -> int:
+    """``max_instances`` of a new cluster."""
+    return max(instance_count, MOST_INSTANCES)
 
 
 class SpecRequest(Struct, frozen=True):
@@ -80,7 +83,7 @@ def describe_spec(request: SpecRequest) -> dict[str, Any]:
             "gpu": {
                 "target": f"azureml:{CLUSTER}",
                 "instance_type": target.instance_type,
-                "max_instances": target.instance_count,
+                "max_instances": most_instances(target.instance_count),
             }
         },
         "steps": {STEP: step},

@@ -115,12 +115,12 @@ def _split(arguments: str) -> tuple[str, ...]:
 def find_size(name: str) -> str:
     """The VM size as the catalogue writes it."""
     from worldsize.facts import vm_sizes
+    from worldsize.resolving.workloads import explain_unknown_size
 
     size = vm_sizes.lookup(name)
     if size is None:
-        close = vm_sizes.suggest(name)
-        hint = f": did you mean `{close}`?" if close else ""
-        raise click.BadParameter(f"there is no VM size `{name}`{hint}", param_hint="'--instance-type'")
+        message, help_ = explain_unknown_size(name)
+        raise click.BadParameter(f"{message}: {help_}", param_hint="'--instance-type'")
     return size.name
 
 
@@ -259,7 +259,7 @@ def _why_skipped(request: ProjectRequest, options: Options) -> str | None:
 
 
 def _stage(request: ProjectRequest, folder: Path) -> tuple[Report, Planned | None, str]:
-    """Write the project into a temporary folder, check it and plan it; also the spec as it will be."""
+    """Check and plan the project in a temporary folder; also the spec as `--write` writes it."""
     from worldsize import api, checking
     from worldsize.adopting.project import make_project, write_files
     from worldsize.errors import SpecError
@@ -271,7 +271,8 @@ def _stage(request: ProjectRequest, folder: Path) -> tuple[Report, Planned | Non
         planned = api.plan_spec(folder / project.spec)
     except SpecError:  # the report says why
         planned = None
-    return report, planned, project.files[project.spec].decode()
+    beside = make_project(request, request.script.parent, beside=True)
+    return report, planned, beside.files[beside.spec].decode()
 
 
 def _write(request: ProjectRequest, options: Options) -> list[str]:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.base.wording import describe_os_error, quoted_list
 from worldsize.cli import common
 
 if TYPE_CHECKING:
-    from worldsize.adopting.starting.project import Answers, Kind, NewProject
+    from worldsize.adopting.starting.project import Answers, NewProject
     from worldsize.adopting.starting.table import Table
 
 EPILOG = """\b
@@ -27,10 +28,12 @@ Examples:
 
 \b
 It writes a spec, worldsize.yml (clusters), .amlignore and a GitHub workflow that checks each commit.
-It replaces no file without --force.
+It replaces no file without --force. A pipeline's clusters have the VM size that you say; the file
+marks the places of those that you leave out.
 
 \b
-Exit status: 0 written, 1 nothing can be started from this, 2 usage, 3 an internal error of worldsize.
+Exit status: 0 written, 1 nothing can be started from this, 2 usage, 3 an internal error of worldsize,
+130 Ctrl-C or the end of the input at a question: nothing is written.
 """
 
 
@@ -44,7 +47,9 @@ Exit status: 0 written, 1 nothing can be started from this, 2 usage, 3 an intern
 )
 @click.option("--label", metavar="COLUMN", help="The column of a table that is to be predicted.")
 @click.option("--name", metavar="NAME", help="The name of the spec.")
-@click.option("--instance-type", metavar="SIZE", help="The VM size that trains.")
+@click.option(
+    "--instance-type", metavar="SIZE", help="The VM size that trains; of a pipeline, that of its clusters."
+)
 @click.option("--instance-count", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: take the defaults.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
@@ -60,62 +65,130 @@ def command(
     force: bool,
 ) -> None:
     """Start a project from a table, a folder of pictures, a script or a pipeline."""
-    for given, what in ((str(folder), "a folder"), (source or "-", "data, a script or YAML")):
-        common.require_path(given, "worldsize init", what, script=given == source)
-    from worldsize.adopting.spec import choose_size
-    from worldsize.adopting.starting import project
-    from worldsize.cli.adopt import find_size
+    for place, what in ((str(folder), "a folder"), (source or "-", "data, a script or YAML")):
+        common.require_path(place, "worldsize init", what, script=place == source)
+    from worldsize.adopting.starting.project import UnknownSourceError
     from worldsize.diagnostics.text import is_terminal
 
-    size = choose_size(instance_count)
     asks = not yes and sys.stdin.isatty() and is_terminal(sys.stdout)
-    if source is None and asks:
-        source = click.prompt(
-            "Start from (a table, a folder of pictures, train.py, pipeline.yml, - example)", "-"
-        )
-    path = None if source in (None, "-") else Path(str(source)).expanduser()
+    given = Given(source, label, name, instance_type, instance_count)
     try:
-        kind = project.find_kind(path)
-        usual = project.make_name(path.stem if path is not None else folder.absolute().name)
-        answers = project.Answers(project.make_name(name or usual), size, instance_count, label)
-        if kind != "pipeline":
-            if asks and name is None:
-                answers = replace(answers, name=project.make_name(click.prompt("Name", usual)))
-            if asks and instance_type is None:
-                instance_type = click.prompt("VM size", size)
-            answers = replace(answers, instance_type=find_size(instance_type or size))
-        _start(kind, folder, path, answers, asks=asks, force=force)
-    except project.UnknownSourceError as error:
+        _start(folder, given, asks=asks, force=force)
+    except UnknownSourceError as error:
         common.refuse(str(error), error.help)
     except OSError as error:
         if error.filename is None:
             raise
         common.refuse(f"`{error.filename}`: {describe_os_error(error)}")
+    except click.Abort:  # Ctrl-C or the end of the input, at a question
+        common.say("\nnothing is written", err=True)
+        raise SystemExit(130) from None
 
 
-def _start(
-    kind: Kind, folder: Path, source: Path | None, answers: Answers, *, asks: bool, force: bool
-) -> None:
+class Given(Struct, frozen=True):
+    """What the command line says."""
+
+    source: str | None
+    label: str | None
+    name: str | None
+    instance_type: str | None
+    instance_count: int
+
+
+def _start(folder: Path, given: Given, *, asks: bool, force: bool) -> None:
     from worldsize.adopting.starting import project
 
-    if kind == "script":
-        assert source is not None
-        _start_script(folder, source, answers, force=force)
-        return
+    path = _choose_source(given.source, asks=asks)
+    kind = project.find_kind(path)
     if kind == "pipeline":
-        assert source is not None
-        made = project.surround_pipeline(folder, source)
-    else:
-        table = None
-        if kind == "table":
-            assert source is not None
-            table = _read_table(source)
-            answers = _choose_label(table, answers, asks=asks)
-        start = project.make_start(kind, folder, source, table, answers)
-        made = project.make_files(folder, source, start, answers)
-        _check(folder, made)
+        assert path is not None
+        made = project.surround_pipeline(folder, path, _choose_sizes(folder, path, given, asks=asks))
+        _write(folder, {name: text.encode() for name, text in made.files.items()}, None, force=force)
+        _say_next(folder, None)
+        return
+    answers = _ask(folder, path, given, asks=asks)
+    if kind == "script":
+        assert path is not None
+        _start_script(folder, path, answers, force=force)
+        return
+    table = None
+    if kind == "table":
+        assert path is not None
+        table = _read_table(path)
+        answers = _choose_label(table, answers, asks=asks)
+    start = project.make_start(kind, folder, path, table, answers)
+    made = project.make_files(folder, path, start, answers)
+    _check(folder, made)
     _write(folder, {name: text.encode() for name, text in made.files.items()}, made.spec, force=force)
+    if table is not None and answers.why not in ("as given", "as chosen"):
+        common.say(f"\nthe label is `{answers.label}`, {answers.why}: `--label` chooses another column")
     _say_next(folder, made.spec)
+
+
+def _choose_source(source: str | None, *, asks: bool) -> Path | None:
+    """What the project starts from, asked for until it is something; None is an example."""
+    from worldsize.adopting.starting import project
+
+    def read(text: str) -> Path | None:
+        path = None if text == "-" else Path(text).expanduser()
+        try:
+            project.find_kind(path)
+        except project.UnknownSourceError as error:
+            raise click.UsageError(f"{error}: {error.help}") from None
+        return path
+
+    if source is None and asks:
+        question = "Start from (a table, a folder of pictures, train.py, pipeline.yml, - example)"
+        found: Path | None = click.prompt(question, "-", value_proc=read)
+        return found
+    return None if source in (None, "-") else Path(str(source)).expanduser()
+
+
+def _ask(folder: Path, path: Path | None, given: Given, *, asks: bool) -> Answers:
+    """The name and the VM size, as given or asked for."""
+    from worldsize.adopting.spec import choose_size
+    from worldsize.adopting.starting import project
+    from worldsize.cli.adopt import find_size
+
+    name, size = given.name, given.instance_type
+    usual = project.make_name(path.stem if path is not None else folder.absolute().name)
+    if name is None:
+        name = click.prompt("Name", usual) if asks else usual
+    if size is None:
+        size = choose_size(given.instance_count)
+        size = click.prompt("VM size", size, value_proc=_read_size) if asks else size
+    return project.Answers(project.make_name(name), find_size(size), given.instance_count, given.label)
+
+
+def _read_size(text: str) -> str:
+    """A VM size that was typed in."""
+    from worldsize.cli.adopt import find_size
+
+    try:
+        return find_size(text)
+    except click.BadParameter as error:
+        raise click.UsageError(error.message) from None
+
+
+def _choose_sizes(folder: Path, pipeline: Path, given: Given, *, asks: bool) -> dict[str, str | None]:
+    """The VM sizes of a pipeline's clusters: only the user knows them."""
+    from worldsize.adopting.starting.pipeline import find_clusters
+    from worldsize.cli.adopt import find_size
+
+    found = find_clusters(pipeline, folder)
+    if given.instance_type is not None:
+        return dict.fromkeys(found, find_size(given.instance_type))
+    if not asks:
+        return {}
+    return {
+        name: click.prompt(
+            f"VM size of the cluster `{name}` (empty if you do not know it)",
+            "",
+            show_default=False,
+            value_proc=lambda text: _read_size(text) if text.strip() else None,
+        )
+        for name in found
+    }
 
 
 def _read_table(path: Path) -> Table:
@@ -133,11 +206,17 @@ def _choose_label(table: Table, answers: Answers, *, asks: bool) -> Answers:
     from worldsize.adopting.starting.table import find_labels
     from worldsize.base.suggest import did_you_mean
 
+    def read(text: str) -> str:
+        if text not in table.columns:
+            raise click.UsageError(f"`{table.path.name}` has no column `{text}`")
+        return text
+
     given = answers.label
     if given is None:
         found = find_labels(table)
         if asks and found:
-            given = str(click.prompt(f"Label (of {quoted_list(table.columns)})", found[0].name))
+            question = f"Label (of {quoted_list(table.columns)})"
+            given = click.prompt(question, found[0].name, value_proc=read)
             answers = replace(answers, label=given, why="as chosen")
         elif len(found) == 1:
             return replace(answers, label=found[0].name, why=found[0].reason)
@@ -179,7 +258,7 @@ def _start_script(folder: Path, script: Path, answers: Answers, *, force: bool) 
     target = Target(answers.instance_type, answers.instance_count)
     request = ProjectRequest(adoption, script, target, find_data(adoption, script, None))
     made = make_project(request, folder, beside=False)
-    around = project.surround_script(folder, answers)
+    around = project.surround_script(answers)
     files = made.files | {name: text.encode() for name, text in around.items()}
     _write(folder, files, made.spec, force=force)
     _say_next(folder, made.spec)

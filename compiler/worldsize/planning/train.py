@@ -171,7 +171,10 @@ def _check_length(
         at = (
             scale.global_batch_size or scale.rows or scale.batch_size_per_device or scale.reference_batch_size
         )
-        message = f"{plural(rows, 'training row')} are fewer than one global batch of {batches.global_batch}"
+        are = "is" if rows == 1 else "are"
+        message = (
+            f"{plural(rows, 'training row')} {are} fewer than one global batch of {batches.global_batch}"
+        )
         help_ = "give more data, or run on fewer instances with a smaller `global_batch_size`"
         notes.report("rows-fewer-than-global-batch", at.span, message, help_)
     elif counts.total == 0:

@@ -127,7 +127,7 @@ def _find_workload(
         return make_workload(scale.workload), _read_arithmetic(scale, plan)
     read = read_training(resolved.job, step, plan, read_table=read_table) if step is not None else None
     if read is None or step is None:
-        return "the model is not known: describe it by `scale: {workload: …}`"
+        return "no speed of this model on this data is known: describe it by `scale: {workload: …}`"
     network, setup = read
     return describe_network(network, _count_heads(step)), describe_setup(setup)
 

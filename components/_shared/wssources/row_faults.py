@@ -87,7 +87,8 @@ def csv_header(request: Request, file: Path) -> list[str]:
     if len(header) == 1 and (other := next((sign for sign in _DELIMITERS if sign in header[0]), None)):
         raise UserError(
             f"the columns of `{request.show(file)}` are separated by {_DELIMITERS[other]}, and CSV by commas",
-            "write it with commas",
+            f"write it with commas: `pandas.read_csv(…, sep={other!r}).to_csv(…, index=False)`, with"
+            " `decimal=','` for decimal commas",
         )
     if all(_number(cell) is not None for cell in header):
         raise UserError(

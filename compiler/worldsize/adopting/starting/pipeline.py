@@ -1,40 +1,71 @@
-"""The clusters of an Azure ML pipeline that exists: their names, and a VM size that suits its processes."""
+"""What is around an Azure ML pipeline that exists: its clusters, and the folders of its code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from worldsize import yaml
-from worldsize.adopting.starting.spec import CPU_SIZE
+from worldsize.adopting.project import relative_path
+from worldsize.azureml.ignore import find_ignore_file
+from worldsize.azureml.job import read_compute, read_job
+from worldsize.azureml.model import Step
+from worldsize.azureml.references import local_path
+from worldsize.checking import discover
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
-# For each number of processes on an instance, a size with as many GPUs that Azure gives to new clusters.
-SIZES = {
-    1: "Standard_NC16as_T4_v3",
-    2: "Standard_NC80adis_H100_v5",
-    4: "Standard_NC64as_T4_v3",
-    8: "Standard_ND96amsr_A100_v4",
-}
 
-
-def find_clusters(path: Path) -> dict[str, tuple[str, int]]:
-    """The clusters that a pipeline names, with a VM size and the most instances that a job of it asks for."""
+def find_clusters(path: Path, folder: Path) -> dict[str, int]:
+    """The clusters that a pipeline names and no file below ``folder`` describes, with the most instances."""
     document = yaml.load(path)
-    found: dict[str, tuple[str, int]] = {}
+    found: dict[str, int] = {}
     if document.root is None:
         return found
-    for name, processes, instances in _walk(document.root, None):
-        size, most = found.get(name, (CPU_SIZE, 1))
-        if processes:
-            size = SIZES.get(processes, SIZES[8])
-        found[name] = (size, max(most, instances))
-    return found
+    for name, instances in _walk(document.root, None):
+        found[name] = max(found.get(name, 1), instances)
+    known = set(_list_described(folder)) if found else set()
+    return {name: most for name, most in found.items() if name not in known}
 
 
-def _walk(node: Node, inherited: str | None) -> Iterator[tuple[str, int, int]]:
-    """The cluster, processes of an instance (0 without distribution) and instances of each job."""
+def _list_described(folder: Path) -> Iterator[str]:
+    """The clusters of the compute files below a folder."""
+    for file in discover.list_files([folder]) if folder.is_dir() else ():
+        document = yaml.load(file.path)
+        if discover.recognise_kind(document, named=False) == "compute" and isinstance(document.root, Mapping):
+            compute = read_compute(document.root, Path(file.path))
+            if compute is not None and compute.size is not None:
+                yield compute.name
+
+
+def find_code(path: Path, folder: Path) -> list[str]:
+    """The folders below ``folder`` that a pipeline uploads as code and that have no ignore file."""
+    job, _ = read_job(path)
+    found = dict.fromkeys(_list_code(job.steps.values()) if job is not None else ())
+    inside = [relative_path(each.absolute(), folder.absolute()) for each in found]
+    return [
+        text.removeprefix("./")
+        for text in inside
+        if text.startswith("./") and not find_ignore_file(folder / text)
+    ]
+
+
+def _list_code(steps: Iterable[Step]) -> Iterator[Path]:
+    for step in steps:
+        component = step.component
+        if component is None:
+            continue
+        if component.graph is not None:
+            yield from _list_code(component.graph.steps.values())
+        code = component.code.value if component.code is not None else None
+        above = component.folder or (component.path.parent if component.path is not None else None)
+        place = local_path(code, above) if isinstance(code, str) and above is not None else None
+        if place is not None and place.is_dir():
+            yield place
+
+
+def _walk(node: Node, inherited: str | None) -> Iterator[tuple[str, int]]:
+    """The cluster and the instances of each job."""
     if isinstance(node, Sequence):
         for each in node.items:
             yield from _walk(each, inherited)
@@ -46,11 +77,7 @@ def _walk(node: Node, inherited: str | None) -> Iterator[tuple[str, int, int]]:
     named = _cluster(node.get("compute"))
     cluster = named or (inherited if node.get("command") is not None or _is_step(node) else None)
     if cluster is not None:
-        yield (
-            cluster,
-            _processes(node.get("distribution")),
-            _number(_get(node, "resources", "instance_count")),
-        )
+        yield cluster, _number(_get(node, "resources", "instance_count"))
     for entry in node.items():
         yield from _walk(entry[1], named or inherited)
 
@@ -71,12 +98,6 @@ def _cluster(node: Node | None) -> str | None:
     text = node.text if isinstance(node, Scalar) else ""
     name = text.removeprefix("azureml:")
     return name if name != text and name and not name.startswith("/") and "${{" not in name else None
-
-
-def _processes(distribution: Node | None) -> int:
-    if not isinstance(distribution, Mapping):
-        return 0
-    return _number(distribution.get("process_count_per_instance"))
 
 
 def _number(node: Node | None) -> int:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
-from worldsize.adopting.project import relative_path
+from worldsize.adopting.project import CODE, relative_path
+from worldsize.adopting.spec import most_instances
 from worldsize.adopting.starting import files
-from worldsize.adopting.starting.pipeline import find_clusters
+from worldsize.adopting.starting.pipeline import find_clusters, find_code
 from worldsize.adopting.starting.spec import (
     CPU_CLUSTER,
     CPU_SIZE,
@@ -71,6 +74,9 @@ def find_kind(source: Path | None) -> Kind:
     if source.is_dir():
         if _list_pictures(source):
             return "pictures"
+        tables = sorted(each for each in source.iterdir() if each.suffix.lower() in TABLES)
+        if tables:
+            help_ = f"name one of its tables: `--from {shlex.quote(str(tables[0]))}`"
         raise UnknownSourceError(f"`{source}` contains no pictures", help_)
     if suffix == ".py":
         return "script"
@@ -107,29 +113,35 @@ def _list_pictures(folder: Path) -> list[str]:
 def make_files(folder: Path, source: Path | None, start: Start, answers: Answers) -> NewProject:
     """The files of a project that starts from data."""
     spec = f"{answers.name}.yml"
+    most = most_instances(answers.instance_count)
     document = describe_start(start, answers.instance_type, answers.instance_count)
-    clusters = {GPU_CLUSTER: (answers.instance_type, answers.instance_count), CPU_CLUSTER: (CPU_SIZE, 1)}
-    return NewProject(
-        {spec: yaml_dump.dump(document, header=files.SPEC_SCHEMA), **_surround(folder, source, clusters)},
-        spec,
-    )
+    clusters = {GPU_CLUSTER: (answers.instance_type, most), CPU_CLUSTER: (CPU_SIZE, 1)}
+    path = "" if source is None else relative_path(source.absolute(), folder.absolute())
+    ignored = files.write_ignored(path.removeprefix("./") if path.startswith("./") else None)
+    text = yaml_dump.dump(document, header=files.SPEC_SCHEMA)
+    return NewProject({spec: text, **_surround(clusters), files.IGNORED: ignored}, spec)
 
 
-def surround_script(folder: Path, answers: Answers) -> dict[str, str]:
+def surround_script(answers: Answers) -> dict[str, str]:
     """The files around an adopted script."""
-    return _surround(folder, None, {GPU_CLUSTER: (answers.instance_type, answers.instance_count)})
+    clusters = {GPU_CLUSTER: (answers.instance_type, most_instances(answers.instance_count))}
+    return {**_surround(clusters), f"{CODE}/{files.IGNORED}": files.write_ignored()}
 
 
-def surround_pipeline(folder: Path, pipeline: Path) -> NewProject:
-    """The files around a pipeline that exists, which stays as it is."""
-    return NewProject(_surround(folder, None, find_clusters(pipeline)), None)
+def surround_pipeline(folder: Path, pipeline: Path, sizes: dict[str, str | None]) -> NewProject:
+    """The files around a pipeline that exists, which stays as it is.
+
+    ``sizes`` are the VM sizes of its clusters, as far as the user knows them.
+    """
+    clusters = {name: (sizes.get(name), most) for name, most in find_clusters(pipeline, folder).items()}
+    ignored = {
+        (Path(each) / files.IGNORED).as_posix(): files.write_ignored() for each in find_code(pipeline, folder)
+    }
+    return NewProject({**_surround(clusters), **ignored}, None)
 
 
-def _surround(folder: Path, data: Path | None, clusters: dict[str, tuple[str, int]]) -> dict[str, str]:
-    path = "" if data is None else relative_path(data.absolute(), folder.absolute())
-    inside = path.removeprefix("./") if path.startswith("./") else None
+def _surround(clusters: Mapping[str, tuple[str | None, int]]) -> dict[str, str]:
     return {
         files.SETTINGS: files.write_settings(clusters),
-        files.IGNORED: files.write_ignored(inside),
         files.WORKFLOW: files.write_workflow(version("worldsize")),
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from worldsize.adopting.spec import most_instances
 from worldsize.azureml.model import Field
 from worldsize.azureml.yaml_dump import Flow
 from worldsize.facts import vm_sizes
@@ -18,6 +19,7 @@ _WHY = {
     ("task", "regression"): "more than 20 whole numbers",
     ("missing", "fill"): "cells are empty",
     ("missing", "drop"): "labels are empty",
+    ("features", ""): "without columns that only name the row",
 }
 _ADAM = {"optimizer": "adamw"}
 
@@ -43,7 +45,8 @@ def choose_batch(rows: int | None, world_size: int) -> int:
 
 def describe_start(start: Start, instance_type: str, instance_count: int) -> dict[str, Any]:
     """The spec of a project: shard, train, evaluate, register."""
-    gpu = Flow(target=f"azureml:{GPU_CLUSTER}", instance_type=instance_type, max_instances=instance_count)
+    most = most_instances(instance_count)
+    gpu = Flow(target=f"azureml:{GPU_CLUSTER}", instance_type=instance_type, max_instances=most)
     cpu = Flow(target=f"azureml:{CPU_CLUSTER}", instance_type=CPU_SIZE, max_instances=1)
     count = {"instance_count": instance_count} if instance_count > 1 else {}
     train = Flow(model=start.model, epochs=start.epochs, **_ADAM, **start.train)
@@ -92,7 +95,10 @@ def start_table(
         "data": Field(Flow(type="uri_file", path=path), comment=_SPLIT),
         "label": Field(label, comment=why),
     }
-    shard |= {key: Field(value, comment=_WHY.get((key, value))) for key, value in settings.items()}
+    shard |= {
+        key: Field(value, comment=_WHY.get((key, value)) or _WHY.get((key, "")))
+        for key, value in settings.items()
+    }
     if "text" in settings:
         return Start(name, shard, "gpt", rows=rows)
     return Start(name, shard, "mlp", {"early_stopping_patience": 5}, rows=rows)

@@ -7,8 +7,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from wsshards.errors import UserError
+from wsshards.manifest import CATEGORY
+from wssources.column_kinds import check_categories, find_kind
 from wssources.formats import TABLES
-from wssources.request import Request
+from wssources.request import Request, unreadable
 from wssources.table_plan import HEAD_BYTES, Head
 from wssources.tasks import FEW_VALUES, LabelValues
 
@@ -48,15 +51,22 @@ def read_table(path: Path) -> Table:
     else:
         read = row_faults.read_csv_head if kind == "csv" else json_rows.read_json_head
         head = read(request, [path], HEAD_BYTES)
+    if head.complete and len(head.rows) < 2:
+        found = f"`{path.name}` has {'only 1 row' if head.rows else 'no rows'}"
+        raise UserError(found, "give it rows to train on, and some to validate with")
     return Table(path, tuple(str(each) for each in head.columns), head)
 
 
 def _read_parquet(path: Path) -> Head:
-    import pyarrow.parquet as pq  # only this format needs it
+    import pyarrow as pa  # only this format needs it
+    import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
-        batch = next(file.iter_batches(1000), None)
-        columns = [str(each) for each in file.schema_arrow.names]
+    try:
+        with pq.ParquetFile(path) as file:
+            batch = next(file.iter_batches(1000), None)
+            columns = [str(each) for each in file.schema_arrow.names]
+    except pa.ArrowException as error:
+        raise unreadable(path.name, error) from None
     rows = [] if batch is None else [[row[name] for name in columns] for row in batch.to_pylist()]
     return Head(columns, rows=[*rows])
 
@@ -77,7 +87,9 @@ def find_settings(table: Table, label: str) -> dict[str, str]:
         values.add(value)
     if values.numbers == values.rows and not values.fractions and len(values.distinct) > FEW_VALUES:
         settings["task"] = "regression"
-    features = [each for each in table.columns if each != label]
+    features = [each for each in table.columns if each != label and not _is_identifier(table, each)]
+    if features and len(features) < len(table.columns) - 1 and not any("," in each for each in features):
+        settings["features"] = ",".join(features)
     if any(_is_missing(value) for value in table.head.values(label)):
         settings["missing"] = "drop"
     elif any(_is_missing(value) for name in features for value in table.head.values(name)):
@@ -86,6 +98,20 @@ def find_settings(table: Table, label: str) -> dict[str, str]:
     if len(text) == 1 and len(features) == 1:
         settings |= {"text": text[0]}
     return settings
+
+
+def _is_identifier(table: Table, name: str) -> bool:
+    """Whether a column only names its row: numbers without a name, or a text of its own in each row."""
+    if not name:
+        return True
+    values = table.head.values(name)
+    if _is_long_text(values) or find_kind(values, cells=table.head.cells) != CATEGORY:
+        return False
+    try:
+        check_categories(name, values, sampled=not table.head.complete, called=table.path.name)
+    except UserError:
+        return True
+    return False
 
 
 def _is_missing(value: object) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from worldsize import yaml
+from worldsize import resources, yaml
+from worldsize.azureml.component import load_component
+from worldsize.azureml.files import Files
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import did_you_mean
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.secrecy.masking import HIDDEN
 from worldsize.secrecy.names import is_secret
 from worldsize.yaml.edit import insert_entry
@@ -46,14 +48,8 @@ def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem
     if step_name == _PIPELINE and step is None and port:
         return _edit_pipeline_input(document, declared, port, value, span)
     if not isinstance(step, yaml.Mapping) or not port:
-        help_ = did_you_mean(step_name, list(steps)) or "steps stand under `steps:`"
-        if step is not None:
-            help_ = f"write `--set {step_name}.INPUT=…`"
-        elif not port and (owner := _find_owner(steps, name)) is not None:
-            help_ = f"did you mean `--set {owner}.{name}={shown}`?"
-        if not port and _get_child(declared, name) is not None:
-            help_ = f"did you mean `--set {_PIPELINE}.{name}={shown}`?"
-        message = f"`{name}` names no input of a step, such as `{next(iter(steps), 'train')}.epochs`"
+        message = f"`{name}` names no input of a step: write `STEP.INPUT`"
+        help_ = _suggest_input(steps, declared, name, shown)
         return Problem("run-refused", span, message, help_)
     arguments = _get_child(step, "with")
     if not (_lies_in(step, steps) and (arguments is None or _lies_in(arguments, step))):
@@ -66,6 +62,24 @@ def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem
     edited = _edit_with(document.text, step, arguments, port, _to_yaml(value))
     message = f"`{name}` is not a single value in the file"
     return Problem("run-refused", span, message, "change it there") if edited is None else edited
+
+
+def _suggest_input(steps: yaml.Mapping, declared: yaml.Node | None, name: str, value: str) -> str:
+    """The setting that may be meant."""
+    step_name, _, port = name.partition(".")
+    if port:
+        return did_you_mean(step_name, list(steps)) or "steps stand under `steps:`"
+    if _get_child(declared, name) is not None:
+        return f"did you mean `--set {_PIPELINE}.{name}={value}`?"
+    if name in steps:
+        return f"write `--set {name}.INPUT=…`"
+    owner = _find_owner(steps, name)
+    if owner is not None:
+        return f"did you mean `--set {owner}.{name}={value}`?"
+    known = [f"{step}.{each}" for step in steps for each in _list_inputs(_get_child(steps, step))]
+    near = closest(name, dict.fromkeys(each.partition(".")[2] for each in known))
+    full = next((each for each in known if each.partition(".")[2] == near), None)
+    return f"did you mean `--set {full}={value}`?" if full else f"no step has an input `{name}`"
 
 
 def _edit_pipeline_input(
@@ -97,11 +111,22 @@ def _edit_pipeline_input(
 
 
 def _find_owner(steps: yaml.Mapping, name: str) -> str | None:
-    """The first step with an input of this name."""
-    return next(
-        (step for step in steps if _get_child(_get_child(_get_child(steps, step), "with"), name) is not None),
-        None,
+    """The first step that gives an input of this name, else the first that has it."""
+    given = (
+        step for step in steps if _get_child(_get_child(_get_child(steps, step), "with"), name) is not None
     )
+    has = (step for step in steps if name in _list_inputs(_get_child(steps, step)))
+    return next(given, None) or next(has, None)
+
+
+def _list_inputs(step: yaml.Node | None) -> list[str]:
+    """The inputs of a step that may be set: those that it gives, and those of its built-in component."""
+    given, uses = _get_child(step, "with"), _get_child(step, "uses")
+    names = list(given) if isinstance(given, yaml.Mapping) else []
+    if isinstance(uses, yaml.Scalar) and uses.text in resources.component_names():
+        component = load_component(resources.component_file(uses.text), Files())
+        names += component.inputs if component is not None else ()
+    return names
 
 
 def _edit_with(

@@ -216,18 +216,20 @@ def _render_quantities(quantities: Sequence[Quantity]) -> str:
             escape(each.name),
             escape(each.planned) or "–",
             _mark(each) or "–",
+            escape(each.note),
         )
         for each in quantities
     ]
-    return table(
-        "Plan against actual", ("quantity", "planned", "actual"), rows, frozenset({1, 2}), aligned="right"
-    )
+    headings = ("quantity", "planned", "actual", "comparison")
+    return table("Plan against actual", headings, rows, frozenset({1, 2}), aligned="right")
 
 
 def _mark(quantity: Quantity) -> str:
     """The actual value, emphasised where it is not the planned one."""
     actual = escape(quantity.actual)
-    differs = quantity.planned and quantity.actual and quantity.planned != quantity.actual
+    differs = quantity.differs
+    if differs is None:
+        differs = bool(quantity.planned and quantity.actual) and quantity.planned != quantity.actual
     return f"<mark>{actual}</mark>" if differs else actual
 
 

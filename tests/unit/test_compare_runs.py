@@ -129,7 +129,6 @@ def test_metrics_are_columns(home: Path) -> None:
         (["--where", "accuracy"], "`accuracy` is not a condition such as `accuracy>0.9`"),
         (["--where", "accuracy>high"], "is not a condition"),
         (["--since", "lately"], "`lately` is neither an age such as `2d` nor a date such as `2026-01-02`"),
-        (["--state", "failed", "--azure"], "runs of a workspace in Azure cannot be filtered"),
     ],
 )
 def test_filters_that_mean_nothing_are_refused(home: Path, words: list[str], said: str) -> None:
@@ -174,7 +173,7 @@ def test_json_has_one_spelling(home: Path) -> None:
         assert command is not None
         if not any("--json" in option.opts for option in command.params):
             lacking.append(name)
-    assert set(lacking) <= {"init", "lsp", "schema", "serve", "submit"}
+    assert set(lacking) <= {"init", "lsp", "schema", "serve"}
     assert json.loads(call("cache", "--json").output) == []
     assert json.loads(call("explain", "WS203", "--json").output)["slug"] == "processes-exceed-gpus"
     assert json.loads(call("logs", "train", "--json").output) == {"process": "rank-0", "line": "hello"}

@@ -214,13 +214,13 @@ def _render_quantities(quantities: Sequence[Quantity]) -> str:
     rows = [
         (
             escape(each.name),
-            escape(each.planned) or "–",
-            _mark(each) or "–",
-            escape(each.note),
+            escape(each.planned).replace("_", "_<wbr>") or "–",
+            (_mark(each) or "–")
+            + (f'<br><small class="quiet">{escape(each.note)}</small>' if each.note else ""),
         )
         for each in quantities
     ]
-    headings = ("quantity", "planned", "actual", "comparison")
+    headings = ("quantity", "planned", "actual")
     return table("Plan against actual", headings, rows, frozenset({1, 2}), aligned="right")
 
 

@@ -126,7 +126,7 @@ class _Reader:
         owner = step.name.rpartition(".")[0]  # of a trial, which has the plan of its sweep
         plan = self.plans.get(step.name, self.plans.get(owner))
         is_sweep = step.name in self.swept
-        # The runner withdraws the planned memory where it changes the processes; it is what was planned all the same.
+        # The runner withdraws the planned memory where it changes the processes.
         parameters = {**self._planned_memory(step.name, owner), **trained.parameters, **step.parameters}
         return StepFacts(
             record=step,
@@ -204,7 +204,12 @@ def _read_png(path: Path) -> bytes | None:
         data = path.read_bytes()
     except OSError:
         return None
-    return data if data.startswith(_PNG) else None
+    return data if is_png(data) else None
+
+
+def is_png(data: bytes) -> bool:
+    """Whether the content of a file is a picture that a browser shows as it is."""
+    return data.startswith(_PNG)
 
 
 def _last_values(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:

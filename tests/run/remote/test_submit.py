@@ -123,7 +123,8 @@ PARAMETERS = {
     "activation_checkpointing": "blocks", "planned_gpus_per_instance": 4,
     "planned_instance_type": "Standard_NC96ads_A100_v4", "device": "NVIDIA A100 80GB PCIe",
     "predicted_samples_per_second": 100, "predicted_samples_per_second_low": 85,
-    "predicted_samples_per_second_high": 118, "predicted_memory_bytes": 60_000_000_000, "predicted_cluster": "2 x Standard_NC96ads_A100_v4, 8 GPUs",
+    "predicted_samples_per_second_high": 118, "predicted_memory_bytes": 60_000_000_000,
+    "predicted_cluster": "2 x Standard_NC96ads_A100_v4, 8 GPUs",
 }  # fmt: skip
 TRAIN = """\
 type: command

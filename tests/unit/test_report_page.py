@@ -232,6 +232,18 @@ def test_a_chain_of_a_thousand_steps_stays_usable(home: Path) -> None:
     assert "The 60 of 1000 steps that took longest or failed." in text
 
 
+def test_a_hundred_thousand_metrics_stay_usable(home: Path) -> None:
+    run = FolderOfRun(home)
+    for number in range(300):
+        metrics = run.step(f"step-{number}") / "outputs" / "m"
+        metrics.mkdir(parents=True)
+        (metrics / "metrics.json").write_text(json.dumps({f"metric_{each}": each for each in range(300)}))
+    text = render(run.finish())
+    assert len(text) < 800_000
+    assert "Metrics of step-0: 300, the first 200" in text
+    assert "The metrics of 285 more steps are in their metrics.json and in MLflow." in text
+
+
 def test_a_step_of_one_training_step_has_a_table_only(home: Path) -> None:
     run = FolderOfRun(home)
     report_progress(run.step("train", processes=2), 1)

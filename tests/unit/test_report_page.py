@@ -183,6 +183,11 @@ def test_a_resumed_run_shows_its_pause(home: Path) -> None:
     assert "Hatched: 1 h 00 min until the run was resumed." in text
 
 
+def test_a_run_that_died_says_how_it_continues(home: Path) -> None:
+    root = trained(home).finish(ended=False)
+    assert f"without recording its end: worldsize resume {root.name} continues it." in render(root)
+
+
 def test_a_running_run_says_as_of_when(home: Path) -> None:
     root = trained(home).finish(ended=False)
     with hold_lock(root):

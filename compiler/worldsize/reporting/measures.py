@@ -120,13 +120,13 @@ def _compare(
 
 def _compare_memory(planned: float | None, measured: float | None, other: str) -> Quantity:
     name = "peak memory of a process"
-    texts = ["" if each is None else format_size(round(each)) for each in (planned, measured)]
+    expected, actual = ("" if each is None else format_size(round(each)) for each in (planned, measured))
     if not planned or measured is None:
-        return Quantity(name, *texts)
+        return Quantity(name, expected, actual)
     if other:
-        return Quantity(name, *texts, f"not comparable: {other}", differs=False)
+        return Quantity(name, expected, actual, f"not comparable: {other}", differs=False)
     return Quantity(
-        name, *texts, _say_difference(measured, planned), differs=measured > planned * (1 + _SMALL)
+        name, expected, actual, _say_difference(measured, planned), differs=measured > planned * (1 + _SMALL)
     )
 
 

@@ -112,6 +112,10 @@ class _Reader:
             notes.append(f"{lines} of the event log cannot be read and {verb} left out.")
         if record.started is None:
             notes.append("The beginning of the event log is missing.")
+        if record.state == "died":
+            notes.append(
+                f"The run stopped without recording its end: worldsize resume {record.id} continues it."
+            )
         if record.resumed:
             notes.append(
                 "The run was resumed " + ("once." if record.resumed == 1 else f"{record.resumed} times.")

@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 INPUTS := pyproject.toml .ci/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check format horovod bench soak fuzz golden picture docs browser clean
+.PHONY: help demo test fast check format horovod bench soak fuzz golden picture recording docs browser clean
 
 help: ## print this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -52,6 +52,9 @@ golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before
 
 picture: $(VENV)/.all ## draw the packages and their imports into CONTRIBUTING.md
 	$(BIN)/python tests/repo/architecture.py --write
+
+recording: $(VENV)/.all ## run the digits pipeline in a terminal and draw it for the README
+	$(BIN)/python tests/support/record_run.py
 
 docs: $(VENV)/.all ## build the documentation site in build/site, with strict links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file compiler/mkdocs.yml

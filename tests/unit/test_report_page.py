@@ -183,6 +183,11 @@ def test_a_resumed_run_shows_its_pause(home: Path) -> None:
     assert "Hatched: 1 h 00 min until the run was resumed." in text
 
 
+def test_a_run_that_died_says_how_it_continues(home: Path) -> None:
+    root = trained(home).finish(ended=False)
+    assert f"without recording its end: worldsize resume {root.name} continues it." in render(root)
+
+
 def test_a_running_run_says_as_of_when(home: Path) -> None:
     root = trained(home).finish(ended=False)
     with hold_lock(root):
@@ -230,6 +235,18 @@ def test_a_chain_of_a_thousand_steps_stays_usable(home: Path) -> None:
     assert len(text) < 600_000
     assert "1000 steps: 1000 succeeded." in text
     assert "The 60 of 1000 steps that took longest or failed." in text
+
+
+def test_a_hundred_thousand_metrics_stay_usable(home: Path) -> None:
+    run = FolderOfRun(home)
+    for number in range(300):
+        metrics = run.step(f"step-{number}") / "outputs" / "m"
+        metrics.mkdir(parents=True)
+        (metrics / "metrics.json").write_text(json.dumps({f"metric_{each}": each for each in range(300)}))
+    text = render(run.finish())
+    assert len(text) < 800_000
+    assert "Metrics of step-0: 300, the first 200" in text
+    assert "The metrics of 285 more steps are in their metrics.json and in MLflow." in text
 
 
 def test_a_step_of_one_training_step_has_a_table_only(home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from wstrain.tracking.step_recorder import MAX_TIMED_RANKS, Progress, StepRecorder
+from wstrain.tracking.step_recorder import MAX_TIMED_RANKS, MAX_TIMES, RANK_TIMES, Progress, StepRecorder
 
 
 @dataclass
@@ -56,3 +57,44 @@ def test_times_that_are_not_measured_or_too_many_are_left_out(
     tmp_path: Path, computed: tuple[float, ...]
 ) -> None:
     assert "computed_seconds" not in record(tmp_path, Ranks(computed))[-1]
+
+
+class Lines:
+    """A tracker that keeps the files of lines that it is given."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, list[dict[str, Any]]] = {}
+
+    def log(self, step: int, values: Any, *, always: bool = False) -> None:
+        """Take the metrics of a step."""
+
+    def log_lines(self, name: str, records: Sequence[dict[str, Any]]) -> None:
+        self.files[name] = list(records)
+
+
+def track(ranks: Ranks, windows: int) -> dict[str, list[dict[str, Any]]]:
+    lines = Lines()
+    recorder = StepRecorder(ranks, windows, windows, 8, lines, Progress(None))  # type: ignore[arg-type]
+    for step in range(windows):
+        recorder.step(step, 1.0, 0.1)
+        recorder.report_held()
+    recorder.finish()
+    return lines.files
+
+
+def test_the_times_of_ranks_are_logged_at_the_end() -> None:
+    (kept,) = track(Ranks((0.06, 0.08)), 10).values()
+    assert [each["step"] for each in kept] == list(range(1, 11))
+    assert kept[-1]["computed_seconds"] == pytest.approx([0.6, 0.8])
+    assert kept[-1]["trained_seconds"] == pytest.approx(1.0)
+
+
+def test_a_long_training_keeps_evenly_many_of_its_times() -> None:
+    kept = track(Ranks((0.06, 0.08)), 5 * MAX_TIMES)[RANK_TIMES]
+    assert MAX_TIMES // 2 <= len(kept) <= MAX_TIMES
+    steps = [each["step"] for each in kept]
+    assert {after - before for before, after in itertools.pairwise(steps)} == {8}
+
+
+def test_times_that_are_not_measured_are_no_file() -> None:
+    assert track(Ranks((0.0, 0.0)), 3) == {}

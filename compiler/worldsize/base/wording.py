@@ -20,6 +20,11 @@ def show_number(value: float | str | None) -> str:
     return str(value)
 
 
+def show_digits(value: float) -> str:
+    """Three digits that count, thousands with commas."""
+    return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def plural(count: float, noun: str) -> str:
     """``1 instance``, ``2 instances``, ``2 processes``."""
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from worldsize.base.wording import plural
+from worldsize.base.wording import plural, show_digits
 from worldsize.cli.pictures import Picture
-from worldsize.cli.quantities import show_digits
 from worldsize.planning.advising.model import Advice, Limits, Option
 
 if TYPE_CHECKING:

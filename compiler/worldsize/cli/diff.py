@@ -31,7 +31,7 @@ tell that a step read other data, not which rows. The exit status is 0 whether o
 @common.json_option
 def command(first: str, second: str, home: Path, *, as_json: bool) -> None:
     """Compare two runs: parameters, code, data, environment and metrics."""
-    from worldsize.reporting.compare import compare_runs
+    from worldsize.reporting.compare import compare_runs, find_shared_steps
     from worldsize.running.record.history import load_run
 
     roots = common.find_run(home, first), common.find_run(home, second)
@@ -46,6 +46,8 @@ def command(first: str, second: str, home: Path, *, as_json: bool) -> None:
         common.say(f"{runs[0].id} and {runs[1].id} do not differ in anything that is recorded")
     else:
         common.say("\n".join(_render(found, runs[0].id, runs[1].id)))
+        if not any(find_shared_steps(*runs)):
+            common.say("The runs have no step in common: their parameters and metrics cannot be compared.")
 
 
 def _document(each: Difference) -> dict[str, object]:

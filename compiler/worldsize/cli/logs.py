@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from worldsize.base.wording import quoted_list
 from worldsize.cli import common, completion, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
@@ -125,7 +126,7 @@ def _choose_step(run: str, step: str | None, steps: list[str]) -> str:
     if step is None and len(steps) == 1:
         return steps[0]
     if step is None:
-        common.refuse(f"which step of `{run}`?", f"its steps are {', '.join(f'`{name}`' for name in steps)}")
+        common.refuse(f"which step of `{run}`?", f"its steps are {quoted_list(steps)}")
     if step not in steps:
         from worldsize.base.suggest import did_you_mean  # only for a typo
 
@@ -214,9 +215,7 @@ def _print(logs: _Logs, selection: _Selection, *, follow: float | None) -> None:
 def _refuse_missing(what: str, available: list[str]) -> None:
     common.refuse(
         f"there is no log of {what}",
-        f"there are {', '.join(f'`{name}`' for name in available)}"
-        if available
-        else "none of its processes has started",
+        f"there are {quoted_list(available)}" if available else "none of its processes has started",
     )
 
 

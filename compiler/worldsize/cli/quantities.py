@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+from worldsize.base.wording import show_digits
 from worldsize.planning.estimates.model import Interval
-
-
-def show_digits(value: float) -> str:
-    """Three digits that count, thousands with commas."""
-    return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def show_interval(interval: Interval, unit: str = "", divisor: float = 1.0) -> str:

@@ -15,6 +15,7 @@ from worldsize.cli.runs_filter import Filter
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
+    from worldsize.remote.rest import Rest
     from worldsize.resolving.measured_case import Speed
     from worldsize.running.record.history import RunRecord
 
@@ -24,7 +25,7 @@ Examples:
   worldsize runs --all --json    every one, for a program
   worldsize runs --where 'accuracy>0.9' --sort accuracy    the best last
   worldsize runs --state failed --since 2d --pipeline digits
-  worldsize runs --azure         the jobs of a workspace in Azure
+  worldsize runs --azure         the jobs of a workspace in Azure, with the same filters
 
 \b
 state:
@@ -70,27 +71,18 @@ def command(
 ) -> None:
     """List runs: state, steps done, start and duration."""
     count = None if everything else last
-    if azure is not None and wanted.asks:
-        raise click.UsageError(
-            "runs of a workspace in Azure cannot be filtered: remove `--azure` or the filters"
-        )
     if azure is not None:
-        from worldsize.remote import jobs  # only for a workspace in Azure
-
         with azure.connect() as rest:
-            listed = jobs.list_jobs(rest, count)
-            _show(
-                [_Listed(job.record, job.links(), job.predicted_speeds()) for job in listed], as_json=as_json
-            )
-            if not listed and not as_json:
-                common.say(f"no job in {rest.names.shown} yet")
+            _list_jobs(rest, count, wanted, as_json=as_json)
         return
     from worldsize.running.record.details import LocalDetails  # see above
     from worldsize.running.record.history import list_runs, load_run
 
     folders = list_runs(home)
     if wanted.asks:
-        found = wanted.choose(map(load_run, folders))
+        from worldsize.reporting.run_metrics import read_run_metrics  # few lists are of metrics
+
+        found = wanted.choose(map(load_run, folders), read_run_metrics)
         total, found = len(found), found if count is None else found[-count:]
     else:
         total = len(folders)
@@ -105,6 +97,23 @@ def command(
         for run, metrics in found
         for details in (LocalDetails(run),)
     ]
+    _show(listing, as_json=as_json, columns=wanted.columns)
+
+
+def _list_jobs(rest: Rest, count: int | None, wanted: Filter, *, as_json: bool) -> None:
+    """List the jobs of a workspace; a filter reads all of them, and their metrics only if it asks for any."""
+    from worldsize.remote import jobs  # only for a workspace in Azure
+
+    found = {job.name: job for job in jobs.list_jobs(rest, None if wanted.asks else count)}
+    chosen = wanted.choose((job.record for job in found.values()), lambda run: found[run.id].run_metrics())
+    shown = chosen if count is None else chosen[-count:]
+    if not shown and not as_json:
+        common.say("no job matches" if found else f"no job in {rest.names.shown} yet")
+        return
+    if len(shown) < len(chosen) and not as_json:
+        common.say(f"the last {len(shown)} of {len(chosen)} jobs")
+    listed = [(found[run.id], run, metrics) for run, metrics in shown]
+    listing = [_Listed(run, job.links(), job.predicted_speeds(), metrics) for job, run, metrics in listed]
     _show(listing, as_json=as_json, columns=wanted.columns)
 
 

@@ -64,13 +64,22 @@ class Filter:
         """Whether anything is asked for, so that every run has to be read."""
         return bool(self.states or self.pipeline or self.since or self.columns or self.sort)
 
-    def choose(self, runs: Iterable[RunRecord]) -> list[tuple[RunRecord, dict[str, float]]]:
-        """The runs that match with the metrics that are asked for, in order; exits for an unknown metric."""
+    def choose(
+        self, runs: Iterable[RunRecord], read_metrics: Callable[[RunRecord], Mapping[str, float]]
+    ) -> list[tuple[RunRecord, dict[str, float]]]:
+        """The runs that match with the metrics that are asked for, in order; exits for an unknown metric.
+
+        Args:
+            runs: All of them.
+            read_metrics: Returns the metrics of one, by name and by ``step.name``; called only if some are
+                asked for.
+        """
         chosen = []
         for run in runs:
             if not self._matches(run):
                 continue
-            metrics = self._read(run)
+            metrics = read_metrics(run) if self.columns else {}
+            self._known.update(metrics)
             if all(condition.holds(metrics) for condition in self.conditions):
                 chosen.append((run, {name: metrics[name] for name in self.columns if name in metrics}))
         self._refuse_unknown()
@@ -82,15 +91,6 @@ class Filter:
         if self.pipeline.lower() not in run.pipeline.lower():
             return False
         return self.since is None or (run.started is not None and run.started >= self.since)
-
-    def _read(self, run: RunRecord) -> dict[str, float]:
-        if not self.columns:
-            return {}
-        from worldsize.reporting.run_metrics import read_run_metrics
-
-        metrics = read_run_metrics(run)
-        self._known.update(metrics)
-        return metrics
 
     def _refuse_unknown(self) -> None:
         for name in self.columns:

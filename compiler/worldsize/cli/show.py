@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 DEEPEST = 8  # levels of indentation: a chain of a thousand steps must fit the page
 LONGEST_VALUE = 80
 LAST_LINES = 5
+MOST_METRICS = 60  # of one step, as text
 EPILOG = """\b
 Examples:
   worldsize show                 the graph of the newest run
@@ -146,9 +148,13 @@ def _step(
     for name, value in step.parameters.items():
         if name not in said:
             yield f"{margin}{name} = {_shorten_value(value)}"
-    for name, number in details.metrics(step).items():
-        if speed is None or name != SPEED:
-            yield f"{margin}{name}: {number:.6g}"
+    metrics = {
+        name: number for name, number in details.metrics(step).items() if speed is None or name != SPEED
+    }
+    for name, number in itertools.islice(metrics.items(), MOST_METRICS):
+        yield f"{margin}{name}: {number:.6g}"
+    if len(metrics) > MOST_METRICS:
+        yield f"{margin}… and {plural(len(metrics) - MOST_METRICS, 'more metric')}: see `--json`"
     if speed is not None:
         yield from (f"{margin}{line}" for line in speed_view.render_speed(speed))
     for name, place in details.step_outputs(step).items():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from worldsize.base.wording import plural
-from worldsize.cli.quantities import show_digits, show_share
+from worldsize.base.wording import plural, show_digits
+from worldsize.cli.quantities import show_share
 
 if TYPE_CHECKING:
     from worldsize.planning.estimates.prediction import Prediction

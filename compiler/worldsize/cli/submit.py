@@ -30,6 +30,7 @@ Examples:
   worldsize submit SPEC --create-compute             create the clusters that the workspace lacks
   worldsize submit SPEC --schedule                   the schedule of a spec, or a schedule file
   worldsize submit SPEC --dry-run                    print the bodies, and send nothing
+  worldsize submit SPEC --json                       the job at its end as `show --azure --json` has it
 
 \b
 The workspace is that of --subscription, --resource-group and --workspace, of AZURE_SUBSCRIPTION_ID,
@@ -59,6 +60,7 @@ class Request:
     wait: bool
     download: Path | None
     quiet: bool
+    as_json: bool
 
 
 @click.command(epilog=EPILOG)
@@ -87,6 +89,7 @@ class Request:
 @click.option("--cancel-on-interrupt", is_flag=True, help="Ctrl-C also cancels the job.")
 @click.option("--dry-run", is_flag=True, help="Print the REST bodies as JSON, and send nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="Print warnings and the result only.")
+@common.json_option
 @workspace_options.required
 def command(azure: WorkspaceChoice, *, dry_run: bool, **options: Any) -> None:
     """Submit a spec, a pipeline, a job or a schedule to a workspace in Azure, and follow it."""
@@ -165,12 +168,12 @@ def _submit(names: WorkspaceNames, target: Target, request: Request) -> None:
             client.create_computes(ml_client, target, [cluster])
         if target.is_schedule:
             name = client.submit_schedule(ml_client, target, request.name, request.experiment)
-            common.say(f"schedule {name} is set in {names.shown}")
+            _report_schedule(name, names, request)
             return
         _say(request, f"submitting to {names.shown}")
         name = client.submit_job(ml_client, target, request.name, request.experiment)
         if not request.wait:
-            _report_submitted(rest, name)
+            _report_submitted(rest, name, request)
             return
         with _interruptible(ml_client, names, name, request):
             _follow(rest, ml_client, name, request)
@@ -178,13 +181,26 @@ def _submit(names: WorkspaceNames, target: Target, request: Request) -> None:
 
 def _say(request: Request, text: str) -> None:
     if not request.quiet:
-        common.say(text)
+        common.say(text, err=request.as_json)
 
 
-def _report_submitted(rest: Rest, name: str) -> None:
+def _report_schedule(name: str, names: WorkspaceNames, request: Request) -> None:
+    if request.as_json:
+        click.echo(json.dumps({"schedule": name, "workspace": names.id}, indent=2))
+    else:
+        common.say(f"schedule {name} is set in {names.shown}")
+
+
+def _report_submitted(rest: Rest, name: str, request: Request) -> None:
     from worldsize.remote.jobs import find_studio
+    from worldsize.remote.states import run_state
 
-    studio = find_studio(rest.manage(f"/jobs/{name}")["properties"])
+    properties = rest.manage(f"/jobs/{name}")["properties"]
+    studio = find_studio(properties)
+    if request.as_json:
+        job = {"id": name, "state": run_state(str(properties.get("status"))), "studio": studio}
+        click.echo(json.dumps(job, indent=2))
+        return
     common.say(f"job {name} is submitted" + (f"\n  studio  {studio}" if studio else ""))
 
 
@@ -212,22 +228,33 @@ def _interruptible(ml_client: Any, names: WorkspaceNames, name: str, request: Re
 
 def _follow(rest: Rest, ml_client: Any, name: str, request: Request) -> NoReturn:
     from worldsize.cli.run import choose_view
-    from worldsize.diagnostics.text import is_terminal
-    from worldsize.remote import client, jobs, report, watch
+    from worldsize.remote import client, jobs, watch
 
-    with choose_view(quiet=request.quiet) as view:
+    with choose_view(quiet=request.quiet or request.as_json) as view:
         studio = jobs.find_studio(rest.manage(f"/jobs/{name}")["properties"])
         view.notice(f"job {name}" + (f"  {studio}" if studio else ""))
         job = watch.watch_job(rest, name, view)
     succeeded = job.record.state == "succeeded"
+    if request.as_json:
+        from worldsize.cli.show import document
+
+        click.echo(json.dumps(document(job.record, job), indent=2))
+    else:
+        _show_result(job, request, succeeded=succeeded)
+    if request.download is not None:
+        client.download(ml_client, name, request.download)
+        common.say(f"downloaded to {request.download}", err=request.as_json)
+    raise SystemExit(0 if succeeded else 1)
+
+
+def _show_result(job: RemoteJob, request: Request, *, succeeded: bool) -> None:
+    from worldsize.diagnostics.text import is_terminal
+    from worldsize.remote import report
+
     text = report.render_result(job, steps=request.quiet or not is_terminal(sys.stdout))
     common.say(text, err=not succeeded)
     if succeeded:
         _show_speeds(job)
-    if request.download is not None:
-        client.download(ml_client, name, request.download)
-        common.say(f"downloaded to {request.download}")
-    raise SystemExit(0 if succeeded else 1)
 
 
 def _show_speeds(job: RemoteJob) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -141,6 +142,16 @@ class RemoteJob:
         name = self.steps[step.name].id
         return self._logged[name].metrics if name is not None else {}
 
+    def run_metrics(self) -> dict[str, float]:
+        """The newest values by name, and by ``step.name``; of several steps the last one counts."""
+        found: dict[str, float] = {}
+        for name, step in self.steps.items():
+            logged = self._logged.get(step.id or "")
+            for metric, value in logged.metrics.items() if logged is not None else ():
+                if math.isfinite(value):
+                    found[metric] = found[f"{name}.{metric}"] = value
+        return found
+
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """The end of the log of a step that failed."""
         name = self.steps[step.name].id
@@ -176,6 +187,19 @@ class RemoteJob:
             return dict(
                 zip(metrics, pool.map(lambda metric: self._read_history(name, metric), metrics), strict=True)
             )
+
+    def artifacts(self, step: StepRecord, paths: Sequence[str]) -> dict[str, bytes]:
+        """The files that the step has logged to MLflow, of those that are asked for.
+
+        A step that has logged no metric and no parameter is not asked.
+        """
+        name = self.steps[step.name].id
+        logged = self._logged.get(name or "")
+        if name is None or logged is None or not (logged.metrics or logged.parameters):
+            return {}
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = zip(paths, pool.map(partial(self.rest.artifact, name), paths), strict=True)
+            return {path: content for path, content in found if content is not None}
 
     def _read_history(self, name: str, metric: str) -> list[tuple[float, float]]:
         from azure.core.exceptions import HttpResponseError

@@ -150,6 +150,18 @@ class Rest:
                 return
             query["page_token"] = str(token)
 
+    def artifact(self, name: str, path: str) -> bytes | None:
+        """A file that a run has logged to MLflow; None if there is none, or if the service refuses it."""
+        from azure.core.exceptions import HttpResponseError
+
+        base = (self._services.get("history") or self._services["api"]).rstrip("/")
+        folder = f"/artifact/v2.0{quote(self.names.id)}/artifacts/ExperimentRun/dcid.{quote(name, safe='')}"
+        try:
+            found = self._get(f"{base}{folder}/contentinfo", {"path": path})
+            return self.read_bytes(str(found["contentUri"])) or None
+        except (HttpResponseError, KeyError, TypeError):
+            return None
+
     def read_bytes(self, url: str, start: int = 0) -> bytes:
         """The content of a signed address from a position on; empty if there is no more."""
         from azure.core.rest import HttpRequest

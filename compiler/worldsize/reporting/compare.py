@@ -43,14 +43,18 @@ class Difference:
 
 
 def compare_runs(first: RunRecord, second: RunRecord) -> list[Difference]:
-    """What differs, by section; nothing for runs that are alike in all that is recorded."""
+    """What differs, by section; nothing for runs that are alike in all that is recorded.
+
+    Of a step that only one of them has, its state is told and no more.
+    """
+    shared = list(find_shared_steps(first, second))
     found = _compare("run", _describe(first), _describe(second))
-    found += _compare("parameters", _parameters(first), _parameters(second))
+    found += _compare("parameters", _parameters(first, shared), _parameters(second, shared))
     parts = _parts(first), _parts(second)
     found += _compare_parts(*parts)
     found += _compare("environment", _environment(first), _environment(second))
-    found += _compare_processes(first, second)
-    found += _compare("metrics", _metrics(first), _metrics(second))
+    found += _compare_processes(first, second, shared)
+    found += _compare("metrics", _metrics(first, shared), _metrics(second, shared))
     return sorted(found, key=lambda each: SECTIONS.index(each.section))
 
 
@@ -73,10 +77,13 @@ def _describe(run: RunRecord) -> dict[str, str | float]:
     return {"pipeline": run.pipeline, "state": run.state, **states}
 
 
-def _parameters(run: RunRecord) -> dict[str, str | float]:
-    return {
-        f"{step.name}.{name}": value for step in run.steps.values() for name, value in step.parameters.items()
-    }
+def find_shared_steps(first: RunRecord, second: RunRecord) -> Iterable[str]:
+    """The names of the steps that both runs have, in the order of the first."""
+    return (name for name in first.steps if name in second.steps)
+
+
+def _parameters(run: RunRecord, steps: Iterable[str]) -> dict[str, str | float]:
+    return {f"{step}.{name}": value for step in steps for name, value in run.steps[step].parameters.items()}
 
 
 def _parts(run: RunRecord) -> dict[tuple[str, str], str]:
@@ -118,18 +125,18 @@ def _environment(run: RunRecord) -> dict[str, str | float]:
     return rows
 
 
-def _compare_processes(first: RunRecord, second: RunRecord) -> Iterable[Difference]:
+def _compare_processes(first: RunRecord, second: RunRecord, steps: Iterable[str]) -> Iterable[Difference]:
     """The numbers of processes of steps that ran in both."""
-    for name in first.steps.keys() & second.steps.keys():
+    for name in steps:
         counts = len(first.steps[name].processes), len(second.steps[name].processes)
         if all(counts) and counts[0] != counts[1]:
             yield Difference("environment", f"{name} processes", float(counts[0]), float(counts[1]))
 
 
-def _metrics(run: RunRecord) -> dict[str, str | float]:
+def _metrics(run: RunRecord, steps: Iterable[str]) -> dict[str, str | float]:
     """The metrics by step, where the step is known; the time of the run last."""
-    metrics = read_run_metrics(run)
-    by_step = {name: value for name, value in metrics.items() if name.partition(".")[0] in run.steps}
+    known = tuple(f"{step}." for step in steps)
+    by_step = {name: value for name, value in read_run_metrics(run).items() if name.startswith(known)}
     return {**by_step, "seconds": round(run.seconds, 1)}
 
 

@@ -113,10 +113,11 @@ def read_reports(path: Path) -> list[dict[str, Any]]:
             lines = [line for line, _ in zip(file, range(MAX_LINES), strict=False)]
     except (OSError, ValueError):  # a step's name may contain any character
         return []
-    return list(_parse(lines))
+    return list(parse_reports(lines))
 
 
-def _parse(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+def parse_reports(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The records among lines."""
     for line in lines:
         with contextlib.suppress(ValueError, RecursionError):
             document = json.loads(line)

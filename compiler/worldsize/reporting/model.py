@@ -53,11 +53,17 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A planned number beside the one that the run had; empty where it is unknown."""
+    """A planned number beside the one that the run had; empty where it is unknown.
+
+    Measures are never equal to a prediction: their ``note`` says how they compare, and ``differs`` whether
+    that is worth a look. Without it a number differs where it is another one.
+    """
 
     name: str
     planned: str
     actual: str
+    note: str = ""
+    differs: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

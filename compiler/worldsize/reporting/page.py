@@ -23,6 +23,7 @@ MAX_CHARTS = 40  # of all steps
 MAX_CHARTS_OF_STEP = 12
 MAX_TRIALS = 200
 MAX_METRICS = 200  # of one step
+MAX_METRICS_OF_RUN = 3000
 NO_PICTURES = "matplotlib is not installed, so there are no curves: pip install 'worldsize[run]'"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -214,20 +215,22 @@ def _render_quantities(quantities: Sequence[Quantity]) -> str:
     rows = [
         (
             escape(each.name),
-            escape(each.planned) or "–",
-            _mark(each) or "–",
+            escape(each.planned).replace("_", "_<wbr>") or "–",
+            (_mark(each) or "–")
+            + (f'<br><small class="quiet">{escape(each.note)}</small>' if each.note else ""),
         )
         for each in quantities
     ]
-    return table(
-        "Plan against actual", ("quantity", "planned", "actual"), rows, frozenset({1, 2}), aligned="right"
-    )
+    headings = ("quantity", "planned", "actual")
+    return table("Plan against actual", headings, rows, frozenset({1, 2}), aligned="right")
 
 
 def _mark(quantity: Quantity) -> str:
     """The actual value, emphasised where it is not the planned one."""
     actual = escape(quantity.actual)
-    differs = quantity.planned and quantity.actual and quantity.planned != quantity.actual
+    differs = quantity.differs
+    if differs is None:
+        differs = bool(quantity.planned and quantity.actual) and quantity.planned != quantity.actual
     return f"<mark>{actual}</mark>" if differs else actual
 
 
@@ -256,13 +259,22 @@ def render_sweep(sweep: SweepFacts) -> str:
 
 def _render_metrics(facts: RunFacts) -> str:
     winners = {sweep.best for sweep in facts.sweeps}
-    parts = []
+    parts, left, skipped = [], MAX_METRICS_OF_RUN, 0
     for name, step in facts.steps.items():
         if name.rpartition(".")[0] in facts.steps and name not in winners:
             continue
         parts += [_render_picture(each, name) for each in step.pictures]
-        if step.metrics:
+        shown = min(len(step.metrics), MAX_METRICS)
+        if shown > left:
+            skipped += 1
+        elif shown:
+            left -= shown
             parts.append(_metrics_table(name, step.metrics))
+    if skipped:
+        of_steps = plural(skipped, "more step")
+        parts.append(
+            f'<p class="note">The metrics of {of_steps} are in their metrics.json and in MLflow.</p>'
+        )
     return "".join(parts)
 
 
@@ -279,7 +291,8 @@ def _metrics_table(step: str, metrics: Mapping[str, float]) -> str:
     title = f"Metrics of {escape(step, 80)}"
     text = table(title, ("metric", "value"), rows, frozenset({1}))
     if len(rows) > 12:
-        return f"<details><summary>{title}: {len(metrics)}</summary>{text}</details>"
+        cut = f", the first {MAX_METRICS}" if len(metrics) > MAX_METRICS else ""
+        return f"<details><summary>{title}: {len(metrics)}{cut}</summary>{text}</details>"
     return f"<h3>{title}</h3>{text}"
 
 

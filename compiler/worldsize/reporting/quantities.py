@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from worldsize.base.wording import format_size, show_number
+from worldsize.base.wording import show_number
+from worldsize.reporting.measures import Trained, compare_measures
 from worldsize.reporting.model import Attempt, Curve, Quantity
+from worldsize.resolving.measured_case import SPEED
 from worldsize.running.show.views import format_duration
 
 _LABELS = {
@@ -24,8 +26,6 @@ _COUNTED = {
     "total_steps": "steps",
     "warmup_steps": "warm-up steps",
 }
-PREDICTED, SPEED = "predicted_samples_per_second", "samples_per_second"
-MEMORY = "memory_peak_bytes"
 
 
 def compare_with_plan(
@@ -35,6 +35,7 @@ def compare_with_plan(
     logged: Mapping[str, float],
     curves: Mapping[str, Curve],
     *,
+    trained: Trained | None = None,
     machine: str = "this machine",
 ) -> list[Quantity]:
     """The quantities of one step; none for a step that is neither planned nor measured.
@@ -45,6 +46,7 @@ def compare_with_plan(
         attempts: Of the step; the last one counts.
         logged: The last values of what it logged.
         curves: That it logged.
+        trained: The time of its training steps.
         machine: Where it ran.
     """
     training = plan.get("training")
@@ -65,7 +67,9 @@ def compare_with_plan(
         found.append(Quantity(label, _show(training.get(name)), _show(parameters.get(name))))
     for name, label in _COUNTED.items():
         found.append(Quantity(label, _show(training.get(name)), _count(name, parameters, curves)))
-    found += _measured(logged, curves, attempts)
+    found += compare_measures(parameters, topology, logged, curves, trained)
+    seconds = sum(each.period.end - each.period.start for each in attempts)
+    found.append(Quantity("time of the step", "", format_duration(seconds) if attempts else ""))
     return [each for each in found if each.planned or each.actual]
 
 
@@ -74,28 +78,6 @@ def _count(name: str, parameters: Mapping[str, str], curves: Mapping[str, Curve]
     if name == "total_steps" and "loss" in curves:
         return show_number(curves["loss"][-1][0])
     return _show(parameters.get(name))
-
-
-def _measured(
-    logged: Mapping[str, float], curves: Mapping[str, Curve], attempts: Sequence[Attempt]
-) -> list[Quantity]:
-    predicted = logged.get(PREDICTED)
-    speed = _median([value for _, value in curves.get(SPEED, ())]) or logged.get(SPEED)
-    memory = logged.get(MEMORY)
-    seconds = sum(each.period.end - each.period.start for each in attempts)
-    return [
-        Quantity("samples per second (median)", _show_speed(predicted), _show_speed(speed)),
-        Quantity("peak memory of a process", "", "" if memory is None else format_size(round(memory))),
-        Quantity("time", "", format_duration(seconds) if attempts else ""),
-    ]
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return sorted(values)[len(values) // 2] if values else None
-
-
-def _show_speed(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
 
 
 def _show(value: Any) -> str:

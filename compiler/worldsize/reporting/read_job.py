@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from worldsize.remote.jobs import RemoteJob
-from worldsize.reporting.curves import MAX_CURVES, make_curves
-from worldsize.reporting.model import Attempt, Period, RunFacts, StepFacts
+from worldsize.reporting.curves import MAX_CURVES, make_curves, parse_reports, read_rank_samples
+from worldsize.reporting.measures import measure_training
+from worldsize.reporting.model import Attempt, Period, Picture, RunFacts, StepFacts
 from worldsize.reporting.quantities import compare_with_plan
-from worldsize.reporting.read_run import LAST_LINES
+from worldsize.reporting.read_run import LAST_LINES, MAX_PICTURE_BYTES, PICTURES, is_png
 from worldsize.running.record.history import StepRecord
 
-NOTE = "Logs, pictures and the times of ranks are in the workspace, and are not part of this page."
+NOTE = "Logs are in the workspace, and are not part of this page."
+RANK_TIMES = "rank_times.jsonl"  # what trainers log at the end of a training
+MAX_BYTES = 4_000_000  # of a file that is read from the workspace
 
 
 def read_job(job: RemoteJob) -> RunFacts:
@@ -25,7 +30,7 @@ def read_job(job: RemoteJob) -> RunFacts:
     ]
     return RunFacts(
         record=record,
-        steps={name: _read_step(job, step) for name, step in record.steps.items()},
+        steps=_read_steps(job, record.steps.values()),
         read_at=datetime.now(timezone.utc),
         links=job.links(),
         outputs=job.outputs(),
@@ -34,11 +39,32 @@ def read_job(job: RemoteJob) -> RunFacts:
     )
 
 
+def _read_steps(job: RemoteJob, steps: Iterable[StepRecord]) -> dict[str, StepFacts]:
+    """The steps, with pictures as long as there are not too many bytes."""
+    found, left = {}, MAX_PICTURE_BYTES
+    for step in steps:
+        facts = _read_step(job, step)
+        kept = []
+        for picture in facts.pictures:
+            if len(picture.data) <= left:
+                left -= len(picture.data)
+                kept.append(picture)
+        found[step.name] = replace(facts, pictures=kept)
+    return found
+
+
 def _read_step(job: RemoteJob, step: StepRecord) -> StepFacts:
     curves = make_curves(job.histories(step, MAX_CURVES))
     metrics = dict(job.metrics(step))
     attempts = _attempts(step)
     parameters = {**job.parameters(step), **step.parameters}
+    files = {
+        name: content
+        for name, content in job.artifacts(step, [*PICTURES, RANK_TIMES]).items()
+        if len(content) <= MAX_BYTES
+    }
+    lines = files.get(RANK_TIMES, b"").decode("utf-8", errors="replace").splitlines()
+    reports = list(parse_reports(lines))
     return StepFacts(
         record=step,
         attempts=attempts,
@@ -46,7 +72,15 @@ def _read_step(job: RemoteJob, step: StepRecord) -> StepFacts:
         logged=metrics,
         outputs=job.step_outputs(step),
         curves=curves,
-        quantities=compare_with_plan({}, parameters, attempts, metrics, curves, machine=""),
+        ranks=read_rank_samples(reports),
+        pictures=[
+            Picture(title, files[name])
+            for name, title in PICTURES.items()
+            if name in files and is_png(files[name])
+        ],
+        quantities=compare_with_plan(
+            {}, parameters, attempts, metrics, curves, trained=measure_training(reports), machine=""
+        ),
         last_lines=job.last_lines(step, LAST_LINES),
     )
 

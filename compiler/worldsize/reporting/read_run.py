@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.base.wording import plural
+from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.attempts import read_attempts, read_pauses
 from worldsize.reporting.curves import (
     find_tracked_steps,
@@ -21,6 +22,7 @@ from worldsize.reporting.curves import (
     reported_curves,
 )
 from worldsize.reporting.environment import describe_environment
+from worldsize.reporting.measures import measure_training
 from worldsize.reporting.model import (
     Attempt,
     Curve,
@@ -36,6 +38,7 @@ from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import RECORD, StepRecord, load_run
 from worldsize.running.record.json_files import read_json
+from worldsize.yaml.load import load, to_python
 
 LAST_LINES = 20
 MAX_CURVE_STEPS = 60  # whose curves are read: trials of a large sweep beyond are in the table only
@@ -74,6 +77,7 @@ class _Reader:
         self.home = root.absolute().parent.parent
         self.events, _ = scan_events(root / "events.jsonl")
         self.plans = _mapping((read_json(root / "pipeline" / "plan.json") or {}).get("steps"))
+        self.compiled = _read_compiled(root / "pipeline" / "pipeline.yml")
         self.sweeps = read_sweeps(root, self.record.steps, self.events)
         self.swept = {sweep.step for sweep in self.sweeps}
         self._tracked: dict[str, dict[str, str]] = {}
@@ -108,6 +112,10 @@ class _Reader:
             notes.append(f"{lines} of the event log cannot be read and {verb} left out.")
         if record.started is None:
             notes.append("The beginning of the event log is missing.")
+        if record.state == "died":
+            notes.append(
+                f"The run stopped without recording its end: worldsize resume {record.id} continues it."
+            )
         if record.resumed:
             notes.append(
                 "The run was resumed " + ("once." if record.resumed == 1 else f"{record.resumed} times.")
@@ -122,7 +130,8 @@ class _Reader:
         owner = step.name.rpartition(".")[0]  # of a trial, which has the plan of its sweep
         plan = self.plans.get(step.name, self.plans.get(owner))
         is_sweep = step.name in self.swept
-        parameters = {**trained.parameters, **step.parameters}
+        # The runner withdraws the planned memory where it changes the processes.
+        parameters = {**self._planned_memory(step.name, owner), **trained.parameters, **step.parameters}
         return StepFacts(
             record=step,
             attempts=attempts,
@@ -134,9 +143,24 @@ class _Reader:
             pictures=() if is_sweep else self._pictures(outputs),
             quantities=()
             if is_sweep
-            else compare_with_plan(_mapping(plan), parameters, attempts, trained.logged, trained.curves),
+            else compare_with_plan(
+                _mapping(plan),
+                parameters,
+                attempts,
+                trained.logged,
+                trained.curves,
+                trained=measure_training(trained.reports),
+            ),
             last_lines=self.details.last_lines(step, LAST_LINES) if step.state == "failed" else (),
         )
+
+    def _planned_memory(self, *names: str) -> dict[str, str]:
+        """The memory of a process that the compiled pipeline plans for a step, which may be a trial."""
+        for name in names:
+            value = _mapping(_mapping(self.compiled.get(name)).get("inputs")).get(PREDICTION)
+            if isinstance(value, int | float):
+                return {PREDICTION: str(value)}
+        return {}
 
     def _read_training(self, step: StepRecord) -> _Trained:
         """What a step reported and logged; that of the original where it was reused."""
@@ -171,6 +195,12 @@ class _Reader:
         return found
 
 
+def _read_compiled(path: Path) -> Mapping[str, Any]:
+    """The steps of a compiled pipeline; none if it cannot be read."""
+    root = load(path).root if path.is_file() else None
+    return _mapping(_mapping(to_python(root)).get("jobs")) if root is not None else {}
+
+
 def _read_png(path: Path) -> bytes | None:
     try:
         if not path.is_file() or path.stat().st_size > MAX_PICTURE_BYTES:
@@ -178,7 +208,12 @@ def _read_png(path: Path) -> bytes | None:
         data = path.read_bytes()
     except OSError:
         return None
-    return data if data.startswith(_PNG) else None
+    return data if is_png(data) else None
+
+
+def is_png(data: bytes) -> bool:
+    """Whether the content of a file is a picture that a browser shows as it is."""
+    return data.startswith(_PNG)
 
 
 def _last_values(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from worldsize.azureml import literals
+from worldsize.base.wording import plural
 from worldsize.facts import gpus, vm_sizes
 from worldsize.planning.estimates.clusters import find_gpu
 from worldsize.planning.estimates.prediction import Prediction, read_prediction
@@ -45,14 +48,29 @@ def compare_speed(speed: Speed) -> ComparedSpeed:
 
 
 def _ran_as_planned(speed: Speed, prediction: Prediction) -> bool:
-    size = vm_sizes.lookup(prediction.instance_type)
+    parameters = {**speed.parameters, **({"device": speed.gpu} if speed.gpu else {})}
+    return describe_other_hardware(parameters, prediction.instance_type, prediction.world_size) == ""
+
+
+def describe_other_hardware(parameters: Mapping[str, str], instance_type: str, ranks: int | None) -> str:
+    """Why a training tells nothing of what was planned: ``ran on CPU``; empty if it ran as planned.
+
+    Args:
+        parameters: What the trainer logged, with its ``device`` and ``world_size``.
+        instance_type: The planned VM size.
+        ranks: The planned processes; None for any count.
+    """
+    size = vm_sizes.lookup(instance_type)
     planned = find_gpu(size) if size is not None else None
-    used = speed.gpu or _find_logged_gpu(speed)
-    ranks = literals.parse_number(speed.parameters.get("world_size", ""))
-    return planned is not None and used == planned.name and ranks == prediction.world_size
-
-
-def _find_logged_gpu(speed: Speed) -> str | None:
-    """The GPU that the trainer logged, by its short name."""
-    gpu = gpus.lookup_product(speed.parameters.get("device", ""))
-    return gpu.name if gpu is not None else None
+    device = parameters.get("device", "")
+    if device.lower() == "cpu":
+        return "ran on CPU"
+    used = gpus.lookup_product(device) or gpus.lookup(device)
+    if planned is None or used is None:
+        return f"ran on {device}" if device else "the hardware was not recorded"
+    if used.name != planned.name:
+        return f"ran on {used.name}, planned for {planned.name}"
+    own = literals.parse_number(parameters.get("world_size", ""))
+    if ranks is not None and own != ranks:
+        return f"planned for {plural(ranks, 'process')}"
+    return ""

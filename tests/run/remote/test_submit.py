@@ -8,6 +8,8 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from serving import Served, serving
@@ -85,7 +87,7 @@ def test_a_job_has_a_page_like_a_run_here(served: Served, good: str) -> None:
     assert worldsize(served, "report", "good", "--azure", "-o", "good.html") == "good.html\n"
     text = (served.folder / "good.html").read_text(encoding="utf-8")
     assert '<span class="state succeeded">succeeded</span>' in text
-    assert "Logs, pictures and the times of ranks are in the workspace" in text
+    assert "Logs are in the workspace" in text
     assert '<span class="name" title="first">' in text  # on the timeline
 
 
@@ -102,13 +104,27 @@ with mlflow.start_run():
     mlflow.log_params(PARAMETERS)
     for step in range(8):
         mlflow.log_metric("samples_per_second", 50.0, step=step)
+    mlflow.log_metric("memory_peak_bytes", 31e9)
+    import sys
+    from pathlib import Path
+    sys.path.insert(0, SHARED)
+    from wstrain.tracking.step_recorder import RANK_TIMES
+    lines = [
+        '{"step": %d, "time": %d, "trained_seconds": %d, "computed_seconds": [%d, %g]}'
+        % (step, 1000 + step, step, step, step / 2) for step in range(8)
+    ]
+    mlflow.log_text("\\n".join(lines), RANK_TIMES)
+    Path("confusion_matrix.png").write_bytes(b"\\x89PNG\\r\\n\\x1a\\n" + bytes(40))
+    mlflow.log_artifact("confusion_matrix.png")
 """
+SHARED = str(Path(__file__).parents[3] / "components" / "_shared")
 PARAMETERS = {
     "world_size": 8, "batch_size_per_device": 4, "precision": "bf16", "strategy": "fsdp",
     "activation_checkpointing": "blocks", "planned_gpus_per_instance": 4,
     "planned_instance_type": "Standard_NC96ads_A100_v4", "device": "NVIDIA A100 80GB PCIe",
     "predicted_samples_per_second": 100, "predicted_samples_per_second_low": 85,
-    "predicted_samples_per_second_high": 118, "predicted_cluster": "2 x Standard_NC96ads_A100_v4, 8 GPUs",
+    "predicted_samples_per_second_high": 118, "predicted_memory_bytes": 60_000_000_000,
+    "predicted_cluster": "2 x Standard_NC96ads_A100_v4, 8 GPUs",
 }  # fmt: skip
 TRAIN = """\
 type: command
@@ -127,12 +143,58 @@ cluster: {instance_type: Standard_NC96ads_A100_v4, instance_count: 2}
 """
 
 
+def expect_a_page_of_the_training(served: Served) -> None:
+    worldsize(served, "report", "trained", "--azure", "-o", "trained.html")
+    text = (served.folder / "trained.html").read_text(encoding="utf-8")
+    assert 'alt="Confusion matrix (train)" src="data:image/png;base64,iVBORw0KGgo' in text
+    assert "Where the ranks spent their time" in text
+    assert "Rank 0 was most often the slowest" in text
+    for cell in ("100 (85 to 118)", "50 % below the plan", "60.0 GB", "48 % below the plan"):
+        assert cell in text
+
+
+def expect_lists_by_metric(served: Served) -> None:
+    def listed(*words: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(worldsize(served, "runs", "--azure", "--json", *words))
+        return found
+
+    (one,) = listed("--where", "samples_per_second>40", "--metric", "train.memory_peak_bytes")
+    assert one["id"] == "trained"
+    assert one["metrics"] == {"samples_per_second": 50.0, "train.memory_peak_bytes": 31e9}
+    assert listed("--where", "samples_per_second>60") == []
+    assert [each["id"] for each in listed("--pipeline", "TRAIN", "--state", "succeeded")] == ["trained"]
+    assert listed("--since", "2099-01-01") == []
+    assert listed("--sort", "samples_per_second")[-1]["id"] == "trained"
+    assert worldsize(served, "runs", "--azure", "--state", "queued") == "no job matches\n"
+    refused = worldsize(served, "runs", "--azure", "--metric", "samples_per_secnd", status=1)
+    assert "error: no run has a metric `samples_per_secnd`" in refused
+    assert "did you mean `samples_per_second`" in refused
+
+
+def test_a_job_is_submitted_and_followed_for_a_program(served: Served) -> None:
+    words = ("submit", "pipe.yml", "--json", "--name")
+    done = served.run(sys.executable, "-m", "worldsize", *words, "told")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["id"], told["state"], list(told["steps"])) == ("told", "succeeded", ["first", "second"])
+    done = served.run(sys.executable, "-m", "worldsize", *words, "sent", "--no-wait", "--set", "n=4")
+    sent = json.loads(done.stdout)
+    assert sent["id"] == "sent"
+    assert sent["studio"].startswith("http")
+    done = served.run(sys.executable, "-m", "worldsize", *words, "lost", "--set", "n=4")
+    assert (done.returncode, json.loads(done.stdout)["state"]) == (1, "failed")
+
+
 def test_a_job_that_trained_calibrates_and_shows_what_was_predicted(served: Served) -> None:
     (served.folder / "code").mkdir()
-    (served.folder / "code" / "train.py").write_text(TRAINING.replace("PARAMETERS", repr(PARAMETERS)))
+    (served.folder / "code" / "train.py").write_text(
+        TRAINING.replace("PARAMETERS", repr(PARAMETERS)).replace("SHARED", repr(SHARED))
+    )
     (served.folder / "train.yml").write_text(TRAIN)
     (served.folder / "estimate.yml").write_text(ESTIMATE)
     submitted = worldsize(served, "submit", "train.yml", "--name", "trained")
+    expect_a_page_of_the_training(served)
+    expect_lists_by_metric(served)
     assert "  train  measured 50 % below the prediction\n" in submitted
     shown = worldsize(served, "show", "trained", "--azure")
     assert "samples/s: 50 (predicted 100, 85 to 118), ratio 0.5" in shown

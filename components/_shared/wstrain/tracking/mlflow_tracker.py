@@ -6,11 +6,12 @@ URI, experiment and run come from the environment that the platform prepares.
 
 from __future__ import annotations
 
+import json
 import logging
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mlflow
@@ -58,6 +59,14 @@ class Tracker:
         if fresh and (step % self._stride == 0 or always):
             now = int(time.time() * 1000)
             self._queue.put([Metric(name, value, now, step) for name, value in fresh.items()])
+
+    def log_lines(self, name: str, records: Sequence[Mapping[str, Any]]) -> None:
+        """Log records as a file of JSON lines; that a run is described less must not end a training."""
+        text = "".join(f"{json.dumps(record)}\n" for record in records)
+        try:
+            mlflow.MlflowClient().log_text(self._run.info.run_id, text, name)
+        except Exception as error:  # such as a file that the service has, and does not replace
+            logging.getLogger(__name__).info("MLflow does not take `%s`: %s", name, error)
 
     def __enter__(self) -> Tracker:  # noqa: PYI034  Self is younger than Python 3.10
         return self

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 WINDOW_SECONDS = 0.25
 MAX_WINDOW_STEPS = 100  # steps
 PRINT_SECONDS = 10.0
-MAX_TIMED_RANKS = 64  # whose times are in the records of the live view
+MAX_TIMED_RANKS = 64  # whose times are recorded
+MAX_TIMES = 400  # records of them that a run keeps
+RANK_TIMES = "rank_times.jsonl"  # the file of them among the artifacts of the run in MLflow
 
 
 class Ranks(Protocol):
@@ -92,6 +94,9 @@ class StepRecorder:
     _done: int = 0
     _trained_seconds: float = 0.0
     _computed_seconds: list[float] = field(default_factory=list)  # of each rank
+    _times: list[dict[str, Any]] = field(default_factory=list)
+    _stride: int = 1  # of the windows whose times are kept
+    _windows: int = 0
     _last: dict[str, float] = field(default_factory=dict)
     _validation: dict[str, float] = field(default_factory=dict)
 
@@ -139,6 +144,8 @@ class StepRecorder:
         """Report the rest; return the values of the last step."""
         self.report_held()
         self._show(final=True)
+        if self.tracker and self._times:
+            self.tracker.log_lines(RANK_TIMES, self._times)
         return {**self._last, **self._validation}
 
     def _report(self) -> None:
@@ -189,6 +196,29 @@ class StepRecorder:
             total + own * steps for total, own in zip(before, compute_seconds, strict=True)
         ]
 
+        if self.tracker and self._is_timed:
+            self._keep_time()
+
+    @property
+    def _is_timed(self) -> bool:
+        return any(self._computed_seconds) and len(self._computed_seconds) <= MAX_TIMED_RANKS
+
+    def _time(self) -> dict[str, Any]:
+        return {
+            "trained_seconds": round(self._trained_seconds, 4),
+            "computed_seconds": [round(seconds, 4) for seconds in self._computed_seconds],
+        }
+
+    def _keep_time(self) -> None:
+        """Keep the times of this window; of a long training, of every second, fourth, … window."""
+        self._windows += 1
+        if self._windows % self._stride:
+            return
+        self._times.append({"step": self._done, "time": round(time.time(), 3), **self._time()})
+        if len(self._times) >= MAX_TIMES:
+            self._times = self._times[1::2]
+            self._stride *= 2
+
     def _note(self, done: int, loss: float, rate: float, speed: float) -> None:
         epoch = done / self.steps_per_epoch
         self._done = done
@@ -201,9 +231,8 @@ class StepRecorder:
             return
         record: dict[str, Any] = {"step": self._done, "total_steps": self.total_steps, **self._last}
         record |= self._validation
-        if any(self._computed_seconds) and len(self._computed_seconds) <= MAX_TIMED_RANKS:
-            record["trained_seconds"] = round(self._trained_seconds, 4)
-            record["computed_seconds"] = [round(seconds, 4) for seconds in self._computed_seconds]
+        if self._is_timed:
+            record |= self._time()
         if self._slow is not None:
             record |= {"slow_rank": self._slow.rank, "slow_ratio": round(self._slow.ratio, 3)}
         self.progress.report(record, final=final)

@@ -1,0 +1,156 @@
+"""Measured speed, time and memory of a training beside the predictions that it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from worldsize.azureml import literals
+from worldsize.base.wording import format_size, show_digits
+from worldsize.planning.estimates.model import Interval
+from worldsize.planning.estimates.prediction import read_prediction
+from worldsize.planning.memory.workload import PREDICTION
+from worldsize.reporting.model import Curve, Quantity
+from worldsize.resolving.compared_speed import describe_other_hardware
+from worldsize.resolving.measured_case import SPEED
+from worldsize.running.show.views import format_duration
+
+PREDICTED_SPEED = "predicted_samples_per_second"
+MEMORY = "memory_peak_bytes"
+_SMALL = 0.05  # a share of the planned memory within which the plan is as good as it can be
+
+
+class Trained(NamedTuple):
+    """What the reports of a training tell of its time; restarts are left out."""
+
+    steps: float  # between the first and the last report
+    seconds: float  # of these steps
+    total: float  # of all steps, the first ones included
+    reached: float  # the step of the last report
+
+
+def measure_training(reports: Sequence[Mapping[str, Any]]) -> Trained | None:
+    """How long the training steps took, without validation and checkpoints; None if nothing tells."""
+    steps = seconds = total = 0.0
+    last: tuple[float, float] | None = None
+    for report in reports:
+        now = report.get("step"), report.get("trained_seconds")
+        if not all(isinstance(each, int | float) and 0 <= each < 1e12 for each in now):
+            continue
+        step, trained = (float(each) for each in now if each is not None)
+        if last is not None and step > last[0] and trained >= last[1]:
+            steps += step - last[0]
+            seconds += trained - last[1]
+            total += trained - last[1]
+        elif last is None or trained < last[1]:  # it began, or began again
+            total += trained
+        last = step, trained
+    return Trained(steps, seconds, total, last[0]) if steps and seconds and last is not None else None
+
+
+def compare_measures(
+    parameters: Mapping[str, str],
+    topology: Mapping[str, Any],
+    logged: Mapping[str, float],
+    curves: Mapping[str, Curve],
+    trained: Trained | None,
+) -> list[Quantity]:
+    """Speed, time of the training steps and memory.
+
+    Args:
+        parameters: That the step ran with, and those that it logged.
+        topology: Of the plan.
+        logged: The last values of what it logged.
+        curves: That it logged.
+        trained: From its reports.
+    """
+    speeds = [value for _, value in curves.get(SPEED, ())]
+    speed = sorted(speeds)[len(speeds) // 2] if speeds else logged.get(SPEED)
+    prediction = read_prediction(parameters)
+    known = prediction.samples_per_second if prediction is not None else None
+    size, ranks = str(topology.get("instance_type") or ""), topology.get("world_size")
+    if prediction is not None:
+        size, ranks = prediction.instance_type, prediction.world_size
+    other = describe_other_hardware(parameters, size, ranks if isinstance(ranks, int) else None)
+    batch, steps = (
+        literals.parse_number(parameters.get(n, "")) for n in ("global_batch_size", "total_steps")
+    )
+    step_time = _divide(batch, known)
+    compare = partial(_compare, other=other)
+    ended = trained is not None and (steps is None or trained.reached >= steps)
+    total = trained.total if trained is not None and ended else None
+    found = [
+        compare("samples per second (median)", known, speed, show_digits, bare=logged.get(PREDICTED_SPEED)),
+        compare("time of a training step", step_time, _step_time(trained, batch, speed), show_time),
+        compare("time of all training steps", _scale(step_time, steps), total, show_time),
+    ]
+    planned = literals.parse_number(parameters.get(PREDICTION, "")) or logged.get("memory_predicted_bytes")
+    return [*found, _compare_memory(planned, logged.get(MEMORY), other)]
+
+
+def _step_time(trained: Trained | None, batch: float | None, speed: float | None) -> float | None:
+    if trained is not None:
+        return trained.seconds / trained.steps
+    return batch / speed if batch and speed else None
+
+
+def _compare(
+    name: str,
+    predicted: Interval | None,
+    measured: float | None,
+    show: Callable[[float], str],
+    *,
+    other: str,
+    bare: float | None = None,
+) -> Quantity:
+    """A measure beside its interval, or beside a prediction without bounds."""
+    actual = "" if measured is None else show(measured)
+    if predicted is None:
+        return Quantity(name, "" if bare is None else show(bare), actual, "", differs=False)
+    planned = f"{show(predicted.expected)} ({show(predicted.low)} to {show(predicted.high)})"
+    if measured is None:
+        return Quantity(name, planned, actual)
+    if other:
+        return Quantity(name, planned, actual, f"not comparable: {other}", differs=False)
+    inside = predicted.low <= measured <= predicted.high
+    note = "within the interval" if inside else _say_difference(measured, predicted.expected)
+    return Quantity(name, planned, actual, note, differs=not inside)
+
+
+def _compare_memory(planned: float | None, measured: float | None, other: str) -> Quantity:
+    name = "peak memory of a process"
+    expected, actual = ("" if each is None else format_size(round(each)) for each in (planned, measured))
+    if not planned or measured is None:
+        return Quantity(name, expected, actual)
+    if other:
+        return Quantity(name, expected, actual, f"not comparable: {other}", differs=False)
+    return Quantity(
+        name, expected, actual, _say_difference(measured, planned), differs=measured > planned * (1 + _SMALL)
+    )
+
+
+def _say_difference(measured: float, planned: float) -> str:
+    ratio = measured / planned
+    if ratio >= 2:
+        return f"{show_digits(ratio)} times the plan"
+    share = f"{abs(1 - ratio):.0%}".replace("%", " %")
+    return "as planned" if share == "0 %" else f"{share} {'below' if ratio < 1 else 'above'} the plan"
+
+
+def _divide(value: float | None, by: Interval | None) -> Interval | None:
+    """The time of an amount at a speed: the highest speed gives the lowest time."""
+    return None if not value or by is None else Interval(value / by.high, value / by.expected, value / by.low)
+
+
+def _scale(interval: Interval | None, factor: float | None) -> Interval | None:
+    if interval is None or not factor:
+        return None
+    return Interval(interval.low * factor, interval.expected * factor, interval.high * factor)
+
+
+def show_time(seconds: float) -> str:
+    """``3.66 ms``, ``2.51 s``, ``2 min 05 s``."""
+    if seconds < 1:
+        return f"{show_digits(seconds * 1000)} ms"
+    return f"{show_digits(seconds)} s" if seconds < 60 else format_duration(seconds)

@@ -41,7 +41,7 @@ def explain_nothing(
     parts = [f"{count} {_is(count)} {why}" for count, why in counts if count > 0]
     settings = len(left) - len(other)
     total = plural(len(present) - settings, "YAML file")
-    return f"of {total}, {join_words(parts, 'and')}" if parts else "there is no YAML file but worldsize.yml"
+    return f"of {total}, {join_words(parts, 'and')}" if parts else ""  # there is worldsize.yml only
 
 
 def _is(count: int) -> str:

@@ -169,16 +169,12 @@ def find_file(target: Target) -> str | os.PathLike[str]:
         PipelineError: The target is not a path, and not a pipeline that can be loaded.
     """
     from worldsize.dsl import load
-    from worldsize.dsl.write import find_folder, write_pipeline
 
     if load.is_reference(target):
         stem, _, function = target.rpartition(".py")
-        name = f"{Path(stem).name}-{function.lstrip(':')}"
-        job = load.load_job(target)
-        return write_pipeline(job, find_folder(job, name))
+        return _write(load.load_job(target), f"{Path(stem).name}-{function.lstrip(':')}")
     if not isinstance(target, str | os.PathLike):
-        job = load.require_job(target, "what is given", _EXAMPLE)
-        return write_pipeline(job, find_folder(job))
+        return _write(load.require_job(target, "what is given", _EXAMPLE), None)
     if Path(target).suffix == ".py" and Path(target).is_file():
         raise PipelineError(
             f"`{os.fspath(target)}` is a Python file, which may define several pipelines",
@@ -186,3 +182,9 @@ def find_file(target: Target) -> str | os.PathLike[str]:
             " a training script is checked with the job that starts it",
         )
     return target
+
+
+def _write(job: Any, name: str | None) -> Path:
+    from worldsize.dsl.write import find_folder, write_pipeline  # which need the writer of YAML
+
+    return write_pipeline(job, find_folder(job, name))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import runpy
 import subprocess
 import sys
-from pathlib import Path
 
+import architecture
 import pytest
-
-ARCHITECTURE = runpy.run_path(str(Path(__file__).with_name("architecture.py")))
-PACKAGE: Path = ARCHITECTURE["PACKAGE"]
 
 # A module may import from its own layer and from any earlier one.
 ORDER = [
@@ -55,14 +51,14 @@ RUNNING = [
 
 
 def test_no_import_points_back() -> None:
-    assert not ARCHITECTURE["back_imports"]()
+    assert not architecture.back_imports()
 
 
 def running_modules() -> dict[str, set[str]]:
     """Every module of `worldsize.running` by its dotted name, with what it imports of it."""
     return {
-        module.name: {name for name in ARCHITECTURE["imports"](module) if name.startswith("running.")}
-        for module in ARCHITECTURE["modules"]()
+        module.name: {name for name in architecture.imports(module) if name.startswith("running.")}
+        for module in architecture.modules()
         if module.name.startswith("running.") and "worldsize_parallel" not in module.path.parts
     }
 
@@ -89,7 +85,7 @@ def test_no_module_of_running_is_part_of_a_cycle() -> None:
 
 
 def test_every_layer_is_placed() -> None:
-    assert {module.package for module in ARCHITECTURE["modules"]()} - {"__init__"} <= set(LEVEL)
+    assert {module.package for module in architecture.modules()} - {"__init__"} <= set(LEVEL)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +95,7 @@ def test_light_verbs_import_nothing_heavy(statement: str) -> None:
     code = f"{statement}\nimport sys\nprint(sorted(set({HEAVY!r}) & set(sys.modules)))"
     result = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=PACKAGE.parents[1],
+        cwd=architecture.PACKAGE.parents[1],
         capture_output=True,
         text=True,
         timeout=60,

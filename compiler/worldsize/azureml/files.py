@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from worldsize import yaml
+from worldsize import resources, yaml
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Component
 from worldsize.base.problem import Problem
@@ -48,7 +48,7 @@ class Files(Struct, eq=False):
         if cached is None:
             if not self.readable(path):
                 return yaml.Document(yaml.Source(str(path), ""), None)
-            cached = self.documents[key] = yaml.load(path, self.texts.get(key))
+            cached = self.documents[key] = _load(path, self.texts.get(key))
             self.problems += cached.problems
         return cached
 
@@ -65,3 +65,21 @@ class Files(Struct, eq=False):
         Without a project boundary, a check still stays inside its tree.
         """
         return self.readable(path) or not self.gate.allowed(os.path.realpath(path))
+
+
+_built_in: dict[Path, tuple[tuple[int, int], yaml.Document]] = {}  # with the time and size of the file
+
+
+def _load(path: Path, text: bytes | None) -> yaml.Document:
+    """Read a file; that of a built-in component is parsed once, however often an editor asks again."""
+    if text is not None or path.parent.parent != resources.components() or not path.is_file():
+        return yaml.load(path, text)
+    status = path.stat()
+    found = (status.st_mtime_ns, status.st_size)
+    known = _built_in.get(path)
+    if known is not None and known[0] == found:
+        return known[1]
+    document = yaml.load(path)
+    if not document.problems:  # that the time ran out is true of one reading only
+        _built_in[path] = (found, document)
+    return document

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -112,10 +113,13 @@ class Context(Struct):
     def _kind(self, path: str | os.PathLike[str]) -> str:
         name = os.fspath(path)
         if name not in self._kinds:
-            kind = ""
-            if self.inside(name) and os.path.exists(name):  # noqa: PTH110
-                kind = "folder" if os.path.isdir(name) else "file"  # noqa: PTH112
-            self._kinds[name] = kind
+            try:  # first, since most of what is looked for does not exist
+                mode = os.stat(name).st_mode  # noqa: PTH116
+            except (OSError, ValueError):
+                self._kinds[name] = ""
+            else:
+                kind = "folder" if stat.S_ISDIR(mode) else "file"
+                self._kinds[name] = kind if self.inside(name) else ""
         return self._kinds[name]
 
     def document(self, path: str | os.PathLike[str]) -> yaml.Document:
@@ -131,12 +135,13 @@ class Context(Struct):
 
     def _read(self, name: str) -> Source | None:
         try:
-            if not self.inside(name) or not Path(name).is_file() or Path(name).stat().st_size > LARGEST_TEXT:
+            if not self.inside(name):
                 return None
-            changed = self.files.texts.get(self.files.real(Path(name)))
-            if changed is not None:
-                return Source(name, changed.decode("utf-8-sig"))
-            return Source(name, Path(name).read_text(encoding="utf-8-sig"))
+            status = os.stat(name)  # noqa: PTH116 - hundreds of them: paths are texts here
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_TEXT:
+                return None
+            changed = self.files.texts.get(self.files.real(Path(name))) if self.files.texts else None
+            return Source(name, _decode(name) if changed is None else changed.decode("utf-8-sig"))
         except (OSError, ValueError):
             return None
 
@@ -178,6 +183,13 @@ class Context(Struct):
         name = target.removeprefix("azureml:")
         cluster = self.clusters.get(name)
         return None if cluster is None or (name in self._contradicted and not cluster.declared) else cluster
+
+
+def _decode(name: str) -> str:
+    """The text of a file, with the line ends that Python reads; four times as fast as ``read_text``."""
+    with open(name, "rb") as file:  # noqa: PTH123 - as above
+        text = file.read().decode("utf-8-sig")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _within(real: str, root: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from worldsize import yaml
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Component
 from worldsize.base.problem import Problem
+from worldsize.base.real_paths import RealPaths
 
 
 def allow_anything(_path: Path) -> bool:
@@ -36,6 +36,7 @@ class Files(Struct, eq=False):
     gate: CopyAccess = field(default_factory=CopyAccess)  # what may be copied
     elsewhere: Callable[[str], Path | None] = allow_nothing  # a local stand-in for an asset
     texts: dict[Path, bytes] = field(default_factory=dict)  # contents that are not on the disk yet
+    real_paths: RealPaths = field(default_factory=RealPaths)
     _real: dict[Path, Path] = field(default_factory=dict)  # paths with links resolved
 
     def document(self, path: Path) -> yaml.Document:
@@ -56,7 +57,7 @@ class Files(Struct, eq=False):
         """Resolve the links of a path, once; unlike ``resolve()``, never raises on circular links."""
         cached = self._real.get(path)
         if cached is None:
-            cached = self._real[path] = Path(os.path.realpath(path))
+            cached = self._real[path] = Path(self.real_paths.resolve(path))
         return cached
 
     def may_judge(self, path: Path) -> bool:

@@ -56,7 +56,6 @@ class Context(Struct):
     resolved: dict[int, ResolvedSpec] = field(default_factory=dict)  # specs, by job
     _contradicted: set[str] = field(default_factory=set)  # clusters of which two files differ
     _roots: tuple[str, ...] = ()  # links resolved
-    _folders: dict[str, str] = field(default_factory=dict)  # links resolved
     _kinds: dict[str, str] = field(default_factory=dict)  # file or folder, by path
     _texts: dict[str, Source | None] = field(default_factory=dict)
     _memo: dict[tuple[Any, int], tuple[Any, Any]] = field(default_factory=dict)
@@ -81,18 +80,8 @@ class Context(Struct):
         """Whether a path, symbolic links resolved, lies in the tree."""
         if not self._roots:
             self._roots = tuple(os.path.realpath(root) for root in (self.root, *self.allowed))
-        real = self._real(os.fspath(path))
+        real = self.files.real_paths.resolve(path)
         return any(_within(real, root) for root in self._roots)
-
-    def _real(self, path: str) -> str:
-        """The path with links resolved; of many files of one folder the folder is resolved once."""
-        folder, name = os.path.split(path)
-        if name in ("", ".", ".."):
-            return os.path.realpath(path)
-        if folder not in self._folders:
-            self._folders[folder] = os.path.realpath(folder)
-        real = os.path.join(self._folders[folder], name)  # noqa: PTH118 - paths are texts here
-        return os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114
 
     def readable(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file may be read: one of the tree, or of a built-in component."""
@@ -100,7 +89,7 @@ class Context(Struct):
 
     def built_in(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file is part of a built-in component. Those are checked where they are made."""
-        return _within(self._real(os.fspath(path)), os.fspath(resources.components()))
+        return _within(self.files.real_paths.resolve(path), os.fspath(resources.components()))
 
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file or folder of the tree exists."""

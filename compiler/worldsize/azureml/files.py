@@ -65,4 +65,4 @@ class Files(Struct, eq=False):
 
         Without a project boundary, a check still stays inside its tree.
         """
-        return self.readable(path) or not self.gate.allowed(os.path.realpath(path))
+        return self.readable(path) or not self.gate.allowed(self.real_paths.resolve(path))

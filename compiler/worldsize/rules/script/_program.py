@@ -99,8 +99,8 @@ class Program(Struct, eq=False):
         """Whether one of the words stands anywhere in the modules, or in the command."""
         command = " ".join(word.text for word in self.command.words)
         return any(
-            word in text
-            for text in (command, *(module.once(_leave_out_comments) for module in self.modules))
+            word in command
+            or any(word in each.text and word in each.once(_leave_out_comments) for each in self.modules)
             for word in words
         )
 

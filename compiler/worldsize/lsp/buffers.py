@@ -115,7 +115,7 @@ def find_path(uri: str) -> str | None:
         os.fsencode(path or "")
     except ValueError:  # an address that names no host or path, or characters that no path has
         return None
-    if path is None or "\0" in path:
+    if not path or "\0" in path:
         return None
     relative = os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative

@@ -34,8 +34,8 @@ DELAY = 0.02  # seconds after a keystroke: keys that follow each other sooner ar
 class Protocol(LanguageServerProtocol):
     """The protocol without pygls' own copies of documents, and with an answer to every request.
 
-    pygls takes U+2028 and other characters for the ends of lines, and changes the positions of an edit that it
-    cannot place, which :class:`~worldsize.lsp.buffers.Buffers` still has to read.
+    pygls takes U+2028 and other characters for the ends of lines, and changes the positions of an edit that
+    it cannot place, which :class:`~worldsize.lsp.buffers.Buffers` still has to read.
     """
 
     def structure_message(self, data: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.base.real_paths import RealPaths
+from worldsize.azureml.files import RealPaths
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from worldsize import yaml
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Component
 from worldsize.base.problem import Problem
-from worldsize.base.real_paths import RealPaths
 
 
 def allow_anything(_path: Path) -> bool:
@@ -21,6 +21,23 @@ def allow_anything(_path: Path) -> bool:
 
 def allow_nothing(_reference: str) -> None:
     """Map no asset: what is in a workspace, in a registry or on the web is not read."""
+
+
+class RealPaths(Struct, eq=False):
+    """Resolves links as ``os.path.realpath`` does, of many files of one folder the folder once."""
+
+    _folders: dict[str, str] = field(default_factory=dict)
+
+    def resolve(self, path: str | os.PathLike[str]) -> str:
+        """The absolute path without links; of circular links, what ``os.path.realpath`` makes of them."""
+        folder, name = os.path.split(path)
+        if name in ("", ".", ".."):
+            return os.path.realpath(path)
+        known = self._folders.get(folder)
+        if known is None:
+            known = self._folders[folder] = os.path.realpath(folder)
+        real = os.path.join(known, name)  # noqa: PTH118 - paths are texts here
+        return os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114
 
 
 class Files(Struct, eq=False):

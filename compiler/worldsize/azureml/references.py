@@ -40,9 +40,7 @@ def local_path(text: str, folder: Path) -> Path | None:
     name = text.removeprefix("file:")
     if len(name) > 60 and not _can_exist(name):
         name = f"{name[:60].replace('/', '_')}…"  # so it is reported as missing
-    if os.path.isabs(name):  # noqa: PTH117 - of hundreds of steps: paths are texts here
-        return Path(name)
-    return Path(os.path.normpath(os.path.join(folder, name)))  # noqa: PTH118
+    return Path(name) if Path(name).is_absolute() else normalise(folder / name)
 
 
 def _can_exist(name: str) -> bool:

@@ -126,11 +126,12 @@ class Context(Struct):
         try:
             if not self.inside(name):
                 return None
-            status = os.stat(name)  # noqa: PTH116 - hundreds of them: paths are texts here
+            file = Path(name)
+            status = file.stat()
             if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_TEXT:
                 return None
-            changed = self.files.texts.get(self.files.real(Path(name))) if self.files.texts else None
-            return Source(name, _decode(name) if changed is None else changed.decode("utf-8-sig"))
+            changed = self.files.texts.get(self.files.real(file)) if self.files.texts else None
+            return Source(name, _decode(file) if changed is None else changed.decode("utf-8-sig"))
         except (OSError, ValueError):
             return None
 
@@ -174,10 +175,9 @@ class Context(Struct):
         return None if cluster is None or (name in self._contradicted and not cluster.declared) else cluster
 
 
-def _decode(name: str) -> str:
-    """The text of a file, with the line ends that Python reads; four times as fast as ``read_text``."""
-    with open(name, "rb") as file:  # noqa: PTH123 - as above
-        text = file.read().decode("utf-8-sig")
+def _decode(file: Path) -> str:
+    """The text of a file with the line ends that Python reads, in less time than ``read_text`` takes."""
+    text = file.read_bytes().decode("utf-8-sig")
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 

@@ -12,7 +12,8 @@ from worldsize import spec as spec_layer
 from worldsize import yaml
 from worldsize.base.problem import Problem
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.planning import Plan, Training, derive
+from worldsize.planning.derive import derive
+from worldsize.planning.model import Plan, Training
 from worldsize.spec.model import Spec
 
 T = TypeVar("T")

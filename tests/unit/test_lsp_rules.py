@@ -12,6 +12,7 @@ import worldsize
 from worldsize import fixing, yaml
 from worldsize.base.source import Source
 from worldsize.checking.checker import check_files
+from worldsize.checking.choice import Choice
 from worldsize.checking.discover import recognise_kind
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.lsp import analysis
@@ -94,9 +95,10 @@ def test_every_fix_is_an_action_with_the_same_result(path: Path, monkeypatch: py
     if text is None or not is_known(path, text):
         return
     session, buffer = open_in_editor(path, text)
-    for finding in session.analyse(buffer).report.diagnostics:
-        if finding.fix is None:
-            continue
+    fixable = [each for each in session.analyse(buffer).report.diagnostics if each.fix is not None]
+    codes = [each.code for each in fixable]
+    for finding in fixable:
+        assert finding.fix is not None
         file = Path(finding.fix.span.path)
         before = text if file.resolve() == path.resolve() else file.read_text(encoding="utf-8")
         expected, count = apply_one(Source(str(file), before), finding.fix)
@@ -114,6 +116,16 @@ def test_every_fix_is_an_action_with_the_same_result(path: Path, monkeypatch: py
                 apply(session, before, each) for uri, each in edits.items() if uri == file.absolute().as_uri()
             ]
         assert expected in results
+        if codes.count(finding.code) == 1:
+            assert fix_in_terminal(path.name, text, finding.code, file) in results
+
+
+def fix_in_terminal(name: str, text: str, code: str, file: Path) -> str:
+    """What `check --fix --unsafe-fixes --select CODE` makes of a file."""
+    changes = fixing.fix(
+        [name], Choice((code,)), unsafe=True, write=False, texts={name: text.encode()}
+    ).changes
+    return next(each.after.decode() for each in changes if Path(each.path).resolve() == file.resolve())
 
 
 def ask_actions(session: Session, buffer: Buffer, finding: Diagnostic) -> list[types.CodeAction]:

@@ -163,6 +163,13 @@ def test_hover_on_a_suppression_shows_the_rule(client: Client, uri: str) -> None
         ("max_instances: 4}", "max_instances: 4, tier: @}", {"low_priority", "dedicated"}),
         ("max_instances: 4}", "max_instances: 4}  # worldsize: ignore[WS2@", {"WS203", "WS225"}),
         ("name: world\n", "name: world\nset@\n", {"settings", "schedule"}),
+        ("    uses: train_ddp\n", "    uses: train_ddp\n   in@\n", {"environment_variables"}),
+        ("    uses: train_ddp\n", "    uses: train_ddp\n     in@\n", {"environment_variables"}),
+        ("    uses: train_ddp\n", "    uses: train_ddp\n\tin@\n", {"environment_variables"}),
+        ("    uses: train_ddp\n", "\tuses: train_ddp\n\tin@\n", {"environment_variables"}),
+        ("    uses: train_ddp\n", "    uses:\t@\n", {"train_ddp"}),
+        ("      model: cnn\n", "      model: cnn\n       prec@\n", {"precision"}),
+        ("      model: cnn\n", "      model\n      prec@\n", {"precision"}),
     ],
 )
 def test_completion_while_typing(client: Client, uri: str, old: str, new: str, expected: set[str]) -> None:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.planning import Interface, Plan, Topology, derive, localise
+from worldsize.planning.derive import derive
+from worldsize.planning.localise import localise
+from worldsize.planning.model import Interface, Plan, Topology
 
 Planner = Any  # the fixture's class lives in conftest.py
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from worldsize.planning import Derivation, Plan, StepPlan, Topology, Training, localise
 from worldsize.planning.derive import planned_inputs
+from worldsize.planning.localise import localise
 from worldsize.planning.missing import explain_missing
+from worldsize.planning.model import Derivation, Plan, StepPlan, Topology, Training
 
 
 def training(b: int, a: int, world: int, rows: int | None = 1438) -> Training:

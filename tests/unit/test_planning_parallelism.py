@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from worldsize.azureml import job
 from worldsize.emit import plan_file
-from worldsize.planning import Interface, Plan, StepPlan, derive, localise
 from worldsize.planning.degrees import Degrees
+from worldsize.planning.derive import derive
+from worldsize.planning.localise import localise
 from worldsize.planning.missing import explain_missing
+from worldsize.planning.model import Interface, Plan, StepPlan
 from worldsize.running.model.source import Text
 from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.fit import fit_tasks

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import worldsize
-from worldsize.planning import Interface, derive
+from worldsize.planning.derive import derive
+from worldsize.planning.model import Interface
 
 Planner = Any  # the fixture's class lives in conftest.py
 

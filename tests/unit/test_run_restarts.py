@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from worldsize.api import compile as compile_spec
 from worldsize.emit import plan_file
-from worldsize.planning import Plan
+from worldsize.planning.model import Plan
 from worldsize.running.engine.restarts import (
     FIRST_SECONDS,
     LONGEST_SECONDS,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import worldsize
 from worldsize.cli.plan_table import render_plan
-from worldsize.planning import localise
 from worldsize.planning.learning_rate import scale_learning_rate
+from worldsize.planning.localise import localise
 from worldsize.planning.model import Rule
 from wsshards.errors import UserError
 from wstrain.scaling import Batches, complete_batches, complete_rates

@@ -23,6 +23,23 @@ def allow_nothing(_reference: str) -> None:
     """Map no asset: what is in a workspace, in a registry or on the web is not read."""
 
 
+class RealPaths(Struct, eq=False):
+    """Resolves links as ``os.path.realpath`` does, of many files of one folder the folder once."""
+
+    _folders: dict[str, str] = field(default_factory=dict)
+
+    def resolve(self, path: str | os.PathLike[str]) -> str:
+        """The absolute path without links; of circular links, what ``os.path.realpath`` makes of them."""
+        folder, name = os.path.split(path)
+        if name in ("", ".", ".."):
+            return os.path.realpath(path)
+        known = self._folders.get(folder)
+        if known is None:
+            known = self._folders[folder] = os.path.realpath(folder)
+        real = os.path.join(known, name)  # noqa: PTH118 - paths are texts here
+        return os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114
+
+
 class Files(Struct, eq=False):
     """Documents and components by resolved path, and each problem that was found, once."""
 
@@ -36,6 +53,7 @@ class Files(Struct, eq=False):
     gate: CopyAccess = field(default_factory=CopyAccess)  # what may be copied
     elsewhere: Callable[[str], Path | None] = allow_nothing  # a local stand-in for an asset
     texts: dict[Path, bytes] = field(default_factory=dict)  # contents that are not on the disk yet
+    real_paths: RealPaths = field(default_factory=RealPaths)
     _real: dict[Path, Path] = field(default_factory=dict)  # paths with links resolved
 
     def document(self, path: Path) -> yaml.Document:
@@ -56,7 +74,7 @@ class Files(Struct, eq=False):
         """Resolve the links of a path, once; unlike ``resolve()``, never raises on circular links."""
         cached = self._real.get(path)
         if cached is None:
-            cached = self._real[path] = Path(os.path.realpath(path))
+            cached = self._real[path] = Path(self.real_paths.resolve(path))
         return cached
 
     def may_judge(self, path: Path) -> bool:
@@ -64,7 +82,7 @@ class Files(Struct, eq=False):
 
         Without a project boundary, a check still stays inside its tree.
         """
-        return self.readable(path) or not self.gate.allowed(os.path.realpath(path))
+        return self.readable(path) or not self.gate.allowed(self.real_paths.resolve(path))
 
 
 _built_in: dict[Path, tuple[tuple[int, int], yaml.Document]] = {}  # with the time and size of the file

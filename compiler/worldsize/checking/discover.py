@@ -127,9 +127,10 @@ def group_projects(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[st
                 files_by_path[file.path] = (file, tree)
     grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
     known_settings: dict[str, dict[str, str | None]] = {}
+    resolve = cache(os.path.realpath)
     for name in sorted(files_by_path):
         file, tree = files_by_path[name]
-        folder = os.path.realpath(os.path.dirname(name))
+        folder = resolve(os.path.dirname(name))
         settings = _settings_above(folder, tree, known_settings.setdefault(tree, {}))
         grouped.setdefault((tree, settings), []).append(file)
     return [Project(tree, settings, tuple(members)) for (tree, settings), members in grouped.items()]

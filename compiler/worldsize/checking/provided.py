@@ -141,7 +141,7 @@ def _folders_around(file: str, context: Context) -> Iterator[str]:
 
 def _search(context: Context, folders: Iterable[str], name: str) -> Iterator[str]:
     """The lines of the scripts in the folders that have a name, as a whole word."""
-    for folder in dict.fromkeys(os.path.realpath(folder) for folder in folders):
+    for folder in dict.fromkeys(map(context.files.real_paths.resolve, folders)):
         for text in _read_scripts(context, folder) if context.inside(folder) else ():
             at = text.find(name)
             while at >= 0:

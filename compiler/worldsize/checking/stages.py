@@ -55,18 +55,19 @@ class CheckRun(Struct):
 
         What they use in turn is added to the list meanwhile.
         """
-        seen = {os.path.realpath(path) for path in self.files}
+        resolve = self.context.files.real_paths.resolve
+        seen = {resolve(path) for path in self.files}
         for path, kind in self.referred:
-            real = os.path.realpath(path)
+            real = resolve(path)
             if real not in seen and self.context.inside(path):
                 seen.add(real)
                 self.check_file(discover.CheckedFile(os.path.normpath(path), named=False), kind)
         if any(each.slug == "aml-component-name" for each in self.problems):
-            in_use = {os.path.realpath(path) for path in self.in_use}
+            in_use = {resolve(path) for path in self.in_use}
             self.problems = [  # a component that a job names by its path needs no name of its own
                 each
                 for each in self.problems
-                if each.slug != "aml-component-name" or os.path.realpath(each.span.path) not in in_use
+                if each.slug != "aml-component-name" or resolve(each.span.path) not in in_use
             ]
 
     def feed(self, subject: Any, span: Span) -> None:

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from worldsize.facts import table
-from wsmetrics.names import METRICS
 
 
 class BuiltInComponent(Struct, frozen=True):
@@ -46,16 +45,20 @@ def lookup(name: object, inputs: Collection[str]) -> BuiltInComponent | None:
 
     So a copy of its file is recognised wherever it lies, and a user's own `evaluate` is not taken for it.
     """
-    component = _all().get(name) if isinstance(name, str) else None
-    return component if component is not None and component.known_by <= set(inputs) else None
+    row = _rows().get(name) if isinstance(name, str) else None
+    return _read_row(row["name"]) if row is not None and set(row["known_by"].split()) <= set(inputs) else None
 
 
 @cache
-def _all() -> dict[str, BuiltInComponent]:
-    return {row["name"]: _read_row(row) for row in table.read_rows("built_in_components")}
+def _rows() -> dict[str, dict[str, str]]:
+    return {row["name"]: row for row in table.read_rows("built_in_components")}
 
 
-def _read_row(row: dict[str, str]) -> BuiltInComponent:
+@cache
+def _read_row(name: str) -> BuiltInComponent:
+    from wsmetrics.names import METRICS  # few components are called like a built-in one
+
+    row = _rows()[name]
     metrics = row["logs"].split()
     for pattern in row["task_metrics"].split():
         of_tasks = dict.fromkeys(name for names in METRICS.values() for name in names)

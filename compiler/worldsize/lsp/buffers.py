@@ -36,6 +36,7 @@ class Buffers(Struct, eq=False):
     positions: Positions = field(default_factory=Positions)
     state: int = 0
     _open: dict[str, Buffer] = field(default_factory=dict)
+    _uris: dict[str, str] = field(default_factory=dict)  # as the client writes them, also of closed documents
 
     def __iter__(self) -> Iterator[Buffer]:
         return iter(list(self._open.values()))
@@ -46,7 +47,9 @@ class Buffers(Struct, eq=False):
         if path is None:
             return None
         buffer = Buffer(uri, path, Source(path, text.removeprefix("\ufeff")), version)
-        self._open[os.path.realpath(path)] = buffer
+        real = os.path.realpath(path)
+        self._open[real] = buffer
+        self._uris[real] = uri
         self.state += 1
         return buffer
 
@@ -86,11 +89,9 @@ class Buffers(Struct, eq=False):
         return self._open.get(os.path.realpath(path))
 
     def uri_of(self, path: str | os.PathLike[str]) -> str:
-        """The address of a file, as the client wrote it if the file is open."""
-        buffer = self.at_path(path)
-        if buffer is not None:
-            return buffer.uri
-        return uris.from_fs_path(str(Path(path).absolute())) or ""
+        """The address of a file, as the client wrote it if the file is or was open."""
+        known = self._uris.get(os.path.realpath(path))
+        return known or uris.from_fs_path(str(Path(path).absolute())) or ""
 
     def read(self, path: str | os.PathLike[str]) -> Source | None:
         """The text of a file: the open document, else what is on the disk."""
@@ -109,10 +110,12 @@ class Buffers(Struct, eq=False):
 
 def find_path(uri: str) -> str | None:
     """The path of a ``file:`` address, relative to the working folder if it lies below; None for others."""
-    if not uri.startswith("file:"):
+    try:
+        path = uris.to_fs_path(uri) if uri.startswith("file:") else None
+        os.fsencode(path or "")
+    except ValueError:  # an address that names no host or path, or characters that no path has
         return None
-    path = uris.to_fs_path(uri)
-    if path is None or "\0" in path:
+    if not path or "\0" in path:
         return None
     relative = os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative

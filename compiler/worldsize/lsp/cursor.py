@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from worldsize.lsp.outline import Outline, Path, find_parent, read_outline
+from worldsize.lsp.outline import Outline, Path, find_parent, measure_indent, read_outline
 
 Kind = Literal["key", "value", "comment"]
 _WORD_AFTER = re.compile(r"[\w.$/:@-]*")
@@ -92,7 +92,20 @@ def _find_token(outline: Outline, line: str, line_start: int, offset: int) -> tu
         return last.path, start + (outline.text[start : start + 1] in ("'", '"')), False
     if content > indent and outline.levels and outline.levels[-1].is_item:
         return outline.levels[-1].path, line_start + content, True
-    return find_parent(outline.levels, content), line_start + content, True
+    column = measure_indent(line[:indent]) + content - indent
+    return _find_mapping(outline, column), line_start + content, True
+
+
+def _find_mapping(outline: Outline, column: int) -> Path:
+    """The mapping of a key at a column; one that is indented below a plain value is meant beside it."""
+    path = find_parent(outline.levels, column)
+    while path in outline.entries:
+        entry = outline.entries[path]
+        value = outline.text[entry.value_start : entry.value_end]
+        if not value or value[0] in "&!":
+            break
+        path = path[:-1]
+    return path
 
 
 def _match_end(pattern: re.Pattern[str], text: str, start: int) -> int:

@@ -122,7 +122,8 @@ def _read_line(outline: Outline, start: int, end: int) -> None:
     position = start
     while position < end and text[position] in " \t":
         position += 1
-    indent = position - start
+    indent = measure_indent(text[start:position])
+    origin = position - indent  # where the line would start if its tabs were blanks
     if outline.block is not None and not _leave_block(outline, position, indent, end):
         return
     if outline.brackets:
@@ -132,16 +133,21 @@ def _read_line(outline: Outline, start: int, end: int) -> None:
         outline.brackets.clear()
     if position >= end or text[position] in "#\r":
         return
-    position = _read_dashes(outline, start, position, end)
+    position = _read_dashes(outline, origin, position, end)
     match = _KEY.match(text, position, end)
     if match is not None:
-        path = _open_level(outline, position - start, unquote(match["key"]))
+        path = _open_level(outline, position - origin, unquote(match["key"]))
         _read_value(outline, path, match.span("key"), match.end(), end)
     elif position < end and outline.levels and outline.levels[-1].is_item:
         _read_value(outline, outline.levels[-1].path, (position, position), position, end)
     elif position < end and text[position] in "{[":
         path = outline.levels[-1].path if outline.levels else ()
         _read_flow(outline, position, end, path)
+
+
+def measure_indent(blanks: str) -> int:
+    """How far a line is indented; a tab, which YAML refuses, takes as many columns as in a terminal."""
+    return len(blanks.expandtabs()) if "\t" in blanks else len(blanks)
 
 
 def _leave_block(outline: Outline, position: int, indent: int, end: int) -> bool:
@@ -163,11 +169,11 @@ def _abandons_brackets(outline: Outline, position: int, indent: int, end: int) -
     return indent <= owner and _KEY.match(outline.text, position, end) is not None
 
 
-def _read_dashes(outline: Outline, start: int, position: int, end: int) -> int:
+def _read_dashes(outline: Outline, origin: int, position: int, end: int) -> int:
     """Open the items that begin on a line; the position after their dashes."""
     text = outline.text
     while _DASH.match(text, position, end):
-        column = position - start
+        column = position - origin
         while outline.levels and (
             outline.levels[-1].indent > column
             or (outline.levels[-1].indent == column and outline.levels[-1].is_item)

@@ -32,11 +32,20 @@ DELAY = 0.02  # seconds after a keystroke: keys that follow each other sooner ar
 
 
 class Protocol(LanguageServerProtocol):
-    """The protocol without pygls' own copies of documents.
+    """The protocol without pygls' own copies of documents, and with an answer to every request.
 
-    It takes U+2028 and other characters for the ends of lines, and changes the positions of an edit that it
-    cannot place, which :class:`~worldsize.lsp.buffers.Buffers` still has to read.
+    pygls takes U+2028 and other characters for the ends of lines, and changes the positions of an edit that
+    it cannot place, which :class:`~worldsize.lsp.buffers.Buffers` still has to read.
     """
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """As pygls does; a request with parameters of another form is answered with the error."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "method" in data and isinstance(data.get("id"), str | int):
+                self._send_response(data["id"], None, error.to_response_error())
+            raise
 
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(self, params: Any) -> Generator[Any, Any, None]:

@@ -99,7 +99,7 @@ def _bind(state: ResolveState) -> None:
 
 def _plan(state: ResolveState, vm_sizes: Learned) -> list[Problem]:
     """Derive the plan; return what follows from counts that a rule reports."""
-    from worldsize.planning import derive  # the catalogue of VM sizes is read by it
+    from worldsize.planning.derive import derive  # the catalogue of VM sizes is read by it
 
     interfaces = components.read_interfaces(state.components)
     derived = derive(state.spec, interfaces, rows.count_rows(state), vm_sizes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ from typing import IO, TYPE_CHECKING, overload
 from wsshards.errors import UserError, clip_text
 from wsshards.regular_files import open_regular
 from wssources.media_options import MediaOptions
-from wssources.unpack_limits import LimitedGzip
 
 if TYPE_CHECKING:
     from wssources.split_settings import SplitSettings
@@ -130,6 +128,8 @@ def check_row(what: str, row_bytes: int, memory: int) -> None:
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """Return `did you mean …` for a misspelt word, else the list of options."""
+    import difflib  # only a misspelt word needs it
+
     names = list(islice(known, _COMPARED))
     close = difflib.get_close_matches(clip_text(word), [name for name in names if len(name) <= 100], n=1)
     if close:
@@ -146,7 +146,11 @@ def is_packed(file: Path) -> bool:
 def open_data(file: Path) -> IO[bytes]:
     """Open a regular file and decompress it if needed; reading it raises only OSError."""
     stream = open_regular(file)
-    return io.BufferedReader(LimitedGzip(stream), 1 << 20) if is_packed(file) else stream
+    if not is_packed(file):
+        return stream
+    from wssources.unpack_limits import LimitedGzip  # few files are compressed
+
+    return io.BufferedReader(LimitedGzip(stream), 1 << 20)
 
 
 def unreadable(name: str, reason: object) -> UserError:

@@ -12,6 +12,7 @@ from worldsize.azureml.references import describe_missing, exists, folder_of, lo
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
+from worldsize.rules.data import _data_path
 from worldsize.yaml.nodes import Node, Scalar
 
 NOWHERE = Span("", 1, 1, 1, 1)
@@ -37,7 +38,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
         if "data" in step.inputs or "source" in step.inputs:
             from worldsize.planning.memory.workload import is_sharding  # most steps read no tables
 
-            if is_sharding(step.component):
+            if is_sharding(step.component) and _data_path.may_read_data(job, step):
                 from worldsize.rules.data import _sharded  # only local data pays for its readers
 
                 yield from _sharded.check_source(context, job, step, {problem.span for problem in found})

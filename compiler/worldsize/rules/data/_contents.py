@@ -22,7 +22,6 @@ from wssources import mltable
 from wssources.find_files import is_lfs_pointer
 from wssources.formats import PICTURES, TABLES
 from wssources.request import Files, Request
-from wssources.row_faults import csv_header
 
 _OPENED = 20  # files of a folder whose first bytes are read
 _LISTED = 10_000  # files of a folder that a pattern is compared with
@@ -152,6 +151,8 @@ def _has_plain_header(settings: Node) -> bool:
 
 def _read_header(file: Path) -> list[str]:
     """The columns of a table of text, or none where they cannot be read."""
+    from wssources.row_faults import csv_header  # few checks find an `MLTable` with its file
+
     try:
         return csv_header(Request(file, Files(file, [""]), "", (), 1, 0), file)
     except UserError:

@@ -11,12 +11,13 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.azureml.literals import parse_number
-from worldsize.azureml.model import Binding, Data, Field, Job, Literal, Step
+from worldsize.azureml.model import Job, Literal, Step
 from worldsize.azureml.references import exists, folder_of, is_folder, local_path
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.rules.context import Context
+from worldsize.rules.data._data_path import MAX_FILES, find_data_path
 from worldsize.rules.data._doubtful_classes import describe_doubtful
 from worldsize.rules.data._media import read_media
 from worldsize.rules.data._sample import MAX_BYTES, MAX_OPENED, MAX_ROWS
@@ -38,7 +39,6 @@ from wssources.split_settings import make_split
 from wssources.tasks import TASK_CHOICES
 from wssources.unpack import Unpacked, is_described, unpack
 
-MAX_FILES = 20_000  # names in a folder; of more nothing is said
 _TEXTS = ("source", "label", "format", "task", "missing", "split")
 _OPTIONAL = ("features", "column_types", "split_by", "split_time", "validation_after", "test_after")
 _CHOICES = {"task": TASK_CHOICES, "missing": MISSING, "split": ("hash", "given")}
@@ -175,23 +175,6 @@ def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
         values[name] = silent if number is None or number < 0 else float(number)
     called = path.value.removeprefix("./").rstrip("/") or "."
     return _Source(step, values, local, path.node.span, called, read_media(step, local))
-
-
-def find_data_path(job: Job, step: Step) -> Field[Any] | None:
-    """The path of the step's data, also where the pipeline has it as an input."""
-    argument = step.inputs.get("data")
-    if argument is not None and isinstance(argument.value, Binding) and job.interface is None:
-        expression = argument.value.expression
-        argument = job.inputs.get(expression.port or "") if expression.scope == "parent.inputs" else None
-    if argument is None:
-        return None
-    if isinstance(argument.value, Data):
-        return argument.value.path
-    return (
-        Field(argument.value.value, argument.span, node=argument.node)
-        if isinstance(argument.value, Literal)
-        else None
-    )
 
 
 def _is_placeholder(path: Path) -> bool:

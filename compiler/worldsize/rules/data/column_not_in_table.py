@@ -24,9 +24,6 @@ from worldsize.rules.script._program import Program
 from worldsize.rules.script._reached import find_scope
 from worldsize.rules.script._words import Argument, read_arguments
 from worldsize.yaml.nodes import Scalar
-from wsshards.errors import UserError
-from wssources.request import Files, Request
-from wssources.row_faults import csv_header
 
 _PLAIN = {
     "low_memory",
@@ -225,6 +222,10 @@ def _find_data(context: Context, launch: Launch, written: str, below: str) -> tu
 
 def _read_header(file: Path, called: str) -> list[str]:
     """The columns of a CSV file, or none where they cannot be told."""
+    from wsshards.errors import UserError  # few scripts read columns of a local table
+    from wssources.request import Files, Request
+    from wssources.row_faults import csv_header
+
     try:
         header = csv_header(Request(file, Files(file, [""]), "", (), 1, 0, called), file)
     except UserError:

@@ -10,9 +10,7 @@ from worldsize.azureml.references import exists, folder_of, local_path
 from worldsize.base.problem import Problem
 from worldsize.planning.memory.workload import is_sharding, literal_inputs
 from worldsize.rules.context import Context
-from worldsize.rules.data._sharded import MAX_FILES, find_data_path
-from wsshards.errors import UserError
-from wssources.find_files import choose_files, find_files
+from worldsize.rules.data._data_path import MAX_FILES, find_data_path
 from wssources.planned_rows import DIGITS, PYTHON_SOURCE
 
 _TABLE, _PICTURES, _TEXT = "a table", "pictures", "text"
@@ -60,6 +58,9 @@ def _detect(context: Context, job: Job, step: Step, values: Mapping[str, Any]) -
     local = local_path(path.value, folder_of(path.node))
     if local is None or not context.inside(local) or not exists(local):
         return ""
+    from wsshards.errors import UserError  # few steps leave the format of local data to be found out
+    from wssources.find_files import choose_files, find_files
+
     try:
         root, files = find_files(str(values["source"]), str(local), MAX_FILES)
         kind, _ = choose_files(root, files, "auto", "")

@@ -14,6 +14,7 @@ from worldsize.base.span import Span
 
 T = TypeVar("T")
 _SKIPPED = frozenset({"arg", "attr", "ctx", "id", "kind", "op", "ops"})  # texts and operators are not nodes
+_TEXTS = frozenset({"arg", "asname", "attr", "id", "module", "name", "rest", "value"})  # fields with texts
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 
@@ -289,8 +290,12 @@ def is_conditional(module: Module, node: ast.AST) -> bool:
 
 def speaks_of_main(module: Module) -> set[ast.AST]:
     """The nodes in which ``__main__`` stands, in whatever way."""
+    if "__main__" not in module.text:
+        return set()
     return module.around(
         node
-        for node in module.nodes
-        if any("__main__" in value for _, value in ast.iter_fields(node) if isinstance(value, str))
+        for kind, nodes in module.kinds.items()
+        for name in _TEXTS.intersection(kind._fields)
+        for node in nodes
+        if isinstance(value := getattr(node, name), str) and "__main__" in value
     )

@@ -99,8 +99,8 @@ class Program(Struct, eq=False):
         """Whether one of the words stands anywhere in the modules, or in the command."""
         command = " ".join(word.text for word in self.command.words)
         return any(
-            word in text
-            for text in (command, *(module.once(_leave_out_comments) for module in self.modules))
+            word in command
+            or any(word in each.text and word in each.once(_leave_out_comments) for each in self.modules)
             for word in words
         )
 
@@ -301,6 +301,7 @@ def _locate(context: Context, roots: list[tuple[Path, str | None]], name: str) -
 def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Closure:
     """The script and what it imports from beside it."""
     modules: dict[Path, Module] = {}
+    found: dict[tuple[str, int, Path | None], list[Path]] = {}  # relative imports also by their file
     waiting, complete = [script], True
     while waiting:
         path = waiting.pop(0)
@@ -313,7 +314,10 @@ def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Clos
         modules[path] = module
         complete = complete and len(module.imports) <= _IMPORTS
         for name, level, _ in module.imports[:_IMPORTS]:
-            places = list(_imported(context, path, folders, name, level))
+            key = (name, level, path if level else None)
+            if key not in found:
+                found[key] = list(_imported(context, path, folders, name, level))
+            places = found[key]
             waiting += places
             complete = complete and (bool(places) or is_known_package(name, level))
     return tuple(modules.values()), complete

@@ -27,9 +27,10 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 def _never_set(module: Module) -> list[ast.Name]:
     """The first of each name in a condition that nothing sets; conditions stand inside of each other."""
-    bound = _names.list_bound_names(module)
-    names = set() if bound is None else {name.id for name in module.kinds.get(ast.Name, ())} - bound
-    unset = {name for name in names if _RANK.search(name)}
+    used = {name.id for name in module.kinds.get(ast.Name, ())}
+    ranks = {name for name in used if _RANK.search(name)}
+    bound = _names.list_bound_names(module) if ranks else None  # few files speak of ranks
+    unset = ranks - bound if bound is not None else set()
     nodes: dict[str, ast.Name] = {}
     seen: set[ast.AST] = set()
     for node in module.nodes if unset else ():

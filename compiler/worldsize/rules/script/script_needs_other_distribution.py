@@ -91,8 +91,9 @@ def _find_needs(context: Context, program: Program) -> Iterator[_Need]:
     if written is None:
         return
     starts = program.complete and not program.says(*_OTHER_WAYS) and not {"RANK", "WORLD_SIZE"} & written
+    asks = _asks_only_for_others(program)
     for module in program.modules:
-        yield from _find_reads(program, module, written)
+        yield from _find_reads(module, written, asks=asks)
         for call in module.called("torch.distributed.init_process_group") if starts else ():
             if _uses_environment(call):
                 what = "`init_process_group` reads `RANK`, `WORLD_SIZE` and `MASTER_ADDR`"
@@ -103,11 +104,15 @@ def _find_needs(context: Context, program: Program) -> Iterator[_Need]:
             )
 
 
-def _find_reads(program: Program, module: Module, written: set[str]) -> Iterator[_Need]:
-    """Environment variables; a script that also asks for those of its job knows what it does."""
+def _asks_only_for_others(program: Program) -> bool:
+    """Whether it asks for no variable of its job; a script that also asks for those knows what it does."""
     kind = program.launch.kind
     reads = {name for each in program.modules for name, _ in each.once(_list_reads)}
-    asks = kind is not None and program.complete and not any(_kind_of(name) == kind for name in reads)
+    return kind is not None and program.complete and not any(_kind_of(name) == kind for name in reads)
+
+
+def _find_reads(module: Module, written: set[str], *, asks: bool) -> Iterator[_Need]:
+    """Environment variables: what cannot do without, and what is only asked for where ``asks`` is set."""
     for name, node in module.once(_list_reads):
         of_kind = _kind_of(name)
         fails = isinstance(node, ast.Subscript)

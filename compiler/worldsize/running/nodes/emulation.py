@@ -11,7 +11,7 @@ from typing import Literal
 from worldsize.azureml import fields
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.planning import Plan
+from worldsize.planning.model import Plan
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Call, LocalPlaces, Places, Process
 from worldsize.running.model.task import CHECKPOINTS, Task, keeps_checkpoints

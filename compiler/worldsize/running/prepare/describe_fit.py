@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from worldsize.base.wording import plural
-from worldsize.planning import StepPlan, Topology
 from worldsize.planning.degrees import Degrees
+from worldsize.planning.model import StepPlan, Topology
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
 

@@ -10,9 +10,9 @@ from worldsize.azureml import binding, literals
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
-from worldsize.planning import Plan, StepPlan, Topology, localise
+from worldsize.planning.localise import localise
 from worldsize.planning.memory.workload import PREDICTION
-from worldsize.planning.model import PlanValue
+from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology
 from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.describe_fit import (

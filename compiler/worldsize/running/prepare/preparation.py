@@ -17,7 +17,7 @@ from worldsize.base.limits import Budgets, OverBudgetError, report_over_budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import boundary
-from worldsize.planning import Plan
+from worldsize.planning.model import Plan
 from worldsize.running.environments.definition import EnvironmentPlan, choose_mode, plan_environments
 from worldsize.running.launch.call import find_not_passed_on, find_overridden
 from worldsize.running.launch.redaction import make_mask

@@ -15,7 +15,7 @@ from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.emit import plan_file
-from worldsize.planning import Plan
+from worldsize.planning.model import Plan
 from worldsize.running.model.errors import RunError
 
 if TYPE_CHECKING:

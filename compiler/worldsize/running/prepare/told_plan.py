@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from worldsize.azureml import literals
-from worldsize.planning import Plan, StepPlan, Topology, Training
 from worldsize.planning.derive import planned_inputs
-from worldsize.planning.model import Launcher, PlanValue
+from worldsize.planning.model import Launcher, Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.running.model.launched import find_launcher_call
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task

@@ -49,8 +49,9 @@ table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { text-align: left; padding: 5px 14px 5px 0; border-top: 1px solid var(--line); vertical-align: top;
   font-weight: 400; }
 thead th { border-top: 0; color: var(--quiet); font-size: .85rem; }
-tbody th { font-weight: 600; min-width: 7.4rem; } td .state { vertical-align: baseline; }
-td:not(:empty) { min-width: 3.6rem; } td:last-child:not(:empty) { min-width: 5.4rem; }
+tbody th { font-weight: 600; min-width: 4.5rem; } table:has(.right) tbody th { min-width: 7.4rem; }
+td .state { vertical-align: baseline; }
+td:not(:empty) { min-width: 4.4rem; } td:last-child:not(:empty) { min-width: 5.4rem; }
 .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .right { text-align: right; }
 thead th, td.right { overflow-wrap: break-word; }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import importlib.util
 import json
 import os
@@ -91,11 +92,12 @@ class PictureRows(RawRows):
         """Return pictures as a model reads them, ``[n, channels, height, width]``."""
         shape, dtype = tuple(self._facts["shape"]), np.dtype(self._facts["dtype"])
         rows = np.empty((len(items), *shape), np.uint8)
-        for number, item in enumerate(items):
-            try:
+        number = 0
+        try:
+            for number, item in enumerate(items):
                 rows[number] = self._decode(item, shape)
-            except (OSError, ValueError) as error:
-                raise ValueError(f"picture {place + number}: {error}") from None
+        except (OSError, TypeError, ValueError) as error:
+            raise ValueError(f"picture {place + number}: {error}") from None
         return np.multiply(rows, dtype.type(self._facts["scale"]), dtype=dtype)
 
     def _decode(self, item: Any, shape: tuple[int, ...]) -> Array:
@@ -162,9 +164,9 @@ class TextRows(RawRows):
         return bytes(each for each in added if each < 256).decode("utf-8", "replace")
 
     def _tokens(self, items: Sequence[Any], place: int) -> list[Array]:
-        for number, item in enumerate(items):
-            if not isinstance(item, str):
-                raise ValueError(f"text {place + number}: give a string, not {_describe(item)}")
+        wrong = next((number for number, item in enumerate(items) if not isinstance(item, str)), None)
+        if wrong is not None:
+            raise ValueError(f"text {place + wrong}: give a string, not {_describe(items[wrong])}")
         if not self._file:
             return list(self._decoding.encode_bytes(items))
         return list(self._decoding.encode_texts(self._load(), items))
@@ -199,8 +201,9 @@ def _list_items(given: Any) -> list[Any]:
 
 def _read_file(name: str | os.PathLike[str]) -> bytes:
     """Return the bytes of the file with this name, or of this Base64."""
-    if Path(name).is_file() if isinstance(name, os.PathLike) else os.path.isfile(name):
-        return Path(name).read_bytes()
+    with contextlib.suppress(OSError, ValueError):  # Base64 is too long for a name
+        if Path(name).is_file():
+            return Path(name).read_bytes()
     text = os.fspath(name)
     try:
         data = text.partition(";base64,")[2] if text.startswith("data:") else text

@@ -31,6 +31,7 @@ from wstrain.raw_rows import NEW_TOKENS, name_label
 
 MAX_COLUMNS = 1_000  # of a signature by name; wider tables are taken as arrays of coded rows
 TABLE_CODE, RAW_CODE = (Path(__file__).with_name(name) for name in ("table_rows.py", "raw_rows.py"))
+PICTURE_CODE, TEXT_CODE = (Path(str(module.__file__)) for module in (picture_decoding, token_rows))
 _TYPES = {NUMBER: "double", BOOLEAN: "boolean", CATEGORY: "string", DATE: "datetime"}
 _EXAMPLES = {NUMBER: 0.0, BOOLEAN: False, CATEGORY: "", DATE: np.datetime64("2000-01-01", "ns")}
 
@@ -111,9 +112,9 @@ def _write_beside(samples: SampleSpec, scratch: Path, shards: Path | None) -> di
         ]
         files |= {"columns": _write_json(scratch / "columns.json", columns), "coder": TABLE_CODE}
     if samples.reads_raw:
-        decoding = picture_decoding if samples.resize else token_rows
+        decoding = PICTURE_CODE if samples.resize else TEXT_CODE
         files |= {"facts": _write_json(scratch / "raw_rows.json", _describe_rows(samples))}
-        files |= {"coder": RAW_CODE, "decoding": Path(decoding.__file__)}
+        files |= {"coder": RAW_CODE, "decoding": decoding}
     if shards is not None and samples.tokenizer is not None and samples.tokenizer.path:
         files["tokenizer"] = scratch / "tokenizer.json"
         shutil.copyfile(shards / samples.tokenizer.path, files["tokenizer"])
@@ -188,7 +189,7 @@ def _raw_signature(samples: SampleSpec) -> ModelSignature:
         params = ParamSchema([ParamSpec("max_new_tokens", "long", NEW_TOKENS)])
         return ModelSignature(outputs=Schema([ColSpec("string", "text")]), params=params)
     names = samples.names or tuple(map(str, range(samples.outputs)))
-    columns = [ColSpec("float", name) for name in names]
+    columns: list[ColSpec | TensorSpec] = [ColSpec("float", name) for name in names]
     if samples.name == CLASSIFICATION:
         columns.insert(0, ColSpec("string", name_label(names)))
     return ModelSignature(outputs=Schema(columns))

@@ -98,7 +98,8 @@ class PictureRows(RawRows):
                 rows[number] = self._decode(item, shape)
         except (OSError, TypeError, ValueError) as error:
             raise ValueError(f"picture {place + number}: {error}") from None
-        return np.multiply(rows, dtype.type(self._facts["scale"]), dtype=dtype)
+        scaled: Array = np.multiply(rows, dtype.type(self._facts["scale"]), dtype=dtype)
+        return scaled
 
     def _decode(self, item: Any, shape: tuple[int, ...]) -> Array:
         resize = self._facts["resize"]
@@ -124,7 +125,7 @@ class TextRows(RawRows):
     def __init__(self, facts: Mapping[str, Any], decoding: Any, artifacts: Mapping[str, str]) -> None:
         super().__init__(facts, decoding)
         self._described = facts["tokenizer"]
-        self._file = artifacts.get("tokenizer")
+        self._file = artifacts.get("tokenizer", "")  # none for bytes
         self._tokenizer: Any = None
 
     def holds_rows(self, given: Any) -> bool:

@@ -107,20 +107,6 @@ def test_encoded_pictures_with_augmentation(
     assert reader.manifest.features.resize == "crop"
 
 
-def test_tensorflow_answers_pictures_too(
-    training: Callable[..., Any], shard: Shard, predict: Callable[..., Any], tmp_path: Path
-) -> None:
-    files = _draw_pictures(tmp_path / "d")
-    shards = shard(files, image_size=16, image_resize="pad")
-    plan = PLAN | {"model": "cnn", "batch_size_per_device": 8, "global_batch_size": 8}
-    trained = training(1, component="train_tensorflow", shards=shards, **plan)
-    assert trained.ok, trained.errors
-    names = sorted(map(str, files.rglob("*.*")))[:3]
-    answered = predict(trained.folder / "model", *names)
-    assert answered["columns"] == ["label", "lower", "upper"]
-    assert all(row[1] + row[2] == pytest.approx(1) for row in answered["rows"])
-
-
 def test_texts_are_classified(
     training: Callable[..., Any],
     component: Callable[..., Any],

@@ -105,7 +105,7 @@ def to_state_dicts(stored: StoredTensors, own: dict[str, Any], order: Sequence[s
 
     Args:
         stored: the saved state.
-        own: what the strategy's ``state()`` returned; its settings are kept. A strategy that gathers its state
+        own: what the strategy's ``state()`` returned; its settings are kept. One that gathers its state
             gives rank 0 the weights, and the other ranks none.
         order: names of the parameters as the optimizer numbers them.
 

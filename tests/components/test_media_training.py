@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,20 @@ def shard(component: Callable[..., Any], tmp_path: Path) -> Shard:
         done = component("shard_data", data=data, shards=target, shard_count=2, **values)
         assert done.returncode == 0, done.stderr
         return target
+
+    return run
+
+
+@pytest.fixture
+def predict(warm: Callable[..., list[str]]) -> Callable[..., Any]:
+    """Answer raw inputs where our own packages cannot be imported: `predict(model, "a.png", …)`."""
+    code = Path(__file__).with_name("predict_media.py")
+
+    def run(model: Path, *inputs: str) -> Any:
+        command = [*warm(), sys.executable, str(code), str(model), *inputs]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
 
     return run
 
@@ -70,16 +86,33 @@ def _curves_agree(training: Callable[..., Any], shards: Path, **values: Any) -> 
 
 
 def test_encoded_pictures_with_augmentation(
-    training: Callable[..., Any], shard: Shard, tmp_path: Path
+    training: Callable[..., Any],
+    component: Callable[..., Any],
+    shard: Shard,
+    predict: Callable[..., Any],
+    tmp_path: Path,
 ) -> None:
     shards = shard(_draw_pictures(tmp_path / "d"), image_size=32, image_storage="jpeg")
     trained = _curves_agree(training, shards, model="cnn", augmentation="light", epochs=3)
     losses = list(trained.losses.values())
     assert losses[-1] < losses[0]
+    files = sorted(map(str, (tmp_path / "d").rglob("*.*")))
+    answered = predict(trained.folder / "model", *files)
+    assert answered["columns"] == ["label", "lower", "upper"]
+    truth = [Path(file).parent.name for file in files]
+    assert np.mean([row[0] == label for row, label in zip(answered["rows"], truth, strict=True)]) >= 0.9
+    reader = ShardReader(shards, "train")
+    done = component("evaluate", model=trained.folder / "model", shards=shards, metrics=tmp_path / "m")
+    assert done.returncode == 0, done.stderr
+    assert reader.manifest.features.resize == "crop"
 
 
 def test_texts_are_classified(
-    training: Callable[..., Any], component: Callable[..., Any], shard: Shard, tmp_path: Path
+    training: Callable[..., Any],
+    component: Callable[..., Any],
+    shard: Shard,
+    predict: Callable[..., Any],
+    tmp_path: Path,
 ) -> None:
     data = _write_reviews(tmp_path / "reviews.jsonl")
     shards = shard(data, text="body", tokenizer="bpe", sequence_length=16)
@@ -87,9 +120,15 @@ def test_texts_are_classified(
     done = component("evaluate", model=trained.folder / "model", shards=shards, metrics=tmp_path / "m")
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "m" / "metrics.json").read_text())["accuracy"] >= 0.9
+    answered = predict(trained.folder / "model", "good 7 fine", "great 3 ", "bad 5 awful 5")
+    assert answered["columns"] == ["label", "neg", "pos"]
+    assert [row[0] for row in answered["rows"]] == ["pos", "pos", "neg"]
+    assert all(row[1] + row[2] == pytest.approx(1) for row in answered["rows"])
 
 
-def test_language_model_of_byte_pairs(training: Callable[..., Any], shard: Shard, tmp_path: Path) -> None:
+def test_language_model_of_byte_pairs(
+    training: Callable[..., Any], shard: Shard, predict: Callable[..., Any], tmp_path: Path
+) -> None:
     folder = tmp_path / "d"
     folder.mkdir()
     for number in range(20):
@@ -98,6 +137,9 @@ def test_language_model_of_byte_pairs(training: Callable[..., Any], shard: Shard
     vocabulary = ShardReader(shards, "train").manifest.features.tokenizer.vocabulary  # type: ignore[union-attr]
     trained = _curves_agree(training, shards, model="gpt", epochs=1)
     assert trained.losses[min(trained.losses)] == pytest.approx(np.log(vocabulary), abs=0.3)
+    answered = predict(trained.folder / "model", "document 1 says the same", "")
+    assert answered["columns"] == ["text"]
+    assert all(isinstance(row[0], str) for row in answered["rows"])
 
 
 def test_augmentation_needs_pictures(

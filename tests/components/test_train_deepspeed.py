@@ -92,6 +92,16 @@ def test_a_checkpoint_of_ddp_goes_on_under_zero(
     assert_on_curve(zero(3, resume_from=stopped.folder / "checkpoints"), alone, range(5, 9))
 
 
+def test_a_sharded_checkpoint_goes_on_under_zero(
+    alone: Any, zero: Callable[..., Any], training: Training, python_source: Path
+) -> None:
+    """Every rank reads all of it, also those whose own state was gathered by rank 0."""
+    half = {"strategy": "fsdp", "gradient_accumulation_steps": 2, "stop_after_steps": 4}
+    stopped = training(2, shards=python_source, **{**GPT, **half})
+    assert stopped.ok, stopped.errors
+    assert_on_curve(zero(2, resume_from=stopped.folder / "checkpoints"), alone, range(5, 9))
+
+
 def test_half_as_wide_weights_and_a_configuration_of_one_s_own(
     alone: Any, zero: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -13,7 +13,8 @@ from PIL import Image
 
 from wsshards.errors import UserError
 from wsshards.manifest import Features
-from wsshards.pictures import decode_picture, fit_picture
+from wsshards.picture_decoding import fit_picture
+from wsshards.pictures import decode_picture
 from wstrain.data.augmentation import Augmentation, draw_uniforms, make_augmentation
 from wstrain.data.sampler import GlobalBatchSampler
 

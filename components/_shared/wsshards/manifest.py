@@ -33,6 +33,7 @@ TASKS = (CLASSIFICATION, REGRESSION, MULTI_LABEL, LANGUAGE_MODEL)
 # What a table's column holds, and so how it is encoded.
 NUMBER, BOOLEAN, CATEGORY, DATE = "number", "boolean", "category", "date"
 COLUMN_KINDS = (NUMBER, BOOLEAN, CATEGORY, DATE)
+RESIZES = ("", "crop", "stretch", "pad")  # of pictures; none of other rows
 LABEL_COLUMN = "label"
 LABEL_DTYPES = {CLASSIFICATION: "int64", REGRESSION: "float64", MULTI_LABEL: "uint8"}
 
@@ -117,6 +118,7 @@ class Features:
         stored: NumPy name of the values on disk, where it differs from `dtype` (images are kept as bytes).
         scale: what a stored value is multiplied by to give the value as read.
         encoded: whether a row on disk is an image file, which readers decode to `shape`.
+        resize: how pictures were brought to `shape`: `crop`, `stretch` or `pad`; empty for other rows.
         columns: of a table, in order; empty for other data, and for one list of numbers per row.
         tokenizer: of text.
     """
@@ -127,6 +129,7 @@ class Features:
     stored: str = ""
     scale: float = 1.0
     encoded: bool = False
+    resize: str = ""
     columns: tuple[Column, ...] = ()
     tokenizer: Tokenizer | None = None
 
@@ -204,7 +207,7 @@ def manifest_to_json(manifest: Manifest) -> str:
         "seed": manifest.seed,
         "features": _without_defaults(manifest.features),
         "label": None if manifest.label is None else _without_defaults(manifest.label),
-        "splits": {name: _split_to_json(manifest.split(name)) for name in SPLITS},
+        "splits": {name: _without_defaults(manifest.split(name)) for name in SPLITS},
     }
     return json.dumps(add_checksum(document), indent=2, ensure_ascii=False) + "\n"
 
@@ -282,11 +285,6 @@ def _without_defaults(value: Any) -> dict[str, Any]:
     return entries
 
 
-def _split_to_json(split: Split) -> dict[str, Any]:
-    shards = [{"path": s.path, "rows": s.rows, "bytes": s.bytes, "sha256": s.sha256} for s in split.shards]
-    return {"rows": split.rows, "shards": shards}
-
-
 def _from_mapping(data: Mapping[str, Any]) -> Manifest:
     task, label, splits = str(data["task"]), data["label"], data["splits"]
     if task not in TASKS:
@@ -304,7 +302,9 @@ def _from_mapping(data: Mapping[str, Any]) -> Manifest:
 
 
 def _features_from(data: Mapping[str, Any]) -> Features:
-    tokenizer = data.get("tokenizer")
+    tokenizer, resize = data.get("tokenizer"), str(data.get("resize", ""))
+    if resize not in RESIZES:
+        raise ValueError(f"pictures are resized by {resize!r}")
     features = Features(
         name=str(data["name"]),
         dtype=str(data["dtype"]),
@@ -312,6 +312,7 @@ def _features_from(data: Mapping[str, Any]) -> Features:
         stored=str(data.get("stored", "")),
         scale=float(data.get("scale", 1.0)),
         encoded=bool(data.get("encoded", False)),
+        resize=resize,
         columns=tuple(_column_from(column) for column in data.get("columns", ())),
         tokenizer=None if tokenizer is None else _tokenizer_from(tokenizer),
     )

@@ -6,25 +6,32 @@ needed to load it.
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import mlflow
 import numpy as np
 from mlflow.models import ModelSignature
-from mlflow.types import ColSpec, Schema, TensorSpec
+from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 
+from wsshards import picture_decoding, token_rows
 from wsshards.errors import UserError, describe_error
-from wsshards.manifest import BOOLEAN, CATEGORY, DATE, LANGUAGE_MODEL, NUMBER
+from wsshards.manifest import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, LANGUAGE_MODEL, NUMBER
 from wstrain.data.sample_spec import SampleSpec
+from wstrain.raw_rows import NEW_TOKENS, name_label
 
 MAX_COLUMNS = 1_000  # of a signature by name; wider tables are taken as arrays of coded rows
-ROW_CODE = Path(__file__).with_name("table_rows.py")
+TABLE_CODE, RAW_CODE = (Path(__file__).with_name(name) for name in ("table_rows.py", "raw_rows.py"))
+PICTURE_CODE, TEXT_CODE = (Path(str(module.__file__)) for module in (picture_decoding, token_rows))
 _TYPES = {NUMBER: "double", BOOLEAN: "boolean", CATEGORY: "string", DATE: "datetime"}
 _EXAMPLES = {NUMBER: 0.0, BOOLEAN: False, CATEGORY: "", DATE: np.datetime64("2000-01-01", "ns")}
 
@@ -43,7 +50,7 @@ def save_mlflow_model(
     """Write the MLflow model into ``folder``.
 
     The model of a table takes a DataFrame with the table's columns; the code that turns it into numbers, and
-    the columns, travel with the model. So does the tokenizer of texts.
+    the columns, travel with the model. So does what decodes pictures, and what makes tokens of texts.
 
     Args:
         write: writes the framework's own form of the model to a path.
@@ -70,7 +77,12 @@ def save_mlflow_model(
                 artifacts={program.stem: str(program)} | {name: str(path) for name, path in beside.items()},
                 signature=_signature(samples),
                 input_example=_example(samples),
-                pip_requirements=[f"mlflow=={mlflow.__version__}", *requirements, f"numpy=={np.__version__}"],
+                pip_requirements=[
+                    f"mlflow=={mlflow.__version__}",
+                    *requirements,
+                    *_require_decoders(samples),
+                    f"numpy=={np.__version__}",
+                ],
                 metadata={"worldsize": {**facts, **_describe_tokenizer(beside)}},
             )
             _copy_into(model, folder)
@@ -98,13 +110,49 @@ def _write_beside(samples: SampleSpec, scratch: Path, shards: Path | None) -> di
             }
             for column in samples.columns
         ]
-        files |= {"columns": scratch / "columns.json", "table_rows": scratch / ROW_CODE.name}
-        files["columns"].write_text(json.dumps(columns, ensure_ascii=False, indent=1), encoding="utf-8")
-        shutil.copyfile(ROW_CODE, files["table_rows"])
+        files |= {"columns": _write_json(scratch / "columns.json", columns), "coder": TABLE_CODE}
+    if samples.reads_raw:
+        decoding = PICTURE_CODE if samples.resize else TEXT_CODE
+        files |= {"facts": _write_json(scratch / "raw_rows.json", _describe_rows(samples))}
+        files |= {"coder": RAW_CODE, "decoding": decoding}
     if shards is not None and samples.tokenizer is not None and samples.tokenizer.path:
         files["tokenizer"] = scratch / "tokenizer.json"
         shutil.copyfile(shards / samples.tokenizer.path, files["tokenizer"])
     return files
+
+
+def _write_json(path: Path, content: Any) -> Path:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
+    return path
+
+
+def _describe_rows(samples: SampleSpec) -> dict[str, Any]:
+    """Return what the loading code of pictures and texts has to know."""
+    return {
+        "task": samples.name,
+        "names": list(samples.names or map(str, range(samples.outputs))),
+        "shape": list(samples.row_shape),
+        "dtype": samples.input_dtype,
+        "resize": samples.resize,
+        "scale": samples.scale,
+        "tokenizer": samples.tokenizer and asdict(samples.tokenizer),
+    }
+
+
+def _require_decoders(samples: SampleSpec) -> list[str]:
+    """Return the packages that decode a user's input."""
+    needed = [
+        ("pillow", bool(samples.resize)),
+        ("tokenizers", bool(samples.tokenizer and samples.tokenizer.path)),
+    ]
+    found = []
+    for package, is_needed in needed:
+        if is_needed:
+            try:
+                found.append(f"{package}=={metadata.version(package)}")
+            except metadata.PackageNotFoundError:  # training reads tokens, and does without
+                found.append(package)
+    return found
 
 
 def _describe_tokenizer(beside: Mapping[str, Path]) -> dict[str, str]:
@@ -112,6 +160,8 @@ def _describe_tokenizer(beside: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _example(samples: SampleSpec) -> Any:
+    if samples.reads_raw:
+        return ["a text", "another text"] if samples.reads_tokens else [_blank_picture(samples)] * 2
     if not takes_columns(samples):
         return samples.example_rows()
     import pandas as pd  # only tables need it
@@ -123,11 +173,33 @@ def _example(samples: SampleSpec) -> Any:
     return pd.DataFrame(values)
 
 
+def _blank_picture(samples: SampleSpec) -> str:
+    """Return a black picture of the model's size, as a PNG in Base64."""
+    from PIL import Image  # only pictures need it
+
+    channels, height, width = samples.row_shape
+    target = io.BytesIO()
+    Image.new(picture_decoding.MODES[channels], (width, height)).save(target, "PNG")
+    return base64.b64encode(target.getvalue()).decode()
+
+
+def _raw_signature(samples: SampleSpec) -> ModelSignature:
+    """Return what a model of pictures or texts answers; MLflow has no type for all that it takes."""
+    if samples.name == LANGUAGE_MODEL:
+        params = ParamSchema([ParamSpec("max_new_tokens", "long", NEW_TOKENS)])
+        return ModelSignature(outputs=Schema([ColSpec("string", "text")]), params=params)
+    names = samples.names or tuple(map(str, range(samples.outputs)))
+    columns: list[ColSpec | TensorSpec] = [ColSpec("float", name) for name in names]
+    if samples.name == CLASSIFICATION:
+        columns.insert(0, ColSpec("string", name_label(names)))
+    return ModelSignature(outputs=Schema(columns))
+
+
 def _signature(samples: SampleSpec) -> ModelSignature:
+    if samples.reads_raw:
+        return _raw_signature(samples)
     inputs: tuple[int, ...] = (-1, *samples.row_shape)
     outputs: tuple[int, ...] = (-1, samples.outputs)
-    if samples.name == LANGUAGE_MODEL:
-        inputs, outputs = (-1, -1), (-1, -1, samples.outputs)
     if takes_columns(samples):
         columns: list[ColSpec | TensorSpec] = [
             ColSpec(_TYPES[column.kind], column.name, required=not column.optional)

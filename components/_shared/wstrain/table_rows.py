@@ -7,7 +7,7 @@ copy of its own, which is in no list of modules, so models of different tables d
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,11 @@ import pandas as pd
 
 _EPOCH = np.datetime64("1970-01-01")
 _SECONDS_PER_DAY = 86_400
+
+
+def make_coder(artifacts: Mapping[str, str]) -> RowCoder:
+    """Return what reads the inputs of the model with these files."""
+    return RowCoder(artifacts["columns"])
 
 
 class RowCoder:
@@ -39,6 +44,11 @@ class RowCoder:
             frame = pd.DataFrame(frame, columns=[column["name"] for column in self._columns])
         parts = [self._code(frame, column) for column in self._columns]
         return np.concatenate(parts, axis=1).astype(np.float32)
+
+    def predict(self, frame: Any, run: Callable[[Any], Any], params: Any) -> Any:
+        """Answer the rows of a DataFrame with what the program answers to their numbers."""
+        del params
+        return run(self(frame))
 
     def _code(self, frame: pd.DataFrame, column: Mapping[str, Any]) -> npt.NDArray[np.float64]:
         name = column["name"]

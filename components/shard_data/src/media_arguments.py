@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
-from wsshards.pictures import RESIZES
+from wsshards.picture_decoding import RESIZES
 from wssources.media_options import (
     IMAGE_MODES,
     IMAGE_STORAGES,

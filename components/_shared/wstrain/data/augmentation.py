@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from wsshards.errors import UserError
 from wsshards.manifest import Features
-from wsshards.pictures import MODES, open_picture, to_array
+from wsshards.picture_decoding import MODES, to_array
+from wsshards.pictures import open_picture
 
 Array = npt.NDArray[Any]
 _SMALL = 64  # pixels of the shorter side: smaller pictures are padded and cropped, not resized

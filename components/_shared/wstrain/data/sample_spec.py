@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,9 @@ class SampleSpec:
         encoding: what turns a stored row of a table into what the model gets; None if they are the same.
         target_mean: of each target of a regression over the training rows.
         target_deviation: standard deviation of each target of a regression over the training rows.
+        names: of the classes, or of the targets.
+        resize: how pictures were brought to their size; empty if a sample is not a picture.
+        scale: what a pixel was multiplied by.
     """
 
     name: str
@@ -50,6 +53,9 @@ class SampleSpec:
     encoding: TableEncoding | None = None
     target_mean: tuple[float, ...] = ()
     target_deviation: tuple[float, ...] = ()
+    names: tuple[str, ...] = ()
+    resize: str = ""
+    scale: float = 1.0
 
     @property
     def row_shape(self) -> tuple[int, ...]:
@@ -64,6 +70,11 @@ class SampleSpec:
     def limit_rows(self, rows: int) -> int:
         """Return at most so many rows that they take no more than ``SAMPLE_BYTES`` as float32."""
         return min(rows, max(1, SAMPLE_BYTES // (4 * math.prod(self.input_shape))))
+
+    @property
+    def reads_raw(self) -> bool:
+        """Whether an exported model takes pictures or texts as they are, and not only rows as stored."""
+        return bool(self.resize) or self.tokenizer is not None
 
     def example_rows(self) -> np.ndarray[Any, Any]:
         """Return two rows of zeros, as stored."""
@@ -131,7 +142,7 @@ def make_sample_spec(
 def read_sample_spec(manifest: Manifest) -> SampleSpec:
     """Return the specification of a manifest's samples; raises UserError like :func:`make_sample_spec`."""
     features, label = manifest.features, manifest.label
-    return make_sample_spec(
+    spec = make_sample_spec(
         manifest.task,
         features.shape,
         features.dtype,
@@ -141,3 +152,5 @@ def read_sample_spec(manifest: Manifest) -> SampleSpec:
         target_mean=label.mean if label else (),
         target_deviation=label.deviation if label else (),
     )
+    names = (label.classes or label.names) if label else ()
+    return replace(spec, names=names, resize=features.resize, scale=features.scale)

@@ -105,7 +105,8 @@ def to_state_dicts(stored: StoredTensors, own: dict[str, Any], order: Sequence[s
 
     Args:
         stored: the saved state.
-        own: what the strategy's ``state()`` returned; its settings are kept.
+        own: what the strategy's ``state()`` returned; its settings are kept. One that gathers its state
+            gives rank 0 the weights, and the other ranks none.
         order: names of the parameters as the optimizer numbers them.
 
     Raises:
@@ -119,9 +120,10 @@ def to_state_dicts(stored: StoredTensors, own: dict[str, Any], order: Sequence[s
         number: {name.rpartition(".")[2]: value for name, value in whole.items() if _is_slot(name, parameter)}
         for number, parameter in enumerate(order)
     }
+    names = own["model"] or [name.removeprefix(MODEL) for name in _select(stored, MODEL)]
     return {
         **own,
-        "model": {name: whole[f"{MODEL}{name}"] for name in own["model"]},
+        "model": {name: whole[f"{MODEL}{name}"] for name in names},
         "optimizer": {**own["optimizer"], "state": {key: slots for key, slots in state.items() if slots}},
         "scaler": _from_number_tensors(numbers) if numbers else own.get("scaler"),
     }

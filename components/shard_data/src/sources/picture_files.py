@@ -11,41 +11,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sources.common import FAULTS, Array
 from sources.jpeg_frames import DecodedTables, JpegFrame, read_frame
 from wsshards.errors import UserError
-from wsshards.pictures import (
+from wsshards.picture_decoding import (
+    ALPHA,
     CROP,
+    FORMATS,
     MODES,
-    STORED_FORMATS,
+    convert_picture,
+    find_orientation,
     find_scale,
+    find_size,
     fit_picture,
+    fit_pixels,
     shrink_while_decoding,
-    to_array,
+    turn_picture,
 )
+from wsshards.pictures import STORED_FORMATS
 from wsshards.regular_files import open_regular, read_regular
 from wssources.request import ROW_SHARE, Request, unreadable
 
-_FORMATS = (
-    "BMP",
-    "GIF",
-    "JPEG",
-    "PNG",
-    "PPM",
-    "TIFF",
-    "WEBP",
-)  # no other format is tried, regardless of the file's name
 _LEAST = 16 << 20  # bytes of an image file that are read under any memory limit
 _SHARE = 6  # of the memory limit: what one decoded picture may take, as it is copied when it is converted
 _ALONE = 64  # of the memory limit: a picture that takes more is decoded while no other such is
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323  # tags of TIFF
-_ORIENTATION = 0x0112  # tag of EXIF
 _SCAN = b"\xff\xda"  # begins one
 _MAX_SCANS = 200
 _GREY = frozenset(["1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"])
-_ALPHA = frozenset(["LA", "La", "RGBA", "RGBa", "PA"])
 _COVER = 8 / 7  # a kept file's shorter side against the picture's: 256 pixels for 224, room for random crops
 _METADATA = 64 << 10  # bytes beside the picture that a kept file may have
 _HEAD = 4 << 10  # bytes of a file that hold the size of most pictures
@@ -71,13 +64,13 @@ def survey_picture(request: Request, file: Path) -> tuple[tuple[int, int], bool]
         frame = read_frame(stream.peek(_HEAD))
         if frame is not None:
             return frame.size[::-1], frame.mode in _GREY
-        with _image().open(stream, formats=_FORMATS) as picture:
+        with _image().open(stream, formats=FORMATS) as picture:
             return _survey(picture)
 
 
 def _survey(picture: Any) -> tuple[tuple[int, int], bool]:
     width, height = picture.size
-    size = (width, height) if _orientation(picture) >= 5 else (height, width)
+    size = (width, height) if find_orientation(picture) >= 5 else (height, width)
     return size, picture.mode in _GREY
 
 
@@ -88,9 +81,7 @@ def read_picture(request: Request, file: Path, form: PictureFormat) -> Array:
         UserError: it is damaged, no picture, or takes too much memory.
     """
     with _decoded(request, file, form, _read(request, file)) as (picture, turns, _):
-        size = (form.shape[2], form.shape[1])
-        fitted = fit_picture(picture, size[::-1] if turns >= 5 else size, form.resize)
-        return to_array(_turn(fitted, turns))
+        return fit_pixels(picture, turns, form.shape, form.resize)
 
 
 def read_encoded(
@@ -109,8 +100,7 @@ def read_encoded(
     if frame is not None and _can_keep(request, frame, form, len(data)) and known.cover(frame, data):
         return data, True
     with _decoded(request, file, form, data) as (picture, turns, original):
-        size = (form.shape[2], form.shape[1])
-        size = size[::-1] if turns >= 5 else size
+        size = find_size(form.shape, turns)
         if form.resize != CROP:
             smaller = fit_picture(picture, size, form.resize)
         else:
@@ -121,7 +111,7 @@ def read_encoded(
             if frame is not None:
                 known.add(frame)
             return original, True
-        return _encode(_turn(smaller, turns)), False
+        return _encode(turn_picture(smaller, turns)), False
 
 
 def _can_keep(request: Request, frame: JpegFrame, form: PictureFormat, size: int) -> bool:
@@ -155,16 +145,15 @@ def _decoded(
     request: Request, file: Path, form: PictureFormat, data: bytes
 ) -> Iterator[tuple[Any, int, bytes]]:
     """Yield the image in the channels of `form`, its orientation, and its file if that can be kept."""
-    with reading_errors(request, file), _image().open(io.BytesIO(data), formats=_FORMATS) as picture:
-        turns, size, mode = _orientation(picture), picture.size, picture.mode
-        wanted = (form.shape[2], form.shape[1])
+    with reading_errors(request, file), _image().open(io.BytesIO(data), formats=FORMATS) as picture:
+        turns, size, mode = find_orientation(picture), picture.size, picture.mode
         progressive = bool(picture.info.get("progressive"))
-        shrink_while_decoding(picture, wanted[::-1] if turns >= 5 else wanted, form.resize)
+        shrink_while_decoding(picture, find_size(form.shape, turns), form.resize)
         need = _check_memory(request, file, picture, size, progressive=progressive)
         _check_pieces(picture, data, request)
         with _LARGE if need > request.memory // _ALONE else nullcontext():
             picture.load()
-            plain = _convert(picture, MODES[form.shape[0]])
+            plain = convert_picture(picture, MODES[form.shape[0]])
         keep = picture.format in STORED_FORMATS and mode == plain.mode and picture.size == size
         yield plain, turns, data if keep else b""
 
@@ -180,7 +169,7 @@ def _check_memory(
 ) -> int:
     """Return the bytes that the decoded picture takes; raises UserError if they are too many."""
     width, height = picture.size
-    channels = 1 if picture.mode in _GREY else 4 if picture.mode in _ALPHA else 3
+    channels = 1 if picture.mode in _GREY else 4 if picture.mode in ALPHA else 3
     need = width * height * channels
     if progressive:  # its decoder holds two bytes of each value at full size
         need = max(need, size[0] * size[1] * channels * 2)
@@ -203,49 +192,6 @@ def _check_pieces(picture: Any, data: bytes, request: Request) -> None:
     # Each scan of a JPEG covers the whole image; a progressive JPEG has about ten.
     if picture.format in {"JPEG", "MPO"} and (scans := data.count(_SCAN)) > _MAX_SCANS:
         raise ValueError(f"it has {scans:,} scans, and may have {_MAX_SCANS}")
-
-
-def _convert(picture: Any, mode: str) -> Any:
-    """Return the image in `mode`; what is transparent is seen on white where the mode has no transparency."""
-    if picture.mode == mode:
-        return picture
-    if picture.mode == "F":
-        raise ValueError("its values are fractions, not 8 or 16 bits a channel")
-    if picture.mode.startswith("I"):
-        values = np.asarray(picture)
-        deep = picture.mode != "I" or values.max(initial=0) > 255
-        picture = _image().fromarray(np.clip(values >> 8 if deep else values, 0, 255).astype(np.uint8))
-    if picture.mode in _ALPHA or (picture.mode == "P" and "transparency" in picture.info):
-        picture = picture.convert("RGBA")
-        if mode != "RGBA":
-            white = _image().new("RGBA", picture.size, (255, 255, 255, 255))
-            picture = _image().alpha_composite(white, picture)
-    return picture if picture.mode == mode else picture.convert("RGB").convert(mode)
-
-
-def _orientation(picture: Any) -> int:
-    """Return how the camera was held, 1 to 8, as EXIF has it; 1 where it cannot be read."""
-    try:
-        turns = picture.getexif().get(_ORIENTATION, 1)
-    except FAULTS:
-        return 1
-    return turns if isinstance(turns, int) and 1 <= turns <= 8 else 1
-
-
-def _turn(picture: Any, turns: int) -> Any:
-    if turns == 1:
-        return picture
-    turn = _image().Transpose
-    method = {
-        2: turn.FLIP_LEFT_RIGHT,
-        3: turn.ROTATE_180,
-        4: turn.FLIP_TOP_BOTTOM,
-        5: turn.TRANSPOSE,
-        6: turn.ROTATE_270,
-        7: turn.TRANSVERSE,
-        8: turn.ROTATE_90,
-    }[turns]
-    return picture.transpose(method)
 
 
 @contextmanager

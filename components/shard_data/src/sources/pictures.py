@@ -97,7 +97,15 @@ def read_images(request: Request) -> Source:
     form = _choose_format(request)
     encoded = request.media.image_storage == "jpeg"
     blob = BlobFile(request.show) if encoded else None
-    features = Features("features", "float32", form.shape, stored="uint8", scale=1 / 255, encoded=encoded)
+    features = Features(
+        "features",
+        "float32",
+        form.shape,
+        stored="uint8",
+        scale=1 / 255,
+        encoded=encoded,
+        resize=form.resize,
+    )
     if encoded:  # the shards hold files, but a reader makes rows of pixels of them
         check_row(f"a row of `{request.root.name}`", features.width, request.memory)
 

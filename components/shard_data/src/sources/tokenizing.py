@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from shards import TOKENIZER_FILE
 
 from sources.common import Array
 from wsshards.errors import UserError, describe_error
 from wsshards.manifest import Tokenizer
 from wsshards.regular_files import read_regular
+from wsshards.token_rows import encode_bytes, encode_texts, find_marks, prepare_tokenizer
 from wssources.media_options import BPE, BYTES_TOKENIZER, DEFAULT_VOCABULARY, LEAST_VOCABULARY, MediaOptions
 from wssources.request import first_line
 from wssources.tokenizer_files import MAX_TOKENIZER_BYTES, NOT_ONE, find_tokenizer_file
@@ -72,7 +73,7 @@ def make_encoder(
     """
     if media.tokenizer == BYTES_TOKENIZER:
         extra = {"padding": 256} if pads else {"end_of_text": 256}
-        return Encoder(Tokenizer("bytes", 257, **extra), _encode_bytes)
+        return Encoder(Tokenizer("bytes", 257, **extra), encode_bytes)
     if media.tokenizer != BPE:
         return _load(media, pads=pads)
     limit = min(_SAMPLE_BYTES, memory // _SAMPLE_SHARE)
@@ -121,8 +122,6 @@ def _load(media: MediaOptions, *, pads: bool) -> Encoder:
         raise UserError(
             f"`{media.tokenizer}` is not a tokenizer: {first_line(str(error))}", NOT_ONE
         ) from None
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
     known = tokenizer.get_vocab(with_added_tokens=True)
     if not known:
         raise UserError(f"`{media.tokenizer}` has no tokens", NOT_ONE)
@@ -137,8 +136,7 @@ def _load(media: MediaOptions, *, pads: bool) -> Encoder:
 
 
 def _describe(tokenizer: Any, end: str, padding: str) -> Encoder:
-    if hasattr(tokenizer, "encode_special_tokens"):
-        tokenizer.encode_special_tokens = True  # a text that spells a special token out is a text
+    prepare_tokenizer(tokenizer)
     known = tokenizer.get_vocab(with_added_tokens=True)
     content = tokenizer.to_str().encode()
     described = Tokenizer(
@@ -150,27 +148,8 @@ def _describe(tokenizer: Any, end: str, padding: str) -> Encoder:
         sha256=hashlib.sha256(content).hexdigest(),
     )
 
-    def encode(texts: Sequence[str]) -> list[Array]:
-        encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [np.asarray(each.ids, np.int64) for each in encoded]
-
-    before, after = _find_marks(tokenizer)
-    return Encoder(described, encode, content, before, after)
-
-
-def _find_marks(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the tokens that the tokenizer puts before and after a text: those of its post-processor."""
-    marked = tokenizer.encode("a", add_special_tokens=True).ids
-    plain = tokenizer.encode("a", add_special_tokens=False).ids
-    starts = [n for n in range(len(marked) - len(plain) + 1) if marked[n : n + len(plain)] == plain]
-    if not starts:
-        return (), ()
-    start = starts[0] if plain else min(1, len(marked))  # without a token for the letter
-    return tuple(marked[:start]), tuple(marked[start + len(plain) :])
-
-
-def _encode_bytes(texts: Sequence[str]) -> list[Array]:
-    return [np.frombuffer(text.encode(), np.uint8).astype(np.int64) for text in texts]
+    before, after = find_marks(tokenizer)
+    return Encoder(described, partial(encode_texts, tokenizer), content, before, after)
 
 
 def _library() -> Any:

@@ -16,6 +16,7 @@ from sources.common import BATCH_BYTES, Array, Batch, Source
 from sources.tokenizing import Encoder, make_encoder, sample_texts
 from wsshards.errors import UserError
 from wsshards.manifest import CLASSIFICATION, SPLITS, Features
+from wsshards.token_rows import mark_rows
 from wssources.documents import (
     Document,
     check_text_folders,
@@ -278,24 +279,23 @@ def _windows(tokens: list[Array], width: int) -> tuple[Array, Array]:
 def _classified(corpus: _Corpus, encoder: Encoder, features: Features) -> Callable[[], Iterator[Batch]]:
     """Rows of a classification: the tokens of one document, padded or cut."""
     dtype, (width,) = np.dtype(features.dtype), features.shape
-    before, after = (np.array(marks, dtype) for marks in (encoder.before, encoder.after))
-    room = width - len(before) - len(after)
+    room = width - len(encoder.before) - len(encoder.after)
     if room < 1:
         raise UserError(
             f"`sequence_length` is {width}, but the tokenizer puts {width - room} tokens around each text",
             f"write {width - room + 1} or more",
         )
+    padding = encoder.described.padding
+    assert padding is not None  # rows that are padded have a tokenizer with such a token
     most = max(1, min(4096, BATCH_BYTES // (width * dtype.itemsize)))
 
     def batches() -> Iterator[Batch]:
         encoded = _whole_documents(corpus, encoder)
         cut = total = 0
         while group := list(islice(encoded, most)):
-            rows = np.full((len(group), width), encoder.described.padding, dtype)
-            for row, (_, tokens) in zip(rows, group, strict=True):
-                marked = np.concatenate([before, tokens[:room].astype(dtype), after])
-                row[: len(marked)] = marked
-                cut += len(tokens) > room
+            tokens = [each for _, each in group]
+            rows = mark_rows(tokens, width, padding, (encoder.before, encoder.after), dtype)
+            cut += sum(len(each) > room for each in tokens)
             total += len(group)
             documents = [document for document, _ in group]
             identities = [document.hash(corpus.seed) for document in documents]

@@ -27,6 +27,7 @@ REASONS = {
     "needs a workspace in Azure",
     "serves until it is stopped",
     "sets up the whole clone, as continuous integration does",
+    "trains for minutes",
 }
 
 _FENCE = re.compile(r"^(`{3,})(\w*)[ ]*(?:title=\"([^\"]+)\")?")

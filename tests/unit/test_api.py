@@ -37,7 +37,7 @@ PLACES = {
 ONCE = {
     "read": "worldsize.spec.from_document",
     "validated": "worldsize.spec.violations.check_schema",
-    "planned": "worldsize.planning.derive",
+    "planned": "worldsize.planning.derive.derive",
     "wired": "worldsize.resolving.wiring.wire_by_name",
     "resolved": "worldsize.resolving.resolve.resolve_spec",
 }

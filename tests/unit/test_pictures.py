@@ -81,7 +81,7 @@ def test_a_plan_without_a_known_speed_has_no_picture(tmp_path: Path) -> None:
     path.write_text(text[: text.index("      workload")], encoding="utf-8")
     result = ask("plan", path, "--plot", tmp_path / "a.svg")
     assert result.exit_code == 1
-    assert "there is nothing to draw: `train`: the model is not known" in result.stderr
+    assert "there is nothing to draw: `train`: no speed of this model on this data is known" in result.stderr
     assert result.stdout == ""
     assert not (tmp_path / "a.svg").exists()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from worldsize.base.wording import join_words, plural
+from worldsize.base.wording import join_words, plural, quoted_list
 from worldsize.checking import discover
 
 
@@ -27,8 +27,8 @@ def explain_nothing(
     """
     present = {file for path in paths for file in _list_all(os.fspath(path))}
     if not present:
-        where = join_words([f"`{os.fspath(path)}`" for path in paths[:3]], "and")
-        return f"there is no YAML file in {where}"
+        where = f" in {quoted_list(os.fspath(path) for path in paths)}" if paths else ""
+        return f"there is no YAML file{where}"
     listed = {file.path for file in discover.list_files(paths)}
     left = {file.path for project in projects for file in project.files}
     other = [file for file in left if not discover.is_settings(file)]

@@ -16,7 +16,7 @@ demo: $(VENV)/.demo ## train, evaluate and register a model here: two processes,
 
 test: $(VENV)/.all $(VENV)/.horovod browser ## every test; the heavy ones start real process groups
 	$(BIN)/pytest -m "not run and not bench" -n 2 -q
-	$(BIN)/pytest -m "run and not bench" -n 3 --dist loadfile --no-loadscope-reorder --reruns 2 -q -rs
+	$(BIN)/pytest -m "run and not bench" -n 2 --dist loadfile --no-loadscope-reorder --reruns 2 -q -rs
 
 fast: $(VENV)/.all ## the fast tests only: seconds
 	$(BIN)/pytest -m "not run and not bench" -n 2 -q

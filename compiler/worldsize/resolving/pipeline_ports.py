@@ -89,7 +89,7 @@ def check_unused(state: ResolveState, steps: Mapping[str, Step]) -> None:
     for name, declared in spec.inputs.items():
         if name not in bound and name not in spec.planned_inputs and _is_readable(state):
             message = f"no step uses the input `{name}`"
-            help_ = f"bind it, as in `with: {{{name}: ${{{{parent.inputs.{name}}}}}}}`, or remove it"
+            help_ = f'bind it, as in `with: {{{name}: "${{{{parent.inputs.{name}}}}}"}}`, or remove it'
             state.report("pipeline-input-unused", declared.span, message, help_)
     for name, located in (spec.schedule.inputs if spec.schedule is not None else {}).items():
         if name in spec.inputs and name not in bound and name in spec.planned_inputs:

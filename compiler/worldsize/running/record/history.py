@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -15,6 +17,7 @@ from worldsize.running.record.folder import is_alive
 from worldsize.running.record.json_files import read_json
 
 RECORD = "run.json"
+_TIMED_ID = re.compile(r"\d{8}-\d{6}-\d{3}")
 MAX_SECONDS = 1e10  # three hundred years
 
 
@@ -61,14 +64,26 @@ class RunRecord:
 
 
 def list_runs(home: Path) -> list[Path]:
-    """The folders of a home's runs, the oldest first."""
+    """The folders of a home's runs, in the order in which they started."""
     try:
         folders = [
             path for path in (home / "runs").iterdir() if path.is_dir() and path.name[:1] not in (".", "")
         ]
     except OSError:
         return []
-    return sorted(folders, key=lambda path: path.name)
+    return sorted(folders, key=_find_start)
+
+
+def _find_start(root: Path) -> str:
+    """When a run started, as ids have it; a job of the local workspace has an id that does not say so."""
+    if _TIMED_ID.match(root.name):
+        return root.name
+    try:
+        with (root / "events.jsonl").open(encoding="utf-8", errors="replace") as file:
+            started = datetime.fromisoformat(json.loads(file.readline())["time"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return root.name
+    return f"{started.astimezone(timezone.utc):%Y%m%d-%H%M%S-%f}"
 
 
 def find_run(home: Path, text: str) -> Path:

@@ -95,7 +95,7 @@ def check_length(name: str, longest: int) -> None:
         raise UserError(
             f"column `{clip_text(name)}` has a text of {longest:,} characters, and a category may have"
             f" {MAX_CLASS_NAME:,}",
-            "leave it out: name the other columns, as in `features: age,income`",
+            "leave it out: name the other columns in `features`, as in `features: age,income`",
         )
 
 
@@ -108,7 +108,7 @@ def describe_texts(name: str, distinct: int, rows: int, *, sampled: bool, called
         if distinct > MAX_CATEGORIES
         else f"column `{clip_text(name)}` of `{called}` has another text in nearly every row: {distinct:,} in"
         f" {what}",
-        "leave it out: name the other columns, as in `features: age,income`",
+        "leave it out: name the other columns in `features`, as in `features: age,income`",
     )
 
 

@@ -53,7 +53,7 @@ def check_has_values(name: str, values: Sequence[Any], called: str) -> None:
     if values and all(value is None or value == "" or value in MISSING_NUMBERS for value in values):
         raise UserError(
             f"column `{clip_text(name)}` of `{called}` has no value in any of {len(values):,} rows",
-            "leave it out: name the other columns, as in `features: age,income`",
+            "leave it out: name the other columns in `features`, as in `features: age,income`",
         )
 
 

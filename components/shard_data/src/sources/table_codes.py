@@ -94,7 +94,7 @@ class TableCodes:
                 raise UserError(
                     f"column `{clip_text(name)}` has more than {MAX_CATEGORIES:,} distinct values at"
                     f" {place(int(np.flatnonzero(places == index)[0]))}",
-                    "leave it out: name the other columns, as in `features: age,income`",
+                    "leave it out: name the other columns in `features`, as in `features: age,income`",
                 )
             codes[index] = code
             digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=4).digest()

@@ -218,7 +218,7 @@ def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
     elif kind.endswith("-component"):
         interface, problems = component.read_component(document.path, run.context.files)
         run.problems += problems
-        if interface is not None:
+        if interface is not None and not run.context.is_built_in_copy(interface):
             _feed_component(run, interface, at_start)
     elif kind in _STAGES and isinstance(document.root, yaml.Mapping):
         _STAGES[kind](run, document.root, Path(document.path))
@@ -305,13 +305,14 @@ def _feed_job(run: CheckRun, job: Job, place: Span) -> None:
         component = step.component
         if component is not None and component.path is not None:
             run.in_use.add(component.path)
-        if component is not None and _is_checked(run, component.path):
+        if component is not None and _is_checked(run, component):
             _feed_component(run, component, at_step)
 
 
-def _is_checked(run: CheckRun, path: Path | None) -> bool:
+def _is_checked(run: CheckRun, component: Component) -> bool:
     """Whether a component is checked with the files that use it: a built-in one is where it is made."""
-    return path is None or (run.context.inside(path) and not run.context.built_in(path))
+    path = component.path
+    return path is None or (run.context.inside(path) and not run.context.is_built_in(component))
 
 
 def _feed_component(run: CheckRun, component: Component, place: Span) -> None:

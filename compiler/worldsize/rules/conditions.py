@@ -43,7 +43,7 @@ def bound_output(_context: Context, subjects: Subjects) -> bool:
 def script(context: Context, subjects: Subjects) -> bool:
     """A command, not of a built-in component, that may start a Python script."""
     used = (step.component for job, _ in subjects.get("Job", ()) for step in job.steps.values())
-    if any(_starts_python(component) and not _is_built_in(context, component) for component in used):
+    if any(_starts_python(component) and not context.is_built_in(component) for component in used):
         return True
     return any(_starts_python(component) for component, _ in subjects.get("Component", ()))
 
@@ -72,10 +72,6 @@ def _names_deepspeed(component: Component | None) -> bool:
 def _starts_python(component: Component | None) -> bool:
     command = component.command.value if component is not None and component.command is not None else None
     return isinstance(command, str) and _STARTS_PYTHON.search(command) is not None
-
-
-def _is_built_in(context: Context, component: Component | None) -> bool:
-    return component is not None and component.path is not None and context.built_in(component.path)
 
 
 CONDITIONS: dict[str, Callable[[Context, Subjects], bool]] = {

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from worldsize.azureml.job import Compute
+    from worldsize.azureml.model import Component
     from worldsize.base.span import Span
     from worldsize.facts.prices import PriceList
     from worldsize.facts.vm_sizes import Learned, VmSize
@@ -90,6 +91,16 @@ class Context(Struct):
     def built_in(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file is part of a built-in component. Those are checked where they are made."""
         return _within(self.files.real_paths.resolve(path), os.fspath(resources.components()))
+
+    def is_built_in(self, component: Component | None) -> bool:
+        """Whether a component is a built-in one, or the unchanged copy that a compiled pipeline has of it."""
+        if component is None or component.path is None:
+            return False
+        return self.built_in(component.path) or self.is_built_in_copy(component)
+
+    def is_built_in_copy(self, component: Component) -> bool:
+        """Whether a component file of the tree is an unchanged copy of a built-in one."""
+        return self.once(_is_copy, component)
 
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file or folder of the tree exists."""
@@ -173,6 +184,15 @@ class Context(Struct):
         name = target.removeprefix("azureml:")
         cluster = self.clusters.get(name)
         return None if cluster is None or (name in self._contradicted and not cluster.declared) else cluster
+
+
+def _is_copy(context: Context, component: Component) -> bool:
+    name = component.name.value if component.name is not None else None
+    if name not in resources.component_names() or component.path is None or context.built_in(component.path):
+        return False
+    from worldsize.azureml import built_in_copies  # few trees have any
+
+    return built_in_copies.is_unchanged_copy(component, context.files)
 
 
 def _decode(file: Path) -> str:

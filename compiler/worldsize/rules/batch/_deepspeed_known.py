@@ -56,8 +56,7 @@ def collect_known(context: Context, job: Job, launch: Launch) -> Known:
 def _is_ours(context: Context, launch: Launch) -> bool:
     component = launch.step.component
     name = component.name.value if component is not None and component.name is not None else None
-    path = component.path if component is not None else None
-    return name == _OURS and path is not None and context.built_in(path)
+    return name == _OURS and context.is_built_in(component)
 
 
 def _find_only_program(context: Context, job: Job, launch: Launch) -> Program | None:

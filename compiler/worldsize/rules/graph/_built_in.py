@@ -35,11 +35,6 @@ def find_with_input(name: str, word: str | None = None) -> list[str]:
     return components
 
 
-def is_built_in(context: Context, component: Component | None) -> bool:
-    """Whether a component is one of Worldsize's own."""
-    return component is not None and component.path is not None and context.built_in(component.path)
-
-
 def check_function(step: Step, component: Component) -> Iterator[Problem]:
     """Report a name that is neither built in nor a function of a file, where an input takes one of these."""
     facts = find_facts(component)
@@ -94,7 +89,7 @@ def find_unread_data(context: Context, step: Step) -> tuple[Span, str, str] | No
 def _find_unread_settings(context: Context, step: Step) -> tuple[Span, str, str] | None:
     """The same where a step has neither `source` nor `data`, but an input that says how files are read."""
     component = step.component
-    if component is None or "source" in step.inputs or not is_built_in(context, component):
+    if component is None or "source" in step.inputs or not context.is_built_in(component):
         return None
     from worldsize.planning.memory.workload import is_sharding  # only a step that shards data needs it
 
@@ -120,7 +115,7 @@ def _is_changed(step: Step, name: str) -> bool:
 def _read_source(context: Context, step: Step) -> tuple[str | None, Field[Any] | None]:
     """What a step that shards data is to read, where it is not a built-in data set, and its place."""
     component = step.component
-    if component is None or "source" not in component.inputs or not is_built_in(context, component):
+    if component is None or "source" not in component.inputs or not context.is_built_in(component):
         return None, None
     from worldsize.planning.memory.workload import is_sharding  # only a step that shards data needs it
     from wssources import planned_rows

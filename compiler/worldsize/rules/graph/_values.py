@@ -38,7 +38,7 @@ def _name_other(context: Context, step: Step, name: str, field: Field[Any], faul
     """Name the built-in component that takes the value, where the one that was chosen does not."""
     if fault.slug != "input-not-in-enum":
         return fault
-    if not _built_in.is_built_in(context, step.component):
+    if not context.is_built_in(step.component):
         return _as_warning(fault)
     value = literals.render_literal(field.value.value) if isinstance(field.value, Literal) else ""
     others = _built_in.find_with_input(name, value)

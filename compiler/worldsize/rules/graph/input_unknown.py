@@ -25,7 +25,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 def _suggest(context: Context, step: Step, name: str, ports: Mapping[str, Port]) -> str:
     """The input that was meant; else the built-in component that has it."""
-    if closest(name, ports) is None and _built_in.is_built_in(context, step.component):
+    if closest(name, ports) is None and context.is_built_in(step.component):
         others = _built_in.find_with_input(name)
         if others:
             return f"`{name}` is an input of {' or '.join(f'`{other}`' for other in others)}"

@@ -182,9 +182,7 @@ def _find_programs(context: Context, job: Job) -> list[Program]:
 
 def _is_checked_elsewhere(context: Context, launch: Launch) -> bool:
     """Whether a job uses a built-in component."""
-    component = launch.step.component
-    path = component.path if component is not None else None
-    return launch.step.name != _NAMELESS and path is not None and context.built_in(path)
+    return launch.step.name != _NAMELESS and context.is_built_in(launch.step.component)
 
 
 def _way(launch: Launch) -> object:

@@ -41,7 +41,7 @@ def _judge_environment(context: Context, launch: Launch, *, trains: bool) -> Ite
     component, size = launch.step.component, launch.size
     assert component is not None
     assert size is not None
-    own = component.path is None or not context.built_in(component.path)
+    own = not context.is_built_in(component)
     for framework in list_frameworks(context, component):
         problem = gpu_support.report_build(framework, size, launch.size_span, trains=trains, shown=own)
         if problem is not None:

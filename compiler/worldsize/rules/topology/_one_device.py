@@ -132,7 +132,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
     size, component = launch.size, launch.step.component
     if size is None or not size.devices or component is None or component.command is None:
         return
-    if component.path is not None and context.built_in(component.path):
+    if context.is_built_in(component):
         return
     program = _find_cpu_program(context, launch)
     span = launch.chosen_size_span

@@ -30,7 +30,7 @@ def _may_ask(context: Context, launch: Launch) -> bool:
     component = launch.step.component
     if component is None or launch.size is None or launch.size.gpus:
         return False
-    return component.path is None or not context.built_in(component.path)
+    return not context.is_built_in(component)
 
 
 def _in_scripts(context: Context, job: Job) -> Iterator[Finding]:

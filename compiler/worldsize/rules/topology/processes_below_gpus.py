@@ -144,7 +144,7 @@ def _finding(launch: Launch, span: Span | None, what: str, count: int, help_: st
 def _plain(context: Context, launch: Launch) -> bool:
     """Whether one process uses one GPU only: a built-in trainer, or a script that names no other way."""
     component = launch.step.component
-    if component is not None and component.path is not None and context.built_in(component.path):
+    if context.is_built_in(component):
         return True
     command = component.command.value if component and component.command else ""
     if _LAUNCHERS.search(str(command)):
@@ -156,7 +156,7 @@ def _plain(context: Context, launch: Launch) -> bool:
 def _trains_on_one(context: Context, launch: Launch) -> bool:
     """Whether a script of the user's own trains, surely on one GPU."""
     component = launch.step.component
-    if component is None or (component.path is not None and context.built_in(component.path)):
+    if component is None or context.is_built_in(component):
         return False
     programs = _one_device.list_programs(context, launch)
     texts = [module.text for program in programs for module in program.modules]

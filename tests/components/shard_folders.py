@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from wsshards import manifest as m
+from wsshards import terms
 
 
 def write_shards(
@@ -28,7 +29,7 @@ def write_shards(
     rows, targets = splits["train"]
     if features is None:
         features = m.Features("features", str(rows.dtype), tuple(rows.shape[1:]))
-    if task == m.REGRESSION:
+    if task == terms.REGRESSION:
         assert label is not None
         deviation = np.where(targets.std(0) > 0, targets.std(0), 1.0)
         label = m.Label(label.names, (), tuple(targets.mean(0).tolist()), tuple(deviation.tolist()))
@@ -42,7 +43,7 @@ def write_shards(
             features=features,
             count=shards if name == "train" else 1,
         )
-        for name in m.SPLITS
+        for name in terms.SPLITS
         if name in splits
     }
     manifest = m.Manifest(task, "test", 0, features, label, **{"validation": m.Split(0, ()), **written})
@@ -58,7 +59,7 @@ def _write_split(
     for number, part in enumerate(np.array_split(np.arange(len(rows)), count)):
         columns = {features.name: _column(rows[part].reshape(len(part), -1))}
         if labels is not None:
-            columns[m.LABEL_COLUMN] = _column(np.asarray(labels[part], m.LABEL_DTYPES[task]))
+            columns[terms.LABEL_COLUMN] = _column(np.asarray(labels[part], terms.LABEL_DTYPES[task]))
         path = folder / name / f"shard-{number:05d}.arrow"
         table = pa.table(columns)
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -82,4 +83,4 @@ def write_blobs(folder: Path) -> None:
         return (draw.normal(size=(count, 6)) + 2 * np.eye(6)[labels]).astype(np.float32), labels
 
     label = m.Label(("y",), ("a", "b", "c"))
-    write_shards(folder, m.CLASSIFICATION, {"train": rows(128), "validation": rows(37)}, label=label)
+    write_shards(folder, terms.CLASSIFICATION, {"train": rows(128), "validation": rows(37)}, label=label)

@@ -15,6 +15,7 @@ import tensorflow as tf  # noqa: E402
 import torch  # noqa: E402
 
 from wsshards import manifest as m  # noqa: E402
+from wsshards import terms  # noqa: E402
 from wstrain.data.sample_spec import SampleSpec  # noqa: E402
 from wstrain.settings import OptimizerOptions  # noqa: E402
 from wstrain_tensorflow import task  # noqa: E402
@@ -104,7 +105,7 @@ ROWS = [
 
 def table() -> float:
     """The largest difference of encoded rows."""
-    its = make_task(m.REGRESSION, (5,), "float32", 1, columns=COLUMNS)
+    its = make_task(terms.REGRESSION, (5,), "float32", 1, columns=COLUMNS)
     rows = np.array(ROWS, np.float32)
     ours = task.encode_inputs(its, rows).numpy()
     assert ours.shape == (4, *its.input_shape)
@@ -117,14 +118,14 @@ def losses(name: str) -> float:
     more: dict[str, Any] = {"target_mean": (5.0, 1e3, 0.0), "target_deviation": (2.0, 1e2, 1.0)}
     shape, labels = (4,), generator.normal(size=(6, 3)) * 50
     features = generator.normal(size=(6, 4)).astype(np.float32)
-    if name == m.LANGUAGE_MODEL:
+    if name == terms.LANGUAGE_MODEL:
         more = {"tokenizer": m.Tokenizer("bpe", 3, padding=0)}
         features = generator.integers(0, 3, (6, 4)).astype(np.int32)
-    elif name != m.REGRESSION:
+    elif name != terms.REGRESSION:
         more = {}
         labels = generator.integers(0, 2, (6, 3), dtype=np.uint8)
     its = make_task(name, shape, str(features.dtype), 3, **more)
-    scores = generator.normal(size=(6, 3, 3) if name == m.LANGUAGE_MODEL else (6, 3)).astype(np.float32)
+    scores = generator.normal(size=(6, 3, 3) if name == terms.LANGUAGE_MODEL else (6, 3)).astype(np.float32)
     _, wanted = its.prepare(features, labels)
     _, targets = prepare_rows(its, features, labels)
     theirs = [its.loss(torch.from_numpy(scores), wanted), its.predictions(torch.from_numpy(scores))]
@@ -139,7 +140,7 @@ def text_classifier() -> float:
     torch.manual_seed(1)
     tokens = np.random.default_rng(0).integers(1, 9, (3, 8)).astype(np.int32)
     tokens[0, 5:] = tokens[1, 2:] = 0
-    its = make_task(m.CLASSIFICATION, (8,), "int32", 4, tokenizer=m.Tokenizer("bpe", 9, padding=0))
+    its = make_task(terms.CLASSIFICATION, (8,), "int32", 4, tokenizer=m.Tokenizer("bpe", 9, padding=0))
     theirs = torch_models.build_model("gpt", its, torch_models.ModelOptions(**SIZES), sample=None)
     ours = Models(SimpleNamespace(model="gpt", seed=0, **SETTINGS, **SIZES), its, None).make()
     copied(theirs, ours)
@@ -158,7 +159,10 @@ if __name__ == "__main__":
         "gpt": model("gpt", (12,), "language_model"),
         "text classifier": text_classifier(),
         "columns of a table": table(),
-        **{f"loss of {name}": losses(name) for name in (m.REGRESSION, m.MULTI_LABEL, m.LANGUAGE_MODEL)},
+        **{
+            f"loss of {name}": losses(name)
+            for name in (terms.REGRESSION, terms.MULTI_LABEL, terms.LANGUAGE_MODEL)
+        },
         **{
             f"{name} {decay}": optimizer(name, decay)
             for name in ("sgd", "adam", "adamw")

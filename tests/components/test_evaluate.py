@@ -12,6 +12,7 @@ import pytest
 
 from wsmetrics.names import METRICS
 from wsshards import manifest as m
+from wsshards import terms
 from wsshards.errors import UserError
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
@@ -249,7 +250,7 @@ def test_several_labels(scores: Any, tmp_path: Path) -> None:
     for row in range(3):
         made.add(shares[row : row + 1], labels[row : row + 1])
     summary, details = made.metrics()
-    assert set(summary) == set(METRICS[m.MULTI_LABEL])
+    assert set(summary) == set(METRICS[terms.MULTI_LABEL])
     assert summary["accuracy"] == pytest.approx(2 / 3)
     assert details["precision_a_b"] == pytest.approx(0.5)
     assert [path.name for path in made.draw(tmp_path)] == ["roc_curve.png"]
@@ -300,12 +301,12 @@ def test_numbers_that_are_not_finite_are_refused(scores: Any) -> None:
     with pytest.raises(UserError, match="not finite"):
         scores.ClassifierScores(["a", "b"]).add(np.array([[np.nan, 0.0]]), np.array([1]))
     with pytest.raises(UserError, match="not finite"):
-        scores.make_scores(_manifest(m.LANGUAGE_MODEL), 1).add(
+        scores.make_scores(_manifest(terms.LANGUAGE_MODEL), 1).add(
             np.full((1, 1, 256), np.nan, np.float32), np.array([[1]])
         )
     with pytest.raises(UserError, match="answers `eleven`, which is not one of the 2 classes"):
         scores.ClassifierScores(["a", "b"]).add(np.array(["eleven"]), np.array([1]))
     with pytest.raises(UserError, match=r"with shape \[1, 5\] for next bytes \[1, 2\]"):
-        scores.make_scores(_manifest(m.LANGUAGE_MODEL), 1).add(
+        scores.make_scores(_manifest(terms.LANGUAGE_MODEL), 1).add(
             np.zeros((1, 5), np.float32), np.array([[1, 2]])
         )

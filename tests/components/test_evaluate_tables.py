@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from wsshards import manifest as m
+from wsshards import terms
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
 
@@ -65,7 +66,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     }
     features = m.Features("features", "float32", (5,), columns=columns)
     folder = tmp_path_factory.mktemp("table")
-    write_shards(folder, m.REGRESSION, splits, label=m.Label(("price",)), features=features)
+    write_shards(folder, terms.REGRESSION, splits, label=m.Label(("price",)), features=features)
     names = np.array([*columns[2].categories, "(unseen)"], object)
     towns = [None if np.isnan(code) else names[int(code)] for code in coded[:, 2]]
     dates = (coded[:, 3].astype(np.int64) * 86_400 + coded[:, 4].astype(np.int64)).astype("datetime64[s]")

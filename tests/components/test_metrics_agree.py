@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wsmetrics.metrics import make_metrics
-from wsshards import manifest as m
+from wsshards import terms
 
 pytestmark = pytest.mark.run
 RELATIVE = 1e-12
@@ -34,7 +34,7 @@ def test_classification(classes: int, form: str) -> None:
     logits = _logits(500, classes, classes)
     shares = softmax(logits, axis=1)
     targets = np.random.default_rng(1).integers(0, classes, 500)
-    ours = _measure(m.CLASSIFICATION, classes, logits if form == "logits" else shares, targets)
+    ours = _measure(terms.CLASSIFICATION, classes, logits if form == "logits" else shares, targets)
     predicted = shares.argmax(1)
     macro: dict[str, Any] = {"average": "macro", "zero_division": 0}
     if classes == 2:
@@ -58,7 +58,7 @@ def test_class_without_rows() -> None:
 
     answers = np.eye(4)[[0, 1, 2, 2, 0]]  # nothing is of class 2 and nothing is said to be of class 3
     targets = np.array([0, 1, 1, 0, 0])
-    ours = _measure(m.CLASSIFICATION, 4, answers, targets)
+    ours = _measure(terms.CLASSIFICATION, 4, answers, targets)
     assert ours["f1"] == pytest.approx(sk.f1_score(targets, answers.argmax(1), average="macro"), rel=RELATIVE)
 
 
@@ -79,7 +79,7 @@ def test_regression(targets: int) -> None:
         "r2": sk.r2_score(wanted, answers),
         "rows": 500.0,
     }
-    assert _measure(m.REGRESSION, targets, answers, wanted) == pytest.approx(expected, rel=RELATIVE)
+    assert _measure(terms.REGRESSION, targets, answers, wanted) == pytest.approx(expected, rel=RELATIVE)
 
 
 @pytest.mark.parametrize("form", ["logits", "probabilities"])
@@ -100,4 +100,4 @@ def test_multi_label(form: str) -> None:
         "auroc": sk.roc_auc_score(wanted, answers, average="macro"),
         "rows": 500.0,
     }
-    assert _measure(m.MULTI_LABEL, 4, answers, wanted) == pytest.approx(expected, rel=RELATIVE)
+    assert _measure(terms.MULTI_LABEL, 4, answers, wanted) == pytest.approx(expected, rel=RELATIVE)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from wsshards import manifest as contents
+from wsshards import terms
 from wsshards.verify import verify_shards
 from wssources.planned_rows import DIGITS, DIGITS_ROWS, PYTHON_SOURCE, rows_per_class, validation_rows
 
@@ -24,7 +25,7 @@ def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
     manifest = contents.read_manifest(out)
     verify_shards(out, manifest)
     files = {file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()}
-    listed = {shard.path for name in contents.SPLITS for shard in manifest.split(name).shards}
+    listed = {shard.path for name in terms.SPLITS for shard in manifest.split(name).shards}
     assert files == listed | {contents.MANIFEST_NAME}  # nothing temporary is left
     return manifest
 
@@ -87,7 +88,7 @@ def test_rows_are_shuffled_by_the_seed(component: Run, tmp_path: Path) -> None:
 def test_python_source_has_the_rows_the_compiler_counts(component: Run, tmp_path: Path) -> None:
     manifest = _shard(component, tmp_path / "s", source=PYTHON_SOURCE, sequence_length=64, shard_count=3)
     rows = rows_per_class(PYTHON_SOURCE, 64)
-    assert manifest.task == contents.LANGUAGE_MODEL
+    assert manifest.task == terms.LANGUAGE_MODEL
     assert manifest.validation.rows == pytest.approx(validation_rows(rows, 0.2), abs=5)  # it repeats itself
     assert manifest.train.rows + manifest.validation.rows == rows[0]
     assert manifest.features == contents.Features("tokens", "uint8", (65,), tokenizer=contents.BYTES)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from wsshards import manifest as contents
+from wsshards import terms
 from wsshards.reader import ShardReader
 from wsshards.verify import verify_shards
 
@@ -28,7 +29,7 @@ def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
 
 def _rows(out: Path, manifest: contents.Manifest) -> dict[str, tuple[Any, Any]]:
     """Features and labels of each part that has rows."""
-    rows = {name: manifest.split(name).rows for name in contents.SPLITS}
+    rows = {name: manifest.split(name).rows for name in terms.SPLITS}
     return {name: ShardReader(out, name).gather(np.arange(count)) for name, count in rows.items() if count}
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from worldsize.resolving import row_counts
 from wsshards import manifest as contents
+from wsshards import terms
 from wsshards.errors import UserError
 from wsshards.reader import ShardReader
 from wsshards.verify import verify_shards
@@ -38,7 +39,7 @@ def _shard(component: Run, out: Path, **values: Any) -> tuple[contents.Manifest,
 
 
 def _rows(manifest: contents.Manifest) -> list[int]:
-    return [manifest.split(part).rows for part in contents.SPLITS]
+    return [manifest.split(part).rows for part in terms.SPLITS]
 
 
 class _Web(BaseHTTPRequestHandler):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from wsshards import manifest as contents
+from wsshards import terms
 from wsshards.verify import verify_shards
 
 pytestmark = pytest.mark.run
@@ -68,7 +69,7 @@ def test_encoders_see_training_rows_alone(component: Run, tmp_path: Path) -> Non
     houses = _houses(tmp_path / "d.csv")
     given = {"data": tmp_path / "d.csv", "label": "price", "features": FEATURES, "missing": "fill"}
     manifest = _shard(component, tmp_path / "s", **given, test_fraction=0.1, shard_count=3)
-    assert manifest.task == contents.REGRESSION
+    assert manifest.task == terms.REGRESSION
     size, city, sold, garden = manifest.features.columns
     assert [size.kind, city.kind, sold.kind, garden.kind] == ["number", "category", "date", "boolean"]
     assert (size.optional, city.optional, sold.optional) == (True, True, False)
@@ -122,7 +123,7 @@ def test_groups_stay_in_one_part(component: Run, tmp_path: Path) -> None:
     owners = {house["price"]: house["owner"] for house in houses}
     parts = [
         {owners[round(float(target), 3)] for target in _rows(tmp_path / "s", split)[1][:, 0]}
-        for split in contents.SPLITS
+        for split in terms.SPLITS
     ]
     assert [len(part) for part in parts] == [28, 8, 4]  # of 40 owners
     assert len(set.union(*parts)) == 40
@@ -133,7 +134,7 @@ def test_rows_are_divided_by_time(component: Run, tmp_path: Path) -> None:
     _houses(tmp_path / "d.csv", gaps=False)
     given = {"data": tmp_path / "d.csv", "label": "price", "features": FEATURES}
     _shard(component, tmp_path / "s", **given, validation_after="2026-09-01", test_after="2026-11-01")
-    days = [_rows(tmp_path / "s", split)[0][:, 2] for split in contents.SPLITS]
+    days = [_rows(tmp_path / "s", split)[0][:, 2] for split in terms.SPLITS]
     assert days[0].max() < 20_697 <= days[1].min()  # 2026-09-01
     assert days[1].max() < 20_758 <= days[2].min()  # 2026-11-01
 
@@ -154,7 +155,7 @@ def test_parts_that_are_given(component: Run, tmp_path: Path, kind: str) -> None
         else:
             frame.assign(sold=pd.to_datetime(frame["sold"])).to_parquet(path)
     manifest = _shard(component, tmp_path / "s", data=tmp_path / "d", label="price", split="given")
-    assert [manifest.split(name).rows for name in contents.SPLITS] == [60, 50, 40]
+    assert [manifest.split(name).rows for name in terms.SPLITS] == [60, 50, 40]
     assert [column.kind for column in manifest.features.columns][:3] == ["number", "category", "date"]
 
 
@@ -187,7 +188,7 @@ def test_several_labels(component: Run, tmp_path: Path, layout: str) -> None:
         )
         given = {"data": tmp_path / "d.csv", "label": "tags" if layout == "text" else "blue,green,red"}
     manifest = _shard(component, tmp_path / "s", **given)
-    assert manifest.task == contents.MULTI_LABEL
+    assert manifest.task == terms.MULTI_LABEL
     assert manifest.label is not None
     assert manifest.label.classes == ("blue", "green", "red")
     features, labels = _rows(tmp_path / "s", "train")
@@ -204,7 +205,7 @@ def test_targets_of_arrays(component: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "d.npz", x=np.arange(50.0)[:, None], y=rng.standard_normal((50, 2)))
     manifest = _shard(component, tmp_path / "s", data=tmp_path / "d.npz")
-    assert manifest.task == contents.REGRESSION
+    assert manifest.task == terms.REGRESSION
     assert manifest.label is not None
     assert manifest.label.names == ("y_0", "y_1")
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from wsshards import manifest as m
+from wsshards import terms
 from wsshards.errors import UserError
 from wstrain.data.table_encoding import make_table_encoding
 
@@ -22,9 +23,9 @@ from wstrain_torch.models.layers import ModelOptions  # noqa: E402
 
 COLUMNS = (
     m.Column("size", mean=(2.0,), optional=True),
-    m.Column("town", m.CATEGORY, ("a", "b"), optional=True),
-    m.Column("day", m.DATE, mean=(365.2425, 0.0)),
-    m.Column("new", m.BOOLEAN),
+    m.Column("town", terms.CATEGORY, ("a", "b"), optional=True),
+    m.Column("day", terms.DATE, mean=(365.2425, 0.0)),
+    m.Column("new", terms.BOOLEAN),
 )
 SMALL = ModelOptions(gpt_layers=1, gpt_heads=2, gpt_width=8)
 
@@ -48,7 +49,7 @@ def test_a_table_is_encoded_column_by_column() -> None:
 
 
 def test_plain_numbers_are_read_as_they_are_stored() -> None:
-    assert make_table_encoding((m.Column("a"), m.Column("b", m.BOOLEAN))) is None
+    assert make_table_encoding((m.Column("a"), m.Column("b", terms.BOOLEAN))) is None
 
 
 def test_a_regression_is_learned_in_deviations_and_answered_in_its_unit() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from wsshards import manifest as m
+from wsshards import terms
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed"),
@@ -61,7 +62,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
         if not place.exists():
             label = m.Label(("y",), tuple("abcdef"[:classes]))
             splits = {"train": rows(128, classes), "validation": rows(37, classes)}
-            write_shards(place, m.CLASSIFICATION, splits, label=label)
+            write_shards(place, terms.CLASSIFICATION, splits, label=label)
         return place
 
     return make

@@ -16,6 +16,7 @@ import pytest
 from tracked_metrics import read_metric
 
 from wsshards import manifest as m
+from wsshards import terms
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed"),
@@ -55,7 +56,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("table")
     features = m.Features("features", "float32", (4,), columns=COLUMNS)
     splits = {"train": (coded[:192], targets[:192]), "validation": (coded[192:], targets[192:])}
-    write_shards(folder, m.REGRESSION, splits, label=m.Label(("rent", "price")), features=features)
+    write_shards(folder, terms.REGRESSION, splits, label=m.Label(("rent", "price")), features=features)
     return folder
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from wsshards import manifest as m
+from wsshards import terms
 from wsshards.reader import ShardReader
 
 torch = pytest.importorskip("torch")
@@ -26,9 +27,9 @@ Training = Callable[..., Any]
 MLP = {"model": "mlp", "batch_size_per_device": 8, "global_batch_size": 32, "learning_rate": 0.05}
 COLUMNS = (
     m.Column("area", mean=(0.1,), optional=True),
-    m.Column("town", m.CATEGORY, ("Åland", "Berlin", "Chur")),
-    m.Column("sold", m.DATE, mean=(15_000.0, 43_200.0)),
-    m.Column("new", m.BOOLEAN, mean=(0.5,), optional=True),
+    m.Column("town", terms.CATEGORY, ("Åland", "Berlin", "Chur")),
+    m.Column("sold", terms.DATE, mean=(15_000.0, 43_200.0)),
+    m.Column("new", terms.BOOLEAN, mean=(0.5,), optional=True),
 )
 
 
@@ -47,20 +48,20 @@ def write_houses(folder: Path) -> m.Manifest:
 
     features = m.Features("features", "float32", (5,), columns=COLUMNS)
     splits = {"train": rows(160), "validation": rows(53)}
-    return write_shards(folder, m.REGRESSION, splits, label=m.Label(("price", "rent")), features=features)
+    return write_shards(folder, terms.REGRESSION, splits, label=m.Label(("price", "rent")), features=features)
 
 
-def write_noise(folder: Path, task: str = m.REGRESSION) -> m.Manifest:
+def write_noise(folder: Path, task: str = terms.REGRESSION) -> m.Manifest:
     """Rows whose labels follow from nothing: what a model learns of them makes it worse on others."""
     draw = np.random.default_rng(1)
 
     def rows(count: int) -> tuple[Any, Any]:
         features = draw.normal(size=(count, 6)).astype(np.float32)
-        if task == m.MULTI_LABEL:
+        if task == terms.MULTI_LABEL:
             return features, (draw.random((count, 3)) < 0.4).astype(np.uint8)
         return features, draw.normal(size=(count, 1))
 
-    label = m.Label(("y",)) if task == m.REGRESSION else m.Label(("tags",), ("a", "b", "c"))
+    label = m.Label(("y",)) if task == terms.REGRESSION else m.Label(("tags",), ("a", "b", "c"))
     return write_shards(folder, task, {"train": rows(64), "validation": rows(41)}, label=label)
 
 
@@ -161,7 +162,7 @@ print(json.dumps({
 
 def test_validating_does_not_change_the_curve(training: Training, tmp_path: Path) -> None:
     shards = tmp_path / "tags"
-    write_noise(shards, m.MULTI_LABEL)
+    write_noise(shards, terms.MULTI_LABEL)
     common = MLP | {"shards": shards, "epochs": 3, "gradient_accumulation_steps": 2}
     validated = training(2, validate_every_steps=1, best_metric="f1", **common)
     assert validated.ok, validated.errors
@@ -259,7 +260,7 @@ def test_a_divided_language_model_is_measured_as_a_whole_one(training: Training,
     draw = np.random.default_rng(2)
     tokens = {name: (draw.integers(0, 60, (count, 17)).astype(np.uint8), None) for name, count in SPLITS}
     features = m.Features("tokens", "uint8", (17,))
-    write_shards(tmp_path / "text", m.LANGUAGE_MODEL, tokens, features=features)
+    write_shards(tmp_path / "text", terms.LANGUAGE_MODEL, tokens, features=features)
     common = {"shards": tmp_path / "text", "model": "gpt", "gpt_layers": 2, "gpt_heads": 2, "gpt_width": 16}
     common |= {"epochs": 2, "batch_size_per_device": 4, "global_batch_size": 16, "learning_rate": 0.1}
     common |= {"gradient_accumulation_steps": 4}

@@ -35,7 +35,7 @@ from worldsize.yaml import json_text
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "components" / "_shared"))
 
-from wsshards import manifest  # noqa: E402
+from wsshards import manifest, terms  # noqa: E402
 from wsshards import reader as data  # noqa: E402
 from wsshards.errors import UserError  # noqa: E402
 from wstrain.checkpoint import checkpoint_folder  # noqa: E402
@@ -147,7 +147,7 @@ class Targets:
             splits[split] = manifest.Split(rows, (shard,))
         features, label = manifest.Features("x", "float32", (4,)), manifest.Label(("y",), ("a", "b"))
         made = manifest.Manifest(
-            manifest.CLASSIFICATION, "fuzz", 1, features, label, splits["train"], splits["validation"]
+            terms.CLASSIFICATION, "fuzz", 1, features, label, splits["train"], splits["validation"]
         )
         return manifest.manifest_to_json(made)
 

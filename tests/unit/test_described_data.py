@@ -17,6 +17,7 @@ import worldsize
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.resolving import row_counts
 from wsshards import manifest as contents
+from wsshards import terms
 from wsshards.errors import UserError
 
 SOURCE = Path(__file__).parents[2] / "components/shard_data/src"
@@ -91,7 +92,7 @@ def test_described_rows_are_planned_and_written(
     _, inputs, expected = RIGHT[name]
     assert ([each.message for each in said[name]], run_step(root / name, inputs)) == ([], "")
     manifest = contents.read_manifest(root / name / "out")
-    assert [manifest.split(part).rows for part in contents.SPLITS] == expected
+    assert [manifest.split(part).rows for part in terms.SPLITS] == expected
     defaults = {"source": ".", "format": "auto", "label": "label", "sequence_length": 16}
     counted = row_counts.count_split(root / name / "data", {"validation_fraction": 0.2, **defaults, **inputs})
     assert counted is not None

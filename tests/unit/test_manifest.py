@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wsshards import manifest as m
+from wsshards import terms
 from wsshards.errors import UserError
 from wsshards.manifest import add_checksum
 from wsshards.verify import verify_shards
@@ -27,7 +28,7 @@ COLUMNS = st.lists(
     st.builds(
         m.Column,
         NAMES,
-        st.sampled_from(m.COLUMN_KINDS),
+        st.sampled_from(terms.COLUMN_KINDS),
         FEW_NAMES,
         st.lists(NUMBERS, max_size=2).map(tuple),
         st.booleans(),
@@ -57,9 +58,9 @@ TARGETS = st.lists(st.tuples(NAMES, NUMBERS, NUMBERS), min_size=1, max_size=3).m
     )
 )
 TASKS_AND_LABELS = st.one_of(
-    st.tuples(st.sampled_from([m.CLASSIFICATION, m.MULTI_LABEL]), CLASSES),
-    st.tuples(st.just(m.REGRESSION), TARGETS),
-    st.just((m.LANGUAGE_MODEL, None)),
+    st.tuples(st.sampled_from([terms.CLASSIFICATION, terms.MULTI_LABEL]), CLASSES),
+    st.tuples(st.just(terms.REGRESSION), TARGETS),
+    st.just((terms.LANGUAGE_MODEL, None)),
 )
 MANIFESTS = st.builds(
     lambda described, *parts: m.Manifest(described[0], *parts[:3], described[1], *parts[3:]),
@@ -80,7 +81,7 @@ def test_reading_what_was_written_gives_the_same(manifest: m.Manifest) -> None:
 
 ROWS = b"rows"
 MANIFEST = m.Manifest(
-    m.CLASSIFICATION,
+    terms.CLASSIFICATION,
     "x",
     0,
     m.Features("features", "float32", (2, 3)),

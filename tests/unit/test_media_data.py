@@ -17,7 +17,7 @@ from PIL import Image
 import worldsize
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.resolving import row_counts
-from wsshards import manifest as contents
+from wsshards import terms
 from wsshards.errors import UserError
 from wsshards.manifest import read_manifest
 
@@ -383,7 +383,7 @@ def test_rows_are_planned_as_they_are_divided(name: str, root: Path, run_step: C
     _, inputs, expected = SPLITS[name]
     assert run_step(root / name, inputs) == ""
     manifest = read_manifest(root / name / "out")
-    assert [manifest.split(part).rows for part in contents.SPLITS] == expected
+    assert [manifest.split(part).rows for part in terms.SPLITS] == expected
     defaults = {"source": ".", "format": "auto", "label": "label", "sequence_length": 16}
     counted = row_counts.count_split(root / name / "data", {"validation_fraction": 0.2, **defaults, **inputs})
     assert counted is not None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wsmetrics.metrics import make_metrics
-from wsshards import manifest as m
+from wsshards import terms
 from wstrain_tensorflow import metric_states
 
 
@@ -23,13 +23,13 @@ class Recorded:
         return [value, value]
 
 
-@pytest.mark.parametrize("task", m.TASKS)
+@pytest.mark.parametrize("task", terms.TASKS)
 def test_states_arrive_in_small_messages(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric_states, "MAX_MESSAGE_BYTES", 400)
     random = np.random.default_rng(0)
-    shape = {m.CLASSIFICATION: (9,), m.LANGUAGE_MODEL: (9, 2)}.get(task, (9, 3))
+    shape = {terms.CLASSIFICATION: (9,), terms.LANGUAGE_MODEL: (9, 2)}.get(task, (9, 3))
     targets = random.integers(0, 2, shape)
-    outputs = random.normal(size=(9, 2, 3) if task == m.LANGUAGE_MODEL else (9, 3))
+    outputs = random.normal(size=(9, 2, 3) if task == terms.LANGUAGE_MODEL else (9, 3))
     whole, once, twice = (make_metrics(task, 3) for _ in range(3))
     once.add(outputs, targets)
     for _ in range(2):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from wsshards.errors import UserError
 from wssources.column_kinds import find_kind, parse_column_types, parse_date
+from wssources.groups import group_limits, hash_group
 from wssources.part_counts import PartCounts
 from wssources.planned_rows import divide_rows, held_out_rows, validation_rows
 from wssources.split_settings import (
@@ -19,8 +20,6 @@ from wssources.split_settings import (
     VALIDATION,
     SplitSettings,
     find_bounds,
-    group_limits,
-    hash_group,
     make_split,
     part_of_file,
 )

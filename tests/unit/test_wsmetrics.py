@@ -14,7 +14,7 @@ from wsmetrics.exact_sum import ExactSum, square_exactly
 from wsmetrics.metrics import make_metrics
 from wsmetrics.names import METRICS, goal, is_better, metrics_with_goal
 from wsmetrics.rank_scores import RankScores
-from wsshards import manifest as m
+from wsshards import terms
 
 Rows = tuple[Any, Any]
 ROWS = 211
@@ -30,18 +30,18 @@ def _rows(case: str, seed: int = 0) -> tuple[str, int, Rows]:
     random = np.random.default_rng(seed)
     logits = np.round(random.normal(size=(ROWS, 5)), 2)
     if case == "logits":
-        return m.CLASSIFICATION, 5, (logits.astype(np.float32), random.integers(0, 5, ROWS))
+        return terms.CLASSIFICATION, 5, (logits.astype(np.float32), random.integers(0, 5, ROWS))
     if case == "probabilities":
-        return m.CLASSIFICATION, 5, (_softmax(logits), random.integers(0, 4, ROWS))
+        return terms.CLASSIFICATION, 5, (_softmax(logits), random.integers(0, 4, ROWS))
     if case == "binary":
-        return m.CLASSIFICATION, 2, (_softmax(logits[:, :2]), random.integers(0, 2, ROWS))
+        return terms.CLASSIFICATION, 2, (_softmax(logits[:, :2]), random.integers(0, 2, ROWS))
     if case == "regression":
         targets = random.normal(size=(ROWS, 3)) * [1.0, 1e6, 1e-3] + [0.0, 1e9, 5.0]
-        return m.REGRESSION, 3, (targets + random.normal(size=(ROWS, 3)), targets)
+        return terms.REGRESSION, 3, (targets + random.normal(size=(ROWS, 3)), targets)
     if case == "multi_label":
-        return m.MULTI_LABEL, 5, (logits, random.integers(0, 2, (ROWS, 5), dtype=np.uint8))
+        return terms.MULTI_LABEL, 5, (logits, random.integers(0, 2, (ROWS, 5), dtype=np.uint8))
     tokens = random.integers(0, 7, (ROWS, 4))
-    return m.LANGUAGE_MODEL, 7, (random.normal(size=(ROWS, 4, 7)).astype(np.float32), tokens)
+    return terms.LANGUAGE_MODEL, 7, (random.normal(size=(ROWS, 4, 7)).astype(np.float32), tokens)
 
 
 CASES = ["logits", "probabilities", "binary", "regression", "multi_label", "tokens"]
@@ -121,22 +121,22 @@ def test_constant_target() -> None:
     """As scikit-learn's `r2_score`: 1 if every prediction is right, else 0; nothing of one row."""
     for value in (0.1, 1e9 + 0.3, 1e-200):
         for shift, expected in ((0.0, 1.0), (0.5, 0.0)):
-            metrics = make_metrics(m.REGRESSION, 1)
+            metrics = make_metrics(terms.REGRESSION, 1)
             metrics.add(np.full(9, value + shift), np.full((9, 1), value))
             assert metrics.compute()["r2"] == expected
-    single = make_metrics(m.REGRESSION, 1)
+    single = make_metrics(terms.REGRESSION, 1)
     single.add([1.0], [2.0])
     assert single.compute() == {"loss": 1.0, "mse": 1.0, "rmse": 1.0, "mae": 1.0, "rows": 1.0}
 
 
 def test_regression_loss_is_in_standard_deviations() -> None:
-    metrics = make_metrics(m.REGRESSION, 2, target_deviation=(2.0, 10.0))
+    metrics = make_metrics(terms.REGRESSION, 2, target_deviation=(2.0, 10.0))
     metrics.add([[2.0, 10.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]])
     assert metrics.compute()["loss"] == 0.5
     assert metrics.compute()["mse"] == 26.0
 
 
-@pytest.mark.parametrize("task", m.TASKS)
+@pytest.mark.parametrize("task", terms.TASKS)
 def test_no_rows(task: str) -> None:
     assert make_metrics(task, 2).compute() == {"rows": 0.0}
 
@@ -144,7 +144,7 @@ def test_no_rows(task: str) -> None:
 def test_padding_does_not_count() -> None:
     outputs = np.zeros((1, 3, 4))
     outputs[0, :, 2] = 1.0
-    metrics = make_metrics(m.LANGUAGE_MODEL, 4, padding=0)
+    metrics = make_metrics(terms.LANGUAGE_MODEL, 4, padding=0)
     metrics.add(outputs, [[2, 0, 0]])
     assert metrics.compute() == {
         "loss": pytest.approx(0, abs=1e-9),
@@ -165,36 +165,36 @@ def test_losses_may_be_added_instead_of_outputs() -> None:
 
 def test_bits_per_byte_are_of_bytes() -> None:
     for vocabulary, said, expected in ((256, None, True), (300, None, False), (256, False, False)):
-        metrics = make_metrics(m.LANGUAGE_MODEL, vocabulary, byte_tokens=said)
+        metrics = make_metrics(terms.LANGUAGE_MODEL, vocabulary, byte_tokens=said)
         metrics.add(np.zeros((1, 2, vocabulary)), [[1, 2]])
         assert ("bits_per_byte" in metrics.compute()) is expected
 
 
 def test_undefined_areas_are_left_out() -> None:
-    one_class = make_metrics(m.CLASSIFICATION, 2)
+    one_class = make_metrics(terms.CLASSIFICATION, 2)
     one_class.add([[0.2, 0.8]], [1])
     assert "auroc" not in one_class.compute()
-    diverged = make_metrics(m.CLASSIFICATION, 2, logits=True)
+    diverged = make_metrics(terms.CLASSIFICATION, 2, logits=True)
     diverged.add([[np.nan, 0.8], [1.0, 2.0]], [1, 0])
     assert math.isnan(diverged.compute()["loss"])
     assert "auroc" not in diverged.compute()
-    many = make_metrics(m.CLASSIFICATION, 101)
+    many = make_metrics(terms.CLASSIFICATION, 101)
     many.add(np.eye(101), np.arange(101))
     assert "auroc" not in many.compute()
 
 
 def test_decisions_have_neither_loss_nor_area() -> None:
-    metrics: Any = make_metrics(m.CLASSIFICATION, 3)
+    metrics: Any = make_metrics(terms.CLASSIFICATION, 3)
     metrics.add_decisions([0, 1, 1], [0, 1, 2])
     assert set(metrics.compute()) == {"accuracy", "precision", "recall", "f1", "rows"}
-    labels: Any = make_metrics(m.MULTI_LABEL, 2)
+    labels: Any = make_metrics(terms.MULTI_LABEL, 2)
     labels.add_decisions([[0, 1], [1, 1]], [[0, 1], [1, 0]])
     assert labels.compute() == {"accuracy": 0.5, "f1": pytest.approx(5 / 6), "f1_micro": 0.8, "rows": 2.0}
 
 
 def test_certain_scores_keep_their_order() -> None:
     """As float32 both probabilities are 1; the ranks still tell them apart."""
-    metrics = make_metrics(m.CLASSIFICATION, 3, logits=True)
+    metrics = make_metrics(terms.CLASSIFICATION, 3, logits=True)
     metrics.add(np.array([[20, 0, 0], [25, 0, 0]], np.float32), [1, 0])
     assert metrics.compute()["auroc"] == 1.0
     ranks = RankScores(1)
@@ -212,7 +212,7 @@ def test_curve_of_ranks() -> None:
 
 
 def test_goals() -> None:
-    for task in m.TASKS:
+    for task in terms.TASKS:
         assert set(metrics_with_goal(task)) == set(METRICS[task]) - {"rows"}
     assert goal("auroc") == "maximize"
     assert goal("rmse") == "minimize"

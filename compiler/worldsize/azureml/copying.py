@@ -17,6 +17,8 @@ from typing import IO, Literal, NamedTuple
 
 from msgspec import Struct, field
 
+from worldsize.azureml.real_paths import RealPaths
+
 MAX_ENTRIES = 100_000  # files and folders of one snapshot, links followed
 MAX_DEPTH = 100  # folders in each other
 MAX_LOOKED_AT = 2_000_000  # entries of all snapshots of one command
@@ -50,6 +52,7 @@ class CopyAccess(Struct, eq=False):
 
     allowed: Callable[[str | os.PathLike[str]], bool] = field(default=allow_everything)
     looked_at: int = 0
+    real_paths: RealPaths = field(default_factory=RealPaths)
     _folders: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
 
     def entries(self, real: str) -> tuple[Entry, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from msgspec import Struct, field
 from worldsize import resources, yaml
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Component
+from worldsize.azureml.real_paths import RealPaths
 from worldsize.base.problem import Problem
 
 
@@ -21,23 +21,6 @@ def allow_anything(_path: Path) -> bool:
 
 def allow_nothing(_reference: str) -> None:
     """Map no asset: what is in a workspace, in a registry or on the web is not read."""
-
-
-class RealPaths(Struct, eq=False):
-    """Resolves links as ``os.path.realpath`` does, of many files of one folder the folder once."""
-
-    _folders: dict[str, str] = field(default_factory=dict)
-
-    def resolve(self, path: str | os.PathLike[str]) -> str:
-        """The absolute path without links; of circular links, what ``os.path.realpath`` makes of them."""
-        folder, name = os.path.split(path)
-        if name in ("", ".", ".."):
-            return os.path.realpath(path)
-        known = self._folders.get(folder)
-        if known is None:
-            known = self._folders[folder] = os.path.realpath(folder)
-        real = os.path.join(known, name)  # noqa: PTH118 - paths are texts here
-        return os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114
 
 
 class Files(Struct, eq=False):

@@ -53,7 +53,7 @@ class _Folder(Struct, frozen=True):
 def list_file(gate: CopyAccess, path: Path, place: str) -> Listing:
     """One file as a listing."""
     listing = Listing()
-    real = os.path.realpath(path)
+    real = gate.real_paths.resolve(path)
     if gate.allowed(real):
         listing.take(place, Entry(path.name, "file", real, os.stat(real).st_size))  # noqa: PTH116
     else:
@@ -77,7 +77,7 @@ def list_folder(
         OSError: A folder cannot be listed, or an ignore file cannot be read.
     """
     listing = Listing()
-    real = os.path.realpath(folder)
+    real = gate.real_paths.resolve(folder)
     if not gate.allowed(real):
         listing.outside[at.as_posix()] = real
         return listing

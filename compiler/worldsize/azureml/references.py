@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+# Paths are texts here: a Path object for each question is slow in big trees.
+# ruff: noqa: PTH110, PTH112, PTH113, PTH117, PTH118, PTH120, PTH208
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -40,7 +43,9 @@ def local_path(text: str, folder: Path) -> Path | None:
     name = text.removeprefix("file:")
     if len(name) > 60 and not _can_exist(name):
         name = f"{name[:60].replace('/', '_')}…"  # so it is reported as missing
-    return Path(name) if Path(name).is_absolute() else normalise(folder / name)
+    if os.path.isabs(name):
+        return _path_of(name)
+    return _path_of(os.path.normpath(os.path.join(folder, name)))
 
 
 def _can_exist(name: str) -> bool:
@@ -50,23 +55,23 @@ def _can_exist(name: str) -> bool:
 
 def exists(path: Path) -> bool:
     """Whether a path exists; unlike pathlib's, False for a path without permission."""
-    return os.path.exists(path)  # noqa: PTH110
+    return os.path.exists(path)
 
 
 def is_file(path: Path) -> bool:
     """Whether a path is a file that can be accessed."""
-    return os.path.isfile(path)  # noqa: PTH113
+    return os.path.isfile(path)
 
 
 def is_folder(path: Path) -> bool:
     """Whether a path is a folder that can be accessed."""
-    return os.path.isdir(path)  # noqa: PTH112
+    return os.path.isdir(path)
 
 
 def list_names(folder: Path) -> list[str]:
     """The sorted names in a folder, for a suggestion; empty if it cannot be read."""
     try:
-        return sorted(os.listdir(folder))  # noqa: PTH208 - names only
+        return sorted(os.listdir(folder))
     except OSError:
         return []
 
@@ -96,6 +101,9 @@ def _same_kind(asked: Path, found: Path) -> bool:
     return (suffix == wanted or mistyped or {suffix, wanted} == {".yml", ".yaml"}) and not is_folder(found)
 
 
+_path_of = lru_cache(4096)(Path)  # rules ask for the same few paths again and again
+
+
 def normalise(path: Path) -> Path:
     """A path without ``a/..``; a relative path stays relative, as messages show it."""
     return Path(os.path.normpath(path))
@@ -103,7 +111,7 @@ def normalise(path: Path) -> Path:
 
 def folder_of(node: Node) -> Path:
     """The folder of the file in which a node stands, which the node's paths are relative to."""
-    return Path(os.path.dirname(node.source.path))  # noqa: PTH120 - paths are text here
+    return _path_of(os.path.dirname(node.source.path))
 
 
 def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:

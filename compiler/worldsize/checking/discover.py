@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
+from worldsize.azureml.real_paths import RealPaths
 from worldsize.base.suggest import closest
 from worldsize.yaml import Document, Mapping
 
@@ -127,10 +128,10 @@ def group_projects(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[st
                 files_by_path[file.path] = (file, tree)
     grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
     known_settings: dict[str, dict[str, str | None]] = {}
-    resolve = cache(os.path.realpath)
+    real_paths = RealPaths()
     for name in sorted(files_by_path):
         file, tree = files_by_path[name]
-        folder = resolve(os.path.dirname(name))
+        folder = real_paths.resolve(os.path.dirname(name))
         settings = _settings_above(folder, tree, known_settings.setdefault(tree, {}))
         grouped.setdefault((tree, settings), []).append(file)
     return [Project(tree, settings, tuple(members)) for (tree, settings), members in grouped.items()]

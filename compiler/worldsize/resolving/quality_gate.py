@@ -13,7 +13,7 @@ from worldsize.planning.memory.workload import is_sharding
 from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Located
 from wsmetrics.names import METRICS
-from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL
+from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wssources.media_options import BYTES_TOKENIZER
 from wssources.planned_rows import DIGITS, PYTHON_SOURCE, default_source
 

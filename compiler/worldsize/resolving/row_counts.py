@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from worldsize.resolving.rows import TableCount
-from wsshards.manifest import CLASSIFICATION
 from wsshards.regular_files import check_regular, list_files, open_regular, read_regular
+from wsshards.terms import CLASSIFICATION
 from wssources.column_kinds import parse_column_types
 from wssources.documents import find_text_division, read_corpus
 from wssources.formats import LABEL_ARRAYS, LABEL_FILE, MAX_CLASS_NAME, PICTURES, TABLES, TEXTS

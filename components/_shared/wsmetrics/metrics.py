@@ -9,7 +9,8 @@ from wsmetrics.classification import ClassificationMetrics
 from wsmetrics.language_model import LanguageModelMetrics
 from wsmetrics.multi_label import MultiLabelMetrics
 from wsmetrics.regression import RegressionMetrics
-from wsshards.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, TASKS, Manifest
+from wsshards.manifest import Manifest
+from wsshards.terms import CLASSIFICATION, MULTI_LABEL, REGRESSION, TASKS
 
 
 class Metrics(Protocol):
@@ -44,7 +45,7 @@ def make_metrics(
     """Return the metrics of a task.
 
     Args:
-        task: one of `wsshards.manifest.TASKS`.
+        task: one of `wsshards.terms.TASKS`.
         outputs: classes, targets, or the vocabulary.
         logits: whether outputs are logits or probabilities; None if the values are to tell.
         target_deviation: of each target of a regression over the training rows, for its loss.

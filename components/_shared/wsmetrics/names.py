@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
+from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
 
 # A task's metrics in the order they are shown; `rows` counts rows and has no direction.
 METRICS = {

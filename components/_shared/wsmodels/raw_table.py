@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wsshards.manifest import BOOLEAN, CATEGORY, DATE, NUMBER, Column
+from wsshards.manifest import Column
+from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
 
 Array = npt.NDArray[Any]
 UNSEEN = "(unseen)"  # stands for a category that no training row has: its name is not in the shards

@@ -18,24 +18,13 @@ from typing import Any
 
 from wsshards.errors import UserError, describe_error
 from wsshards.regular_files import check_regular, read_regular
+from wsshards.terms import CLASSIFICATION, COLUMN_KINDS, DATE, NUMBER, REGRESSION, RESIZES, SPLITS, TASKS
 
 MANIFEST_NAME = "manifest.json"
 AGAIN = "write the folder again with a `shard_data` step"  # what helps against a faulty one
 VERSION = 2
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024  # bytes of a manifest: 50,000 shards and more
 MAX_SHARDS = 50_000  # of one side of the data
-SPLITS = ("train", "validation", "test")
-CLASSIFICATION = "classification"
-REGRESSION = "regression"
-MULTI_LABEL = "multi_label"
-LANGUAGE_MODEL = "language_model"
-TASKS = (CLASSIFICATION, REGRESSION, MULTI_LABEL, LANGUAGE_MODEL)
-# What a table's column holds, and so how it is encoded.
-NUMBER, BOOLEAN, CATEGORY, DATE = "number", "boolean", "category", "date"
-COLUMN_KINDS = (NUMBER, BOOLEAN, CATEGORY, DATE)
-RESIZES = ("", "crop", "stretch", "pad")  # of pictures; none of other rows
-LABEL_COLUMN = "label"
-LABEL_DTYPES = {CLASSIFICATION: "int64", REGRESSION: "float64", MULTI_LABEL: "uint8"}
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from wsshards.errors import UserError
-from wsshards.manifest import (
-    LABEL_COLUMN,
-    LABEL_DTYPES,
-    Shard,
-    label_shape,
-    read_manifest,
-)
+from wsshards.manifest import Shard, label_shape, read_manifest
 from wsshards.pictures import EncodedColumn, decode_rows
 from wsshards.regular_files import path_of_open
+from wsshards.terms import LABEL_COLUMN, LABEL_DTYPES
 from wsshards.verify import check_shard_content, check_shard_size
 
 Array = npt.NDArray[Any]

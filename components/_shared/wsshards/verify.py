@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from wsshards.errors import UserError, describe_error
-from wsshards.manifest import AGAIN, SPLITS, Manifest, Shard, Tokenizer
+from wsshards.manifest import AGAIN, Manifest, Shard, Tokenizer
 from wsshards.regular_files import check_regular, open_regular
+from wsshards.terms import SPLITS
 
 
 def verify_shards(

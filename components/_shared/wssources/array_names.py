@@ -7,7 +7,8 @@ from pathlib import Path
 
 from wsshards.errors import UserError, clip_text
 from wssources.formats import LABEL_ARRAYS
-from wssources.request import Request, suggest
+from wssources.input_error import suggest
+from wssources.request import Request
 
 
 def find_label(request: Request, file: Path, names: Iterable[str]) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import BOOLEAN, CATEGORY, COLUMN_KINDS, DATE, NUMBER
+from wsshards.terms import BOOLEAN, CATEGORY, COLUMN_KINDS, DATE, NUMBER
 from wssources.formats import MAX_CLASS_NAME
-from wssources.request import suggest
+from wssources.input_error import suggest
 
 MAX_CATEGORIES = 1_000  # of a column
 MISSING_NUMBERS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # in a column of numbers

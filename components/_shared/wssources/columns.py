@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wsshards.errors import UserError, clip_text
-from wssources.request import Request, suggest
+from wssources.input_error import suggest
+from wssources.request import Request
 from wssources.tasks import split_label
 
 MAX_COLUMNS = 100_000  # of a table; pyarrow needs 5 KB for each

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import CATEGORY, CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
 from wsshards.regular_files import open_regular
+from wsshards.terms import CATEGORY, CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
 from wssources import json_rows, row_faults
+from wssources.input_error import blame_input, suggest
 from wssources.media_options import BYTES_TOKENIZER, MediaOptions
 from wssources.parquet_head import kind_of_type
 from wssources.picture_labels import DEFAULT_LABEL
-from wssources.request import DROP, Request, blame_input, suggest, unreadable
+from wssources.request import DROP, Request, unreadable
 from wssources.row_division import RowDivision, find_row_division
 from wssources.split_settings import UNDECIDED, find_parts
 from wssources.table_plan import HEAD_BYTES, LABEL_HELP, Head

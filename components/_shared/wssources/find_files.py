@@ -11,8 +11,9 @@ from pathlib import Path
 from wsshards.errors import UserError
 from wsshards.regular_files import MAX_FILES, check_regular, list_files, open_regular
 from wssources.formats import LABEL_FILE, PICTURES, TABLES, TEXTS
+from wssources.input_error import suggest
 from wssources.planned_rows import SOURCES
-from wssources.request import Request, is_packed, suggest, unreadable
+from wssources.request import Request, is_packed, unreadable
 
 FORMATS = ("auto", "csv", "parquet", "jsonl", "npz", "images", "text")
 _SUGGESTED = 10_000

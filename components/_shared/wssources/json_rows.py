@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import BOOLEAN, CATEGORY, DATE, NUMBER, REGRESSION
+from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER, REGRESSION
 from wssources.column_kinds import parse_date
 from wssources.request import BLOCK_BYTES, DROP, REFUSE, Request, first_line, open_data, unreadable
 from wssources.table_plan import FILL_HELP, KIND_HELP, LABEL_HELP, Head, TablePlan, may_miss

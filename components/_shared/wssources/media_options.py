@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from wsshards.errors import UserError
 
@@ -17,8 +17,7 @@ LEAST_VOCABULARY = 256 + SPECIAL_TOKENS + 1  # all bytes, and one pair of them
 MAX_VOCABULARY = 1_000_000
 
 
-@dataclass(frozen=True)
-class MediaOptions:
+class MediaOptions(NamedTuple):
     """Inputs of `shard_data` for pictures and text.
 
     Attributes:

@@ -14,7 +14,8 @@ from typing import Any
 
 from wsshards.errors import UserError, clip_text
 from wsshards.regular_files import list_files, read_regular
-from wssources.request import first_line, suggest, unreadable
+from wssources.input_error import suggest
+from wssources.request import first_line, unreadable
 
 FILE = "MLTable"
 MAX_BYTES = 1 << 20

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import BOOLEAN, CATEGORY, DATE, NUMBER
+from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
+from wssources.input_error import suggest
 from wssources.mltable import FILE
-from wssources.request import suggest
 
 Row = dict[str, Any]
 _KINDS = {"string": CATEGORY, "int": NUMBER, "float": NUMBER, "boolean": BOOLEAN, "datetime": DATE}

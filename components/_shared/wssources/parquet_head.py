@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsshards.manifest import BOOLEAN, CATEGORY, DATE, NUMBER
+from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
 
 
 def kind_of_type(kind: Any) -> str | None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from wsshards.manifest import CATEGORY
 from wsshards.regular_files import open_regular
+from wsshards.terms import CATEGORY
 from wssources.columns import choose_columns
 from wssources.parquet import check_footer, check_pages
 from wssources.parquet_head import kind_of_type

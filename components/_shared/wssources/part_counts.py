@@ -8,18 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wsshards.regular_files import check_regular
+from wssources.groups import group_limits, hash_group
 from wssources.planned_rows import divide_rows, text_rows
 from wssources.request import Request
-from wssources.split_settings import (
-    TEST,
-    TRAIN,
-    UNDECIDED,
-    VALIDATION,
-    SplitSettings,
-    fixed_parts,
-    group_limits,
-    hash_group,
-)
+from wssources.split_settings import TEST, TRAIN, UNDECIDED, VALIDATION, SplitSettings, fixed_parts
 
 
 def count_windows(request: Request, parts: Mapping[Path, int]) -> PartCounts:

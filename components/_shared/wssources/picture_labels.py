@@ -8,11 +8,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import CLASSIFICATION
+from wsshards.terms import CLASSIFICATION
 from wssources import row_faults
 from wssources.formats import LABEL_FILE, MAX_CLASSES, PICTURES
+from wssources.input_error import suggest
 from wssources.part_counts import PartCounts
-from wssources.request import DROP, Files, Request, suggest
+from wssources.request import DROP, Files, Request
 from wssources.row_division import RowDivision, find_row_division
 from wssources.split_settings import UNDECIDED, SplitSettings, TimeBounds, divide_files, fixed_parts
 from wssources.table_plan import HEAD_BYTES, LABEL_HELP

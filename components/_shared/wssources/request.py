@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, overload
 
-from wsshards.errors import UserError, clip_text
+from wsshards.errors import UserError
 from wsshards.regular_files import open_regular
 from wssources.media_options import MediaOptions
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 8 << 20  # of text, parsed at a time: no line is longer
 ROW_SHARE = 16  # of the memory limit: reader, sorter and writer hold about this many copies of a row
 REFUSE, FILL, DROP = MISSING = ("refuse", "fill", "drop")  # rows without a value
-_COMPARED = 10_000  # names that a misspelt name is compared with
 
 
 class Files(Sequence[Path]):
@@ -89,30 +86,6 @@ class Request:
         return f"{self.called}/{name}" if self.called else name
 
 
-class InputError(UserError):
-    """A fault of the data, or of the input that says how it is read.
-
-    Attributes:
-        slug: the rule of the checker that reports it.
-        blamed: the input to correct; empty for the data.
-    """
-
-    def __init__(self, error: UserError, slug: str, blamed: str) -> None:
-        super().__init__(error.message, error.help)
-        self.slug, self.blamed = slug, blamed
-
-
-@contextmanager
-def blame_input(slug: str, blamed: str = "") -> Iterator[None]:
-    """Raise an error of the block as :class:`InputError`, unless it is one already."""
-    try:
-        yield
-    except InputError:
-        raise
-    except UserError as error:
-        raise InputError(error, slug, blamed) from None
-
-
 def check_row(what: str, row_bytes: int, memory: int) -> None:
     """Raise UserError if a row is empty or too large for the memory limit."""
     if row_bytes < 1:
@@ -124,18 +97,6 @@ def check_row(what: str, row_bytes: int, memory: int) -> None:
             f"{memory // ROW_SHARE:,}",
             f"make the rows smaller, or give a `memory_limit_mib` of at least {need:,}",
         )
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return `did you mean …` for a misspelt word, else the list of options."""
-    import difflib  # only a misspelt word needs it
-
-    names = list(islice(known, _COMPARED))
-    close = difflib.get_close_matches(clip_text(word), [name for name in names if len(name) <= 100], n=1)
-    if close:
-        return f"did you mean `{close[0]}`?"
-    shown = ", ".join(f"`{clip_text(name)}`" for name in names[:12])
-    return f"choose from {shown}{' and more' if len(names) > 12 else ''}" if names else "there is none"
 
 
 def is_packed(file: Path) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import SPLITS
-from wssources.request import Request, blame_input, suggest
+from wsshards.terms import SPLITS
+from wssources.input_error import blame_input, suggest
+from wssources.request import Request
 from wssources.split_settings import UNDECIDED, TimeBounds, part_of_name
 from wssources.table_plan import Head, find_time
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import BOOLEAN, CATEGORY, DATE, MULTI_LABEL, NUMBER, REGRESSION
+from wsshards.terms import BOOLEAN, CATEGORY, DATE, MULTI_LABEL, NUMBER, REGRESSION
 from wssources.column_kinds import MISSING_NUMBERS, parse_date
 from wssources.request import BLOCK_BYTES, DROP, REFUSE, Request, first_line, open_data, unreadable
 from wssources.table_plan import FILL_HELP, KIND_HELP, LABEL_HELP, Head, TablePlan, may_miss

@@ -14,10 +14,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import SPLITS
 from wsshards.regular_files import check_regular, path_of_open, read_regular
+from wsshards.terms import SPLITS
 from wssources.formats import LABEL_FILE, PICTURES
-from wssources.request import InputError, unreadable
+from wssources.input_error import InputError
+from wssources.request import unreadable
 from wssources.split_settings import part_of_name
 
 DICT, STATE, INFO = "dataset_dict.json", "state.json", "dataset_info.json"

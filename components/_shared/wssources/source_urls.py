@@ -6,7 +6,7 @@ import re
 from urllib.parse import unquote, urlsplit
 
 from wsshards.errors import UserError, clip_text
-from wssources.request import suggest
+from wssources.input_error import suggest
 
 # The package that opens each protocol; those without one come with fsspec.
 PROTOCOLS = {

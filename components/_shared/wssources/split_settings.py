@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import DATE, NUMBER, SPLITS
+from wsshards.terms import DATE, NUMBER, SPLITS
 from wssources.column_kinds import to_order
 from wssources.formats import LABEL_FILE
-from wssources.planned_rows import held_out_rows
-from wssources.request import blame_input, suggest
+from wssources.input_error import blame_input, suggest
 
 if TYPE_CHECKING:
     from wssources.request import Request
@@ -38,8 +35,7 @@ INPUTS = (
 )
 
 
-@dataclass(frozen=True)
-class SplitSettings:
+class SplitSettings(NamedTuple):
     """The inputs of `shard_data` that divide rows.
 
     Attributes:
@@ -143,8 +139,7 @@ def check_built_in(split: SplitSettings | None, called: str, what: str) -> None:
             )
 
 
-@dataclass(frozen=True)
-class TimeBounds:
+class TimeBounds(NamedTuple):
     """The dates or numbers from which on rows validate or test; None where nothing is divided."""
 
     kind: str
@@ -266,26 +261,3 @@ def fixed_parts(bounds: TimeBounds | None, parts: Iterable[int]) -> frozenset[in
     dated = {VALIDATION} if bounds and bounds.validation is not None else set()
     dated |= {TEST} if bounds and bounds.test is not None else set()
     return frozenset(dated | {part for part in parts if part})
-
-
-def hash_group(value: object, seed: int) -> int:
-    """Return the 64-bit hash of a group's value, which does not depend on the machine; 3 and 3.0 are one."""
-    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    salted = f"{seed}:{text}".encode("utf-8", "surrogateescape")
-    return int.from_bytes(hashlib.blake2b(salted, digest_size=8).digest(), "little")
-
-
-def group_limits(hashes: Iterable[int], validation: float, test: float) -> tuple[int, int]:
-    """Return the hashes below which groups test, and below which they test or validate.
-
-    Args:
-        hashes: of all distinct groups, sorted.
-        validation: fraction of the groups that validate.
-        test: fraction of the groups that test.
-    """
-    ordered = list(hashes)
-    held_validation, held_test = held_out_rows(len(ordered), validation, test)
-    ends = [*ordered, 1 << 64]
-    return ends[held_test] if held_test else 0, ends[held_test + held_validation] if (
-        held_test + held_validation
-    ) else 0

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, NUMBER, REGRESSION
+from wsshards.terms import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, NUMBER, REGRESSION
 from wssources.column_kinds import check_categories, check_column_types, find_kind
 from wssources.columns import choose_columns
 from wssources.head_faults import check_has_values, check_notation, check_targets_differ
-from wssources.request import DROP, FILL, MISSING, REFUSE, Request, blame_input, suggest
+from wssources.input_error import blame_input, suggest
+from wssources.request import DROP, FILL, MISSING, REFUSE, Request
 from wssources.split_settings import SplitSettings, TimeBounds, find_bounds, find_time_column
 from wssources.tasks import Decision, LabelValues, decide_task, split_label
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wsshards.errors import UserError
-from wsshards.manifest import CATEGORY, CLASSIFICATION, DATE, MULTI_LABEL, NUMBER
+from wsshards.terms import CATEGORY, CLASSIFICATION, DATE, MULTI_LABEL, NUMBER
 from wssources import json_rows, row_faults
 from wssources.column_kinds import MISSING_NUMBERS, to_order
 from wssources.part_counts import PartCounts

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION, TASKS
+from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION, TASKS
 from wssources.formats import MAX_CLASSES
-from wssources.request import blame_input, suggest
+from wssources.input_error import blame_input, suggest
 
 AUTO = "auto"
 TASK_CHOICES = (AUTO, *TASKS)
@@ -28,7 +28,7 @@ class Decision:
     """The task, and why it is that one, as a part of a sentence.
 
     Attributes:
-        task: one of `wsshards.manifest.TASKS`.
+        task: one of `wsshards.terms.TASKS`.
         reason: what of the label, or of the inputs, says so.
         separator: between the classes in a text; empty for lists and for one column a class.
         several: whether the classes of a row are in one column.

@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 
 from wsshards.errors import UserError, clip_text, describe_error
 from wsshards.regular_files import read_regular
+from wssources.input_error import suggest
 from wssources.media_options import BPE, BYTES_TOKENIZER, MediaOptions
-from wssources.request import suggest
 
 MAX_TOKENIZER_BYTES = 64 << 20
 NOT_ONE = "give the `tokenizer.json` that the library tokenizers saves, or `bpe`, or `bytes`"

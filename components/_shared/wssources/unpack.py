@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wssources import mltable, saved_dataset
-from wssources.request import blame_input
+from wssources.input_error import blame_input
 from wssources.split_settings import SplitSettings
 
 Fetch = Callable[[str, Path], None]
@@ -38,7 +38,7 @@ class Unpacked:
         """Return the split of the rows: as given, if files are named for parts and no column divides them."""
         if not self.given or (split is not None and (split.columns or split.by_time)):
             return split
-        return replace(split or SplitSettings(), given=True)
+        return (split or SplitSettings())._replace(given=True)
 
 
 def is_described(root: Path, kind: str) -> bool:

@@ -25,7 +25,7 @@ from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 
 from wsshards import picture_decoding, token_rows
 from wsshards.errors import UserError, describe_error
-from wsshards.manifest import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, LANGUAGE_MODEL, NUMBER
+from wsshards.terms import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, LANGUAGE_MODEL, NUMBER
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.raw_rows import NEW_TOKENS, name_label
 

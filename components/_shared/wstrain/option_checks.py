@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsshards.errors import UserError
-from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL
+from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.hooks import Hooks
 from wstrain.settings import Settings

@@ -7,15 +7,14 @@ planner uses the same functions.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wsshards.errors import UserError
 
 RULES = ("none", "linear", "sqrt")
 
 
-@dataclass(frozen=True, slots=True)
-class Batches:
+class Batches(NamedTuple):
     """Samples per device and per optimizer step; ``accumulation`` counts micro-batches."""
 
     per_device: int
@@ -23,8 +22,7 @@ class Batches:
     global_batch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(NamedTuple):
     """The learning rate after the warm-up, and that at its start; None if both are the same."""
 
     peak: float

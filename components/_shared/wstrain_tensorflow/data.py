@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
 from wsshards.reader import ShardReader
+from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
 from wstrain.data.augmentation import Augmentation
 from wstrain.data.mixup import Mixup
 from wstrain.data.prefetch import prefetch

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from wsshards.errors import UserError, describe_error
-from wsshards.manifest import LANGUAGE_MODEL
+from wsshards.terms import LANGUAGE_MODEL
 from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.model_weights import is_legacy, name_weights
 from wstrain_tensorflow.task import Task, encode_inputs, make_predictions

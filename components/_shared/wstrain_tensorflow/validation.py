@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from wsmetrics.metrics import make_shard_metrics
-from wsshards.manifest import LANGUAGE_MODEL, REGRESSION
+from wsshards.terms import LANGUAGE_MODEL, REGRESSION
 from wstrain import validator
 from wstrain.health.heartbeat import Phase
 from wstrain.validation import cut_blocks, share_blocks

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from wsshards.errors import UserError
-from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION, Manifest
+from wsshards.manifest import Manifest
+from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION
 from wstrain.data.augmentation import Augmentation
 from wstrain.data.mixup import Mixup, Partners
 from wstrain.data.prefetch import prefetch

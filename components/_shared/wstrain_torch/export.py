@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from wsshards.errors import UserError, describe_error
-from wsshards.manifest import LANGUAGE_MODEL
+from wsshards.terms import LANGUAGE_MODEL
 from wstrain_torch.data import Task
 
 LOADING_CODE = Path(__file__).with_name("pyfunc_model.py")

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -259,7 +259,7 @@ def _make_saver(
         keep=Retention(settings.keep_checkpoints, best=settings.keep_best or settings.export == "best"),
         background=BackgroundWriter(threaded=settings.checkpoint_async),
         order=order,
-        about={"strategy": settings.strategy, "mesh": asdict(group.mesh)},
+        about={"strategy": settings.strategy, "mesh": group.mesh._asdict()},
     )
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from wsmetrics.metrics import make_shard_metrics
-from wsshards.manifest import LANGUAGE_MODEL, REGRESSION
+from wsshards.terms import LANGUAGE_MODEL, REGRESSION
 from wstrain import validator
 from wstrain.data.prefetch import prefetch
 from wstrain.health.heartbeat import Phase

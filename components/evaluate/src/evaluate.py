@@ -9,8 +9,9 @@ from pathlib import Path
 from scores import make_scores
 
 from wsshards.errors import UserError, describe_error, run_main
-from wsshards.manifest import SPLITS, Manifest, read_manifest
+from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
+from wsshards.terms import SPLITS
 
 
 def main() -> None:

@@ -16,7 +16,8 @@ from wsmetrics.metrics import make_shard_metrics
 from wsmetrics.multi_label import MultiLabelMetrics
 from wsmetrics.regression import RegressionMetrics
 from wsshards.errors import UserError
-from wsshards.manifest import CLASSIFICATION, MULTI_LABEL, REGRESSION, Manifest
+from wsshards.manifest import Manifest
+from wsshards.terms import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 Array = npt.NDArray[Any]
 MetricValues = dict[str, float]

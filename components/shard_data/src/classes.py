@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wsshards.errors import UserError
-from wsshards.manifest import CLASSIFICATION
+from wsshards.terms import CLASSIFICATION
 from wssources.formats import MAX_CLASS_NAME, MAX_CLASSES
 from wssources.request import first_line
 from wssources.tasks import LabelValues, decide_task, name_class

@@ -9,9 +9,10 @@ import numpy.typing as npt
 from spill import Rows, Spill
 
 from wsshards.errors import UserError
+from wssources.groups import group_limits
 from wssources.planned_rows import held_out_rows
 from wssources.split import I64, U64, find_thresholds
-from wssources.split_settings import TEST, TRAIN, UNDECIDED, VALIDATION, SplitSettings, group_limits
+from wssources.split_settings import TEST, TRAIN, UNDECIDED, VALIDATION, SplitSettings
 
 U8 = npt.NDArray[np.uint8]
 GROUP_SHARE = 16  # of the memory limit: that the hashes of all groups may take

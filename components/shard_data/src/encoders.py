@@ -11,7 +11,8 @@ import numpy.typing as npt
 from moments import Moments
 from sources.table_codes import TableCodes
 
-from wsshards.manifest import CATEGORY, DATE, Column, Features
+from wsshards.manifest import Column, Features
+from wsshards.terms import CATEGORY, DATE
 
 Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]

@@ -16,6 +16,7 @@ from sources.tables import split_classes
 from spill import Rows
 
 from wsshards import manifest as contents
+from wsshards import terms
 from wsshards.errors import UserError, clip_text
 from wssources.request import first_line
 from wssources.row_faults import check_rows
@@ -58,9 +59,9 @@ def make_encoder(source: Source) -> LabelEncoder:
     names = source.labels or ((source.label,) if source.label else ())
     if source.label is None:
         return NoLabels()
-    if source.task == contents.REGRESSION:
+    if source.task == terms.REGRESSION:
         return TargetLabels(names)
-    if source.task == contents.MULTI_LABEL:
+    if source.task == terms.MULTI_LABEL:
         separator = source.decision.separator if source.decision else ""
         return ClassSets(names, source.classes, separator)
     return ClassLabels(source, names)

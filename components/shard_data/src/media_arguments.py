@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
 from pathlib import Path
 
 from wsshards.picture_decoding import RESIZES
@@ -32,7 +31,7 @@ def add_media_options(parser: argparse.ArgumentParser) -> None:
 
 def media_options(options: argparse.Namespace) -> MediaOptions:
     """Return the inputs about pictures and text; raises UserError for one that is out of range."""
-    names = {field.name for field in fields(MediaOptions)} - {"folder"}
+    names = set(MediaOptions._fields) - {"folder"}
     folder = Path(options.data) if options.data else None
     given = {name: value for name, value in vars(options).items() if name in names}
     media = MediaOptions(**given, folder=folder)

@@ -24,6 +24,7 @@ from sources.common import Source, ahead
 from spill import Rows, Spill
 
 from wsshards import manifest as contents
+from wsshards import terms
 from wsshards.errors import UserError, describe_error, run_main
 from wssources.column_kinds import parse_column_types
 from wssources.source_urls import mask_address
@@ -143,7 +144,7 @@ def scattered(
         parts = division.parts(rows)[order]
         marks = labels.decode(rows)
         encoders.recode(rows.features)
-        orders = [order[parts == part] for part in range(len(contents.SPLITS))]
+        orders = [order[parts == part] for part in range(len(terms.SPLITS))]
         labels.learn(marks, orders[TRAIN])
         encoders.learn(rows.features, orders[TRAIN])
         yield rows.features, marks, orders
@@ -163,7 +164,7 @@ def save(
     with ThreadPoolExecutor(2) as pool:
         sides = [
             make_writer(folder, name, shard_sizes(total, count), source, labels, pool=pool)
-            for name, total, count in zip(contents.SPLITS, rows, counts, strict=True)
+            for name, total, count in zip(terms.SPLITS, rows, counts, strict=True)
         ]
         for features, marks, orders in pieces:
             for side, order in zip(sides, orders, strict=True):
@@ -191,7 +192,7 @@ def _disk(error: OSError, folder: Path) -> UserError:
 
 
 def _report(manifest: contents.Manifest) -> None:
-    for name in contents.SPLITS:
+    for name in terms.SPLITS:
         split = manifest.split(name)
         size = sum(shard.bytes for shard in split.shards)
         print(f"{name}: {split.rows:,} rows in {len(split.shards)} shards, {size:,} bytes")

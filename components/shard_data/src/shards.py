@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wsshards.manifest import LABEL_COLUMN, SPLITS, Features, Shard, Split
+from wsshards.manifest import Features, Shard, Split
+from wsshards.terms import LABEL_COLUMN, SPLITS
 from wsshards.verify import hash_file
 
 Array = npt.NDArray[Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from wsshards.errors import UserError
-from wsshards.manifest import CATEGORY
+from wsshards.terms import CATEGORY
 from wssources.column_kinds import check_categories, find_kind
 from wssources.formats import TABLES
 from wssources.request import Request, unreadable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ def read_media(step: Step, folder: Path | None) -> MediaOptions | None:
         folder: Of the data.
     """
     declared = step.component.inputs if step.component is not None else {}
-    names = tuple(field.name for field in fields(MediaOptions) if field.name in declared)
+    names = tuple(name for name in MediaOptions._fields if name in declared)
     values: dict[str, Any] = {}
     for name, value in dict(literal_inputs(step, names)).items():
         if value is None and name not in step.inputs:

@@ -11,11 +11,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from wsshards.errors import UserError
-from wsshards.manifest import CLASSIFICATION
 from wsshards.regular_files import check_regular
+from wsshards.terms import CLASSIFICATION
+from wssources.input_error import blame_input
 from wssources.part_counts import PartCounts
 from wssources.planned_rows import divide_rows
-from wssources.request import Request, blame_input, is_packed
+from wssources.request import Request, is_packed
 from wssources.split_settings import SplitSettings, find_parts
 from wssources.table_rows import Tally
 from wssources.tasks import name_class

@@ -25,14 +25,15 @@ from worldsize.rules.data._sharded_media import read_texts
 from worldsize.rules.data._sharded_rows import read_sample
 from worldsize.yaml.nodes import Scalar
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import CLASSIFICATION
+from wsshards.terms import CLASSIFICATION
 from wssources import documents
 from wssources.column_kinds import parse_column_types
 from wssources.find_files import FORMATS, check_content, choose_files, find_files, name_source
+from wssources.input_error import InputError, blame_input
 from wssources.media_options import MediaOptions, check_vocabulary, parse_image_size
 from wssources.mltable import ElsewhereError
 from wssources.planned_rows import SOURCES
-from wssources.request import MISSING, Files, InputError, Request, blame_input
+from wssources.request import MISSING, Files, Request
 from wssources.row_faults import check_rows
 from wssources.source_urls import check_address, is_address
 from wssources.split_settings import make_split

@@ -8,12 +8,13 @@ from worldsize.base import limits
 from worldsize.rules.data import _pictures
 from worldsize.rules.data._sample import MAX_BYTES, MAX_PICTURES, Sample, find_given_parts
 from wsshards.errors import UserError
-from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL
 from wsshards.regular_files import check_regular
+from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wssources import documents, picture_folders, picture_labels, row_faults
+from wssources.input_error import InputError, blame_input
 from wssources.media_options import BPE, BYTES_TOKENIZER
 from wssources.part_counts import PartCounts, count_windows
-from wssources.request import InputError, Request, blame_input, unreadable
+from wssources.request import Request, unreadable
 from wssources.split_settings import UNDECIDED, SplitSettings, check_without_columns, fixed_parts
 from wssources.tasks import LabelValues, check_possible
 from wssources.tokenizer_files import check_tokenizer_file

@@ -22,20 +22,14 @@ from worldsize.rules.data._sample import (
     list_tables,
 )
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import CLASSIFICATION
 from wsshards.regular_files import open_regular
+from wsshards.terms import CLASSIFICATION
 from wssources import row_faults
 from wssources.array_names import find_features, find_label
 from wssources.columns import choose_columns, same_columns
+from wssources.input_error import InputError, suggest
 from wssources.parquet import check_footer
-from wssources.request import (
-    REFUSE,
-    InputError,
-    Request,
-    open_data,
-    suggest,
-    unreadable,
-)
+from wssources.request import REFUSE, Request, open_data, unreadable
 from wssources.table_plan import FILL_HELP
 from wssources.table_rows import Tally, plan_file_table, read_rows
 from wssources.tasks import LabelValues, decide_task, split_label

@@ -9,17 +9,8 @@ from typing import Any
 import numpy as np
 
 from wsshards.errors import UserError
-from wsshards.manifest import (
-    BYTES,
-    CLASSIFICATION,
-    LANGUAGE_MODEL,
-    MULTI_LABEL,
-    REGRESSION,
-    TASKS,
-    Column,
-    Manifest,
-    Tokenizer,
-)
+from wsshards.manifest import BYTES, Column, Manifest, Tokenizer
+from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION, TASKS
 from wstrain.data.table_encoding import TableEncoding, make_table_encoding
 
 SAMPLE_BYTES = 128 << 20  # of rows from which the scale of inputs is taken
@@ -30,7 +21,7 @@ class SampleSpec:
     """Inputs and outputs of a model.
 
     Attributes:
-        name: the task, one of `wsshards.manifest.TASKS`.
+        name: the task, one of `wsshards.terms.TASKS`.
         input_shape: shape of one sample as the model gets it, without the batch dimension.
         input_dtype: NumPy name of the values as readers give them.
         outputs: classes, targets, or the vocabulary.

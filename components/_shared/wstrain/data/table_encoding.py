@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wsshards.manifest import BOOLEAN, CATEGORY, DATE, NUMBER, Column
+from wsshards.manifest import Column
+from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
 
 DAYS_PER_YEAR, DAYS_PER_WEEK, SECONDS_PER_DAY = 365.2425, 7.0, 86_400.0
 EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday, the third day after a Monday

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from wsshards.errors import UserError
 
 
-@dataclass(frozen=True, slots=True)
-class Mesh:
+class Mesh(NamedTuple):
     """Degrees of parallelism; their product is the world size.
 
     Attributes:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from wsshards.errors import UserError
-from wsshards.manifest import LANGUAGE_MODEL
+from wsshards.terms import LANGUAGE_MODEL
 from wstrain import user_code
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.settings import Settings

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from wsshards.errors import UserError
-from wsshards.manifest import LANGUAGE_MODEL
+from wsshards.terms import LANGUAGE_MODEL
 from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
 

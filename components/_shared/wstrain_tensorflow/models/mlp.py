@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from wsshards.manifest import REGRESSION
+from wsshards.terms import REGRESSION
 from wstrain.data.sample_spec import SampleSpec
 from wstrain_tensorflow.models import layers
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from wsshards.errors import UserError
-from wsshards.manifest import LANGUAGE_MODEL
+from wsshards.terms import LANGUAGE_MODEL
 from wstrain_torch.data import Task
 from wstrain_torch.models.layers import Head, ModelOptions
 

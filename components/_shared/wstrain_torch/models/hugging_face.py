@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from wsshards.errors import UserError, describe_error
-from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL
+from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wstrain import user_code
 from wstrain_torch.data import Task
 

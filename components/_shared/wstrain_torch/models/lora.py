@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from wsshards.errors import UserError, describe_error
-from wsshards.manifest import CLASSIFICATION
+from wsshards.terms import CLASSIFICATION
 from wstrain_torch.data import Task
 from wstrain_torch.models.hugging_face import HuggingFaceModel, load_library
 

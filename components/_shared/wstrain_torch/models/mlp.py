@@ -6,7 +6,7 @@ import math
 
 from torch import nn
 
-from wsshards.manifest import REGRESSION
+from wsshards.terms import REGRESSION
 from wstrain_torch.data import Task
 from wstrain_torch.models.layers import Head, ModelOptions, Stack
 

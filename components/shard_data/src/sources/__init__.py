@@ -12,13 +12,15 @@ import numpy as np
 from sources.common import Batch, Source, rows_per_batch
 from sources.downloads import download
 from wsshards.errors import UserError
-from wsshards.manifest import CLASSIFICATION, LANGUAGE_MODEL, Features
+from wsshards.manifest import Features
+from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wssources.documents import is_tokenized
 from wssources.find_files import check_content, choose_files, find_files, name_source
+from wssources.input_error import suggest
 from wssources.media_options import BYTES_TOKENIZER, MediaOptions
 from wssources.picture_labels import find_label_file
 from wssources.planned_rows import DIGITS, SOURCES
-from wssources.request import REFUSE, Files, Request, check_row, suggest
+from wssources.request import REFUSE, Files, Request, check_row
 from wssources.source_urls import check_address, is_address, mask_address
 from wssources.split_settings import SplitSettings, check_built_in, check_without_columns
 from wssources.tasks import AUTO, check_possible

@@ -14,11 +14,13 @@ import pyarrow as pa
 
 from sources.common import FAULTS, Array, Batch, Source, check_finite, rows_per_batch
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import CLASSIFICATION, Features
+from wsshards.manifest import Features
 from wsshards.regular_files import open_regular
+from wsshards.terms import CLASSIFICATION
 from wssources.array_names import find_features, find_label, name_targets
 from wssources.formats import MAX_CLASS_NAME
-from wssources.request import Request, check_row, suggest, unreadable
+from wssources.input_error import suggest
+from wssources.request import Request, check_row, unreadable
 from wssources.split_settings import UNDECIDED, SplitSettings, find_parts, head_files
 from wssources.table_plan import HEAD_ROWS
 from wssources.tasks import AUTO, LabelValues, decide_task

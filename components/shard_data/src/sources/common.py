@@ -69,7 +69,7 @@ class Source:
     """A stream of rows and their description.
 
     Attributes:
-        task: one of `wsshards.manifest.TASKS`.
+        task: one of `wsshards.terms.TASKS`.
         features: what one row contains.
         label: name of the label, or None.
         batches: starts the stream; the order of the rows is always the same.

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from sources.common import FAULTS, Source
 from sources.tables import FileBatch, Place, make_source
 from wsshards.errors import UserError
-from wsshards.manifest import BOOLEAN, DATE, NUMBER, REGRESSION
 from wsshards.regular_files import path_of_open
+from wsshards.terms import BOOLEAN, DATE, NUMBER, REGRESSION
 from wssources import row_faults
 from wssources.column_kinds import MISSING_NUMBERS
 from wssources.columns import same_columns

@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 from sources.common import BATCH_BYTES, FAULTS, Source, rows_per_batch
 from sources.tables import FileBatch, Place, is_list, make_source
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import BOOLEAN, CATEGORY, DATE, NUMBER
 from wsshards.regular_files import open_regular, path_of_open
+from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
 from wssources.columns import choose_columns, same_columns
+from wssources.input_error import blame_input
 from wssources.parquet import UnpackedSizes, check_footer, check_pages, dictionary_columns
 from wssources.parquet_head import kind_of_type
-from wssources.request import Request, blame_input, unreadable
+from wssources.request import Request, unreadable
 from wssources.split_settings import head_files
 from wssources.table_plan import Head, TablePlan, plan_table
 from wssources.tasks import split_label

@@ -27,13 +27,15 @@ from sources.picture_files import (
     survey_picture,
 )
 from wsshards.errors import UserError
-from wsshards.manifest import CLASSIFICATION, Features
+from wsshards.manifest import Features
+from wsshards.terms import CLASSIFICATION
+from wssources.groups import hash_group
 from wssources.media_options import parse_image_size
 from wssources.picture_folders import check_folders, find_class
 from wssources.picture_labels import PictureLabels, find_label_file, read_picture_labels
 from wssources.request import Request, check_row
 from wssources.split import hash_rows
-from wssources.split_settings import find_parts, fixed_parts, hash_group
+from wssources.split_settings import find_parts, fixed_parts
 from wssources.tasks import Decision, check_possible
 
 _LARGEST, _SMALLEST, _STEP = 224, 32, 32  # pixels of a side that pictures of mixed sizes are brought to

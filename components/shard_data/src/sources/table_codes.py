@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from sources.common import Array
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import CATEGORY, DATE, NUMBER
+from wsshards.terms import CATEGORY, DATE, NUMBER
 from wssources.column_kinds import MAX_CATEGORIES, check_length, parse_date
+from wssources.groups import hash_group
 from wssources.split import U64, hash_rows
-from wssources.split_settings import hash_group
 from wssources.table_plan import KIND_HELP, TablePlan
 
 F32 = npt.NDArray[np.float32]

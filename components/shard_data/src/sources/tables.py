@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from sources.common import Array, Batch, Source, check_finite, numeric
 from sources.table_codes import TableCodes, hash_groups, read_dates, read_numbers
 from wsshards.errors import UserError, clip_text
-from wsshards.manifest import DATE, Column
+from wsshards.manifest import Column
+from wsshards.terms import DATE
 from wssources.formats import MAX_CLASSES
 from wssources.request import DROP, REFUSE, Request
 from wssources.split_settings import TEST, UNDECIDED, VALIDATION, find_parts, fixed_parts

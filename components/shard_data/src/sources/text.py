@@ -12,8 +12,9 @@ import numpy as np
 
 from sources.common import BATCH_BYTES, Batch, Source
 from wsshards.errors import UserError
-from wsshards.manifest import BYTES, LANGUAGE_MODEL, Features
+from wsshards.manifest import BYTES, Features
 from wsshards.regular_files import open_regular
+from wsshards.terms import LANGUAGE_MODEL
 from wssources.planned_rows import PYTHON_SOURCE, PYTHON_SOURCE_BYTES
 from wssources.request import Request, unreadable
 from wssources.split_settings import find_parts, fixed_parts

@@ -15,7 +15,8 @@ from spill import Rows, Spill
 from sources.common import BATCH_BYTES, Array, Batch, Source
 from sources.tokenizing import Encoder, make_encoder, sample_texts
 from wsshards.errors import UserError
-from wsshards.manifest import CLASSIFICATION, SPLITS, Features
+from wsshards.manifest import Features
+from wsshards.terms import CLASSIFICATION, SPLITS
 from wsshards.token_rows import mark_rows
 from wssources.documents import (
     Document,
@@ -27,6 +28,7 @@ from wssources.documents import (
     piece_size,
     read_corpus,
 )
+from wssources.groups import hash_group
 from wssources.media_options import BPE, BYTES_TOKENIZER
 from wssources.request import Request, check_row
 from wssources.split import U64, hash_rows, shuffle_keys
@@ -38,7 +40,6 @@ from wssources.split_settings import (
     SplitSettings,
     find_parts,
     fixed_parts,
-    hash_group,
 )
 from wssources.tasks import LabelValues
 from wssources.tokenizer_files import find_tokenizer_file

@@ -21,6 +21,7 @@ from worldsize.yaml import segments
 ROOT = Path(__file__).resolve().parents[2]
 ATTACKS = runpy.run_path(str(ROOT / "tests" / "repo" / "regex_attacks.py"))
 FOLDERS = ("compiler/worldsize", "components")
+LATER = "compile_later"  # `re.compile` when first used: worldsize.base.patterns
 METHODS = (*ATTACKS["SEARCHES"], "match", "fullmatch")
 
 
@@ -52,6 +53,7 @@ BUILT: dict[str, tuple[str, ...]] = {
         r"\b([A-Za-z0-9]{52}JQQJ9[A-Za-z0-9]{19,35})\b",
     ),
     "secrecy/masking.py:_sought": (r"(?:abcdefgh|(?<![\w-])abcd(?![\w-]))",),
+    "base/patterns.py:__getattr__": (),  # what is given to it is found where it is written
     "spec/schema.py:_compile": (),
     "yaml/segments.py:trace_segments": (),
 }
@@ -62,7 +64,7 @@ def trees() -> dict[Path, ast.Module]:
     """The modules that may use a pattern; a word is cheaper to look for than a tree to walk."""
     paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
-    called = re.compile(rf"\bre\.|\.(?:{'|'.join(METHODS)})\b")
+    called = re.compile(rf"\bre\.|\b{LATER}\(|\.(?:{'|'.join(METHODS)})\b")
     return {path: ast.parse(text) for path, text in texts.items() if called.search(text)}
 
 
@@ -84,6 +86,9 @@ def written() -> Iterator[tuple[str, Path, str, ast.Call, str, str]]:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
         for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == LATER:
+                place = f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
+                yield place, path, owner.get(node, ""), node, "compile", assigned.get(node, "")
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 module = node.func.value
                 if (
@@ -120,9 +125,10 @@ def uses() -> Iterator[Use]:
 
 def _evaluate(call: ast.Call, path: Path) -> re.Pattern[str]:
     keywords = [word.value for word in call.keywords if word.arg == "flags"]
-    flags = keywords or (
-        call.args[1:2] if isinstance(call.func, ast.Attribute) and call.func.attr == "compile" else []
+    compiles = isinstance(call.func, ast.Name) or (
+        isinstance(call.func, ast.Attribute) and call.func.attr == "compile"
     )
+    flags = keywords or (call.args[1:2] if compiles else [])
     names = names_of(path)
     pattern, flag = (
         eval(compile(ast.Expression(each), str(path), "eval"), dict(names))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.azureml.files import RealPaths
+from worldsize.azureml.real_paths import RealPaths
 
 
 @pytest.fixture
@@ -37,6 +37,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "missing/train.py",
         "loop",
         "loop/train.py",
+        "loop/deeper/train.py",
+        "linked/" + "missing/" * 80 + "train.py",
         "/",
     ],
 )

@@ -13,28 +13,31 @@ from msgspec.structs import replace
 from worldsize.azureml.environment import is_file
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import local_path
+from worldsize.base.patterns import compile_later
 from worldsize.base.span import Span
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 Documents = Callable[[Path], "Node | None"]
 Texts = Callable[[Path], "str | None"]
 
-_REQUIREMENT = re.compile(
+_REQUIREMENT = compile_later(
     r"(?P<name>torch|tensorflow(?:-cpu|-gpu)?)(?:\[[\w,. -]{0,60}\])?\s{0,9}(?P<how>==|~=)\s{0,9}"
     r"(?P<version>\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)(?P<any>\.\*)?(?:\+(?P<tag>[a-z][\w.]{0,20}))?",
     re.IGNORECASE,
 )
-_CONDA = re.compile(r"(?:\S{1,60}::)?pytorch\s{0,3}={1,2}\s{0,3}(?P<version>\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)")
-_CONDA_CUDA = re.compile(r"(?:\S{1,60}::)?pytorch-cuda\s{0,3}={1,2}\s{0,3}(?P<cuda>\d{1,3}\.\d{1,3})")
-_INDEX = re.compile(r"download\.pytorch\.org/whl/(?P<tag>[a-z]+[\d.]*)/?$")
+_CONDA = compile_later(
+    r"(?:\S{1,60}::)?pytorch\s{0,3}={1,2}\s{0,3}(?P<version>\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)"
+)
+_CONDA_CUDA = compile_later(r"(?:\S{1,60}::)?pytorch-cuda\s{0,3}={1,2}\s{0,3}(?P<cuda>\d{1,3}\.\d{1,3})")
+_INDEX = compile_later(r"download\.pytorch\.org/whl/(?P<tag>[a-z]+[\d.]*)/?$")
 _INDEX_OPTIONS = ("--index-url", "--extra-index-url", "--find-links", "-i", "-f")
-_IMAGE = re.compile(
+_IMAGE = compile_later(
     r"(?:acpt-pytorch-(?P<curated>\d{1,3}\.\d{1,3})"
     r"|pytorch/pytorch:(?P<hub>\d{1,3}\.\d{1,3})(?:\.\d{1,3})?)-cuda"
     r"(?P<cuda>\d{1,3}\.\d{1,3})",
     re.IGNORECASE,
 )
-_LINE_JOIN = re.compile(r"\\[ \t]{0,9}\n")
+_LINE_JOIN = compile_later(r"\\[ \t]{0,9}\n")
 LONGEST = 10_000  # characters of a line that are read
 
 

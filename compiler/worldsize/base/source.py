@@ -37,8 +37,10 @@ class Source(Struct, eq=False):
     def span(self, start: int, end: int) -> Span:
         """The span of the half-open range ``text[start:end]``."""
         line, column = self.position(start)
-        end_line, end_column = self.position(max(start, end))
-        return Span(self.path, line, column, end_line, end_column)
+        length, starts = max(end - start, 0), self._line_starts()
+        if line == len(starts) or start + length < starts[line]:  # nearly all are of one line
+            return Span(self.path, line, column, line, column + length)
+        return Span(self.path, line, column, *self.position(start + length))
 
     def offset(self, line: int, column: int) -> int:
         """The 0-based offset of a 1-based position, clamped to the text."""

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from worldsize.azureml.real_paths import RealPaths
+from worldsize.base.patterns import compile_later
 from worldsize.base.suggest import closest
 from worldsize.yaml import Document, Mapping
 
@@ -292,37 +293,39 @@ def _is_step(step: Mapping) -> bool:
 _BESIDE_COMMAND = ("code", "compute", "distribution", "environment", "instance_count", "needs", "with")
 
 # Only our files contain these.
-_SURE = re.compile(
+_SURE = compile_later(
     r"azuremlschemas|spec\.schema\.json|azureml:|\$\{\{\s*(?:parent|plan|search_space)\.|\buri_(?:file|folder)\b"
 )
 
-_SCHEMA = re.compile(r"^\$schema:.*azureml", re.MULTILINE)
-_DEVOPS = re.compile(r"^(?:pr|pool|stages):|^[ \t]*-[ \t]+(?:script|task|stage|job|bash|pwsh):", re.MULTILINE)
+_SCHEMA = compile_later(r"^\$schema:.*azureml", re.MULTILINE)
+_DEVOPS = compile_later(
+    r"^(?:pr|pool|stages):|^[ \t]*-[ \t]+(?:script|task|stage|job|bash|pwsh):", re.MULTILINE
+)
 
 # Files of other tools contain these, too; those are recognised by their other keys.
-_STEP_OF_SPEC = re.compile(r"^[ \t]*(?:component|uses):", re.MULTILINE)
+_STEP_OF_SPEC = compile_later(r"^[ \t]*(?:component|uses):", re.MULTILINE)
 _KIND = r"""["']?(?:pipeline|command|sweep|parallel|spark)\b"""
-_TYPED = re.compile(rf"^type:[ \t]*{_KIND}", re.MULTILINE)
-_JOBS = re.compile(r"^jobs:", re.MULTILINE)
-_STEP = re.compile(
+_TYPED = compile_later(rf"^type:[ \t]*{_KIND}", re.MULTILINE)
+_JOBS = compile_later(r"^jobs:", re.MULTILINE)
+_STEP = compile_later(
     rf"\btype:[ \t]*{_KIND}|^[ \t]+(?:[\w-]+:[ \t]*\{{[ \t]*)?(?:command|trial|compute|environment):",
     re.MULTILINE,
 )
 
 # A file name is enough only together with a key that such a file begins with.
-_NAME = re.compile(r"(?:^|[-_.])(?:pipeline|job|component|sweep)(?:[-_.]|$)", re.IGNORECASE)
-_ROOT_KEY = re.compile(
+_NAME = compile_later(r"(?:^|[-_.])(?:pipeline|job|component|sweep)(?:[-_.]|$)", re.IGNORECASE)
+_ROOT_KEY = compile_later(
     r"^(?:inputs|outputs|command|code|environment|compute|settings|jobs|trial|search_space):", re.MULTILINE
 )
 
 # GitHub, Kubernetes, GitLab, Concourse, Kubeflow, and the templates of Helm and Jinja.
-_FOREIGN = re.compile(
+_FOREIGN = compile_later(
     r"^[ \t]*(?:-[ \t]+)?(?:runs-on|script|plan):|^(?:on|runs|apiVersion|stages|implementation):"
     r"|^jobs:[ \t]*\n[ \t]*-\s|(?<!\$)\{\{|^[ \t]*\{%",
     re.MULTILINE,
 )
 # CircleCI, Azure DevOps, Buildkite; and a spec.
-_STEPS = re.compile(r"^[ \t]*(?:-[ \t]+)?steps:", re.MULTILINE)
+_STEPS = compile_later(r"^[ \t]*(?:-[ \t]+)?steps:", re.MULTILINE)
 
 
 def looks_like_azureml(path: str, text: str) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from worldsize.azureml import ignore
 from worldsize.azureml.references import list_names
+from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.rules.context import Context
@@ -35,15 +36,15 @@ _MISSING = frozenset(
 _SET_IN_CODE = frozenset({"pipeline-input-empty", "data-without-path"})
 _SCRIPTS = (".sh", ".ps1", ".bat", ".cmd", ".py", ".ipynb", ".r", "makefile", ".gitmodules")
 _WORKFLOWS = (".yml", ".yaml")
-_FETCHES = re.compile(
+_FETCHES = compile_later(
     r"download|clone|wget|curl|azcopy|retrieve|unzip|extract|untar|\btar\b|mkdir|makedirs|snapshot|submodule"
     r"|\bcp\b|copy|\bmv\b|rename|move|\bsave|to_(?:csv|json|parquet)|write|\bdump|touch|generate"
     r"|\bfreeze\b|\bexport\b|--output|>[ \t]{0,4}[\"']?[\w./${}-]{1,80}\.\w{2,5}\b",
     re.IGNORECASE,
 )
-_ASSIGNS = re.compile(r"\s{0,40}(?:export\s)?\w{0,40}(?:dir|folder|path|dataset)\w{0,20}=", re.IGNORECASE)
-_LOADS = re.compile(r"load_(?:job|component)|--set\b|%%writefile\b")
-_CONTINUED = re.compile(r"[\\`]\r?\n")  # one command on several lines, in bash or PowerShell
+_ASSIGNS = compile_later(r"\s{0,40}(?:export\s)?\w{0,40}(?:dir|folder|path|dataset)\w{0,20}=", re.IGNORECASE)
+_LOADS = compile_later(r"load_(?:job|component)|--set\b|%%writefile\b")
+_CONTINUED = compile_later(r"[\\`]\r?\n")  # one command on several lines, in bash or PowerShell
 _OF_REPOSITORIES = (
     "",
     ".github/workflows",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import unicodedata
 from collections.abc import Mapping
 
+from worldsize.base.patterns import compile_later
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 
 _TAB = 4
-_CONTROL = re.compile(
+_CONTROL = compile_later(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 _WIDEST = 120  # characters of a source line that are shown

@@ -23,6 +23,7 @@ Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
 _Group = tuple[str, list[tuple[Any, Span]]]  # a file, and what of it is checked
 _Work = tuple[Rule, Check, list[tuple[Any, Span]]]  # one check of what a file holds
 
+_BETWEEN_LOOKS = 16  # subjects of one rule between two looks at the clock
 _LONGEST_HELP = 600  # characters; an example of what to write may take some lines
 
 
@@ -89,8 +90,9 @@ def _check_in_budget(context: Context, path: str, checks: Sequence[_Work]) -> li
     try:
         with context.budgets.charge(path):
             for rule, check, group in checks:
-                for subject, span in group:
-                    limits.check_time()
+                for number, (subject, span) in enumerate(group):
+                    if number % _BETWEEN_LOOKS == 0:
+                        limits.check_time()
                     try:
                         for each in islice(check(context, subject), limits.FOUND):
                             problems.append(each.under(rule.slug) if isinstance(each, Finding) else each)

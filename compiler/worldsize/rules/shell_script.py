@@ -6,16 +6,16 @@ says nothing here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
 from worldsize.azureml.command_line import Command, Word, parse_commands
+from worldsize.base.patterns import compile_later
 from worldsize.base.source import Source
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "source", "."})
-_OPTIONS = re.compile(r"[-+][a-z]+|--login|--norc")
-_SETS_OPTION = re.compile(r"[-+][a-z]*o")
+_OPTIONS = compile_later(r"[-+][a-z]+|--login|--norc")
+_SETS_OPTION = compile_later(r"[-+][a-z]*o")
 # What makes a script more than a list of commands.
 _CONTROL = frozenset(
     {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select"}
@@ -38,9 +38,9 @@ _CONTROL = frozenset(
         "[[",
     }
 )
-_NOT_PLAIN = re.compile(r"<<|\(\)|;;|\bset\s+--|\|\||\$\(|`")
-_COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*")
-_PARAMETER = re.compile(r"\"?\$(?:\{(\w+)\}|(\w+)|([@*]))\"?")
+_NOT_PLAIN = compile_later(r"<<|\(\)|;;|\bset\s+--|\|\||\$\(|`")
+_COMMENT = compile_later(r"(?:^|(?<=\s))#[^\n]*")
+_PARAMETER = compile_later(r"\"?\$(?:\{(\w+)\}|(\w+)|([@*]))\"?")
 _LONGEST = 100_000
 _DEPTH = 3  # scripts that start scripts
 

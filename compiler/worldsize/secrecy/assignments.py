@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from worldsize.base.patterns import compile_later
 from worldsize.base.source import Source
 from worldsize.secrecy import known_formats
 from worldsize.secrecy.names import is_secret, may_name_secrets
@@ -14,10 +15,10 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 # Keys under which a declared input or a swept parameter has its values.
 _VALUES = frozenset({"default", "value", "values"})
-_NOT_LITERAL = re.compile(r"\$|<|\{\{|azureml:")
+_NOT_LITERAL = compile_later(r"\$|<|\{\{|azureml:")
 _SWITCHES = frozenset({"", "~", "null", "true", "false", "yes", "no", "on", "off"})
 # A line of a file that is not valid YAML: blanks, a name, a colon, a value.
-_LINE = re.compile(
+_LINE = compile_later(
     r"""^[ \t]*(?:-[ \t]+)?["']?(?P<name>[\w.-]{1,80})["']?[ \t]{0,8}:[ \t]{1,8}(?P<value>[^\r\n]+)""",
     re.MULTILINE,
 )

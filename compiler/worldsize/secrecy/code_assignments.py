@@ -6,24 +6,24 @@ has a `$`, a brace or a call in it is taken from somewhere else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from worldsize.base.patterns import compile_later
 from worldsize.secrecy.assignments import Assignment
 from worldsize.secrecy.names import find_lines_with_hints, is_secret
 
 # `password = "…"`, `password="…"`, `"password": "…"`, `environ["PASSWORD"] = "…"`, `password: str = "…"`.
-_QUOTED = re.compile(
+_QUOTED = compile_later(
     r"""(?<![\w.-])(?P<name>[A-Za-z_][\w-]{1,79})["']?\]?(?:[ ]?:[ ]?str)?[ ]{0,8}[=:][ ]{0,8}"""
     r"""(?P<quote>["'])(?P<value>[^"'\s$`{}<>][^"'\n$`{}<>]{2,299})(?P=quote)"""
 )
 # `export PASSWORD=…` of a shell, `ENV PASSWORD=…` of a Dockerfile.
-_BARE = re.compile(
+_BARE = compile_later(
     r"""(?:^|[\s;&|])(?P<name>[A-Za-z_]\w{1,79})=(?P<value>[^\s"'$`{}<>();&|=,\\][^\s"'$`{}<>();&|,\\]{2,299})"""
     r"(?=[\s;&|]|$)"
 )
 # `--password …` of a command.
-_FLAG = re.compile(
+_FLAG = compile_later(
     r"""(?:^|\s)--(?P<name>[A-Za-z][\w-]{1,79})(?:=|[ ]{1,4})(?P<quote>["']?)"""
     r"""(?P<value>[^\s"'$`{}<>();&|=\\-][^\s"'$`{}<>();&|\\]{2,299})(?P=quote)(?=\s|$)"""
 )

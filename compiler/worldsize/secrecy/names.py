@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from worldsize.base.patterns import compile_later
+
 # A text without any of these holds no such name.
 _HINTS = (
     "key", "token", "secret", "pass", "pw", "cred", "conn", "sas", "auth", "cookie", "pat", "jwt", "bearer",
     "dsn", "webhook",
 )  # fmt: skip
-_HINT = re.compile("|".join(_HINTS), re.IGNORECASE)
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_HINT = compile_later("|".join(_HINTS), re.IGNORECASE)
+_WORD = compile_later(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _WORKING_FOLDERS = frozenset({"PWD", "OLDPWD"})  # POSIX
-_PRESET = re.compile(r"^AZUREML_(?:PARAMETER|SWEEP)_")
+_PRESET = compile_later(r"^AZUREML_(?:PARAMETER|SWEEP)_")
 
 
 def words(text: str) -> frozenset[str]:

@@ -13,6 +13,7 @@ from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import folder_of
 from worldsize.azureml.snapshot import Part
+from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
@@ -21,7 +22,7 @@ from worldsize.spec.model import Spec
 REPOSITORIES = frozenset({".git", ".hg", ".svn"})
 _ENVIRONMENTS = frozenset({".venv", "node_modules", ".tox", ".nox"})
 _MARKS = frozenset({"pyvenv.cfg", "conda-meta"})  # what only the root of an environment has
-_KEY_NAMES = re.compile(
+_KEY_NAMES = compile_later(
     r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|(?:.*\.)env(?:\.(?:local|prod(?:uction)?|dev(?:elopment)?|staging|test))?"
     r"|.*\.(?:pem|pfx|p12|ppk|jks|keystore|kdbx|publishsettings)|\.?(?:git-credentials|netrc|pgpass|pypirc|htpasswd)"
     r"|_netrc|\.(?:s3cfg|boto|databrickscfg|my\.cnf)|credentials(?:\.(?:json|csv|ya?ml|toml|ini))?"

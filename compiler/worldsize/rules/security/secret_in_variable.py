@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding
 from worldsize.base.source import Source
 from worldsize.rules.context import Context
@@ -16,23 +17,23 @@ from worldsize.secrecy.assignments import Assignment
 from worldsize.secrecy.code_assignments import find_code_assignments
 from worldsize.yaml import Document
 
-_ELSEWHERE = re.compile(r"azureml|https?://(?![^\s]*[?&]sig=)|\.{0,2}/|\*+$|%\(|@")
-_IN_VAULT = re.compile(
+_ELSEWHERE = compile_later(r"azureml|https?://(?![^\s]*[?&]sig=)|\.{0,2}/|\*+$|%\(|@")
+_IN_VAULT = compile_later(
     r"\.vault\.azure\.net|^(?:enabled?|disabled?|true|false|yes|no|on|off)$", re.IGNORECASE
 )
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = compile_later(
     r"your|change|example|placeholder|dummy|replace|insert|redacted|todo|x{3}|\.{3}|not[ _-]?set"
     r"|(?:my|the|some|a)?[ _-]?(?:password|passphrase|secret|token|key|pass|none|default|test)\d?$",
     re.IGNORECASE,
 )
 # A connection string, and what opens anything in one. Application Insights does not ask to hide its key.
-_CONNECTION = re.compile(r"[\w ]{1,60}=[^;]*;")
-_WITH_SECRET = re.compile(r"(?:(?<!instrumentation)key|pwd|password|secret|token|sig)\s?=", re.IGNORECASE)
+_CONNECTION = compile_later(r"[\w ]{1,60}=[^;]*;")
+_WITH_SECRET = compile_later(r"(?:(?<!instrumentation)key|pwd|password|secret|token|sig)\s?=", re.IGNORECASE)
 # In code many words stand under such names that only name a secret: of a variable, a vault, a field.
-_NAMES_SECRET = re.compile(
+_NAMES_SECRET = compile_later(
     r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|(?i:(?:[a-z]+[-_.])*(?:password|secret|token|key|pwd)s?[-_.]?\d{0,2})"
 )
-_RANDOM = re.compile(r"[A-Za-z0-9]{20,}")
+_RANDOM = compile_later(r"[A-Za-z0-9]{20,}")
 _SHORTEST_KEY = 12  # of what is only called a key or a token
 _SHORTEST_PASSWORD = 4
 

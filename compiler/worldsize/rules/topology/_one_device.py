@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from worldsize.azureml.command_line import HARMLESS
 from worldsize.azureml.model import Job
+from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from worldsize.rules.script._program import Program
 
 # What drives several GPUs from one process, or starts processes itself.
-_SPREADS = re.compile(
+_SPREADS = compile_later(
     r"device_map|(?<!Distributed)(?<!Sharded)DataParallel\b|spawn|start_processes|subprocess|os\.system|popen|"
     r"execv|tensor_parallel|pipeline_parallel|cuda:[1-9]|MirroredStrategy|torchrun|accelerate|deepspeed|"
     r"range\(\s*torch\.cuda\.device_count|lightning|transformers|vllm|\bray\b|\bdask\b|\bjoblib\b|rapids|\bjax\b",
     re.IGNORECASE,
 )
-_JOINS = re.compile(r"\binit_process_group\(")
-_WRAPS = re.compile(r"\bDistributedDataParallel\b|\bFullyShardedDataParallel\b|\bfully_shard\b")
-_HOROVOD = re.compile(r"\.local_rank\(\)")
+_JOINS = compile_later(r"\binit_process_group\(")
+_WRAPS = compile_later(r"\bDistributedDataParallel\b|\bFullyShardedDataParallel\b|\bfully_shard\b")
+_HOROVOD = compile_later(r"\.local_rank\(\)")
 _TRAINERS = tuple(f"{top}.Trainer" for top in ("lightning", "lightning.pytorch", "pytorch_lightning"))
 # Packages that never use a GPU, unless something else makes them.
 _CPU_ONLY = frozenset(
@@ -38,7 +39,7 @@ _CPU_ONLY = frozenset(
 )
 _TRAINS_ON_CPU = frozenset({"sklearn", "pandas", "scipy", "statsmodels", "skimage"})
 _STARTS_OTHERS = frozenset({"subprocess", "ctypes", "runpy", "importlib", "pty"})
-_ANY_GPU = re.compile(
+_ANY_GPU = compile_later(
     r"cuda|cuml|cudf|rapids|gpu|array_api_dispatch|os\.(?:system|popen|exec|spawn)", re.IGNORECASE
 )
 

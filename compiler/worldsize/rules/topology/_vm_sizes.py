@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Job
+from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from worldsize.facts.vm_sizes import VmSize
 
 # The catalogue holds the sizes that training uses, all of NC and ND; other families have many more.
-_SHAPE = re.compile(r"standard_([A-Z]+)\d+(-\d+)?[a-z]*(_[A-Z0-9]+)?(_v\d+)?(_promo)?", re.IGNORECASE)
+_SHAPE = compile_later(r"standard_([A-Z]+)\d+(-\d+)?[a-z]*(_[A-Z0-9]+)?(_v\d+)?(_promo)?", re.IGNORECASE)
 
 
 class SizeName(NamedTuple):

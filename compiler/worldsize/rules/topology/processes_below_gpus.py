@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml import binding, command_launchers
+from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
@@ -15,18 +16,18 @@ from worldsize.rules.topology import _launchers, _one_device
 from worldsize.rules.topology._launchers import Launcher
 from worldsize.rules.topology._visible_devices import find_visible_devices
 
-_LAUNCHERS = re.compile(
+_LAUNCHERS = compile_later(
     r"torchrun|torch\.distributed\.(?:run|launch)|accelerate|deepspeed|mpirun|horovodrun", re.IGNORECASE
 )
 # What drives several GPUs from one process, or starts processes itself.
-_DRIVES_MORE = re.compile(
+_DRIVES_MORE = compile_later(
     r"accelerate|deepspeed|lightning|DataParallel|mp\.spawn|multiprocessing|subprocess|os\.system|device_map|"
     r"\bray\b|dask|vllm|Strategy|tensor_parallel|pipeline_parallel|(?:n|num|multi)_?gpus?\b|device_?count|devices\s*=|"
     r"VISIBLE_DEVICES|cuda:[1-9]|LOCAL_RANK|\bjax\b|joblib|rapids|dlpack|transformers|Trainer",
     re.IGNORECASE,
 )
-_TRAINS = re.compile(r"\.backward\(|\.fit\(|GradientTape|train_on_batch")
-_USES_GPU = re.compile(r"[\"']cuda(?::0)?[\"']|\.cuda\(|tensorflow|keras")
+_TRAINS = compile_later(r"\.backward\(|\.fit\(|GradientTape|train_on_batch")
+_USES_GPU = compile_later(r"[\"']cuda(?::0)?[\"']|\.cuda\(|tensorflow|keras")
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:

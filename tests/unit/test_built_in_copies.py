@@ -79,3 +79,10 @@ def test_a_file_more_or_less_makes_a_copy_a_component_of_the_user(pipeline: Path
     assert list_scripts_read(worldsize.check(pipeline)) == set()
     (code / "wstrain" / "settings.py").unlink()
     assert list_scripts_read(worldsize.check(pipeline)) == {"train_ddp"}
+
+
+def test_a_file_that_is_open_in_an_editor_is_read(pipeline: Path) -> None:
+    script = pipeline.parent / "components" / "train_ddp" / "src" / "train.py"
+    text = script.read_text(encoding="utf-8") + FAULT
+    report = worldsize.check(pipeline, texts={str(script): text.encode()})
+    assert "WS909" in {each.code for each in report.diagnostics}

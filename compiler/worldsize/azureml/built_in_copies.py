@@ -14,8 +14,6 @@ from worldsize.azureml.copying import CopyAccess, are_equal
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
 
-_PATHS = frozenset(("code", "additional_includes", "conda_file", "path"))  # keys whose values compiling moves
-
 
 def is_unchanged_copy(component: Component, files: Files) -> bool:
     """Whether a component says what a built-in one says, and its code and environment are the same bytes."""
@@ -28,7 +26,9 @@ def is_unchanged_copy(component: Component, files: Files) -> bool:
     gate = CopyAccess()
     try:
         one, other = _list_files(component, gate), _list_files(original, gate)
-        return one.keys() == other.keys() and all(are_equal(path, other[key]) for key, path in one.items())
+        if one.keys() != other.keys() or not files.texts.keys().isdisjoint(one.values()):
+            return False  # an editor holds a file that is not saved yet
+        return all(are_equal(path, other[key]) for key, path in one.items())
     except OSError:
         return False
 
@@ -37,15 +37,18 @@ def _read_version(component: Component) -> object:
     return component.version.value if component.version is not None else None
 
 
-def _leave_out_paths(component: Component) -> Any:
-    """The YAML of a component without what names files."""
-    return _without_paths(yaml.to_python(component.raw)) if component.raw is not None else None
-
-
-def _without_paths(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {key: _without_paths(part) for key, part in value.items() if key not in _PATHS}
+def _leave_out_paths(component: Component) -> dict[str, Any] | None:
+    """The YAML of a component without the paths that compiling moves."""
+    document = yaml.to_python(component.raw) if component.raw is not None else None
+    if not isinstance(document, dict):
+        return None
+    kept = {key: part for key, part in document.items() if key not in ("code", "additional_includes")}
+    environment = kept.get("environment")
+    if isinstance(environment, dict):
+        build = environment.get("build")
+        moved = {"conda_file": None, "build": {**build, "path": None} if isinstance(build, dict) else build}
+        kept["environment"] = {**environment, **moved}
+    return kept
 
 
 def _list_files(component: Component, gate: CopyAccess) -> dict[str, Path]:

@@ -128,7 +128,10 @@ def our_loop(
 
     def train(start: int) -> None:
         loop.train_steps(
-            loop.StepRange(start, start + STRETCH, setting.accumulation, setting.rank, seed=0), **common
+            loop.StepRange(
+                start, start + STRETCH, setting.accumulation, setting.rank, seed=0, own_code=False
+            ),
+            **common,
         )
 
     return train

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -105,6 +106,22 @@ def test_encoded_pictures_with_augmentation(
     done = component("evaluate", model=trained.folder / "model", shards=shards, metrics=tmp_path / "m")
     assert done.returncode == 0, done.stderr
     assert reader.manifest.features.resize == "crop"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed")
+@pytest.mark.timeout(400)  # it imports TensorFlow twice, which takes a minute on a busy machine
+def test_tensorflow_answers_pictures_too(
+    training: Callable[..., Any], shard: Shard, predict: Callable[..., Any], tmp_path: Path
+) -> None:
+    files = _draw_pictures(tmp_path / "d")
+    shards = shard(files, image_size=16, image_resize="pad")
+    plan = PLAN | {"model": "cnn", "batch_size_per_device": 8, "global_batch_size": 8}
+    trained = training(1, component="train_tensorflow", shards=shards, **plan)
+    assert trained.ok, trained.errors
+    names = sorted(map(str, files.rglob("*.*")))[:3]
+    answered = predict(trained.folder / "model", *names)
+    assert answered["columns"] == ["label", "lower", "upper"]
+    assert all(row[1] + row[2] == pytest.approx(1) for row in answered["rows"])
 
 
 def test_texts_are_classified(

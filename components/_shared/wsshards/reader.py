@@ -88,7 +88,7 @@ class ShardReader:
         if not self._pieces:
             self._open()
         indices = np.asarray(indices, np.int64)
-        if indices.size and (indices.min() < 0 or indices.max() >= len(self)):
+        if indices.size and indices.view(np.uint64).max() >= len(self):  # a negative number is a huge one
             raise IndexError(f"row numbers of `{self.split}` go from 0 to {len(self) - 1}")
         return self._take(indices)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
@@ -23,6 +24,7 @@ from wstrain.data.sampler import GlobalBatchSampler, Indices, seed_micro_batch
 from wstrain.hooks import Hooks
 from wstrain_torch.column_encoder import ColumnEncoder
 
+MAX_STEP_VALUES = 1 << 18  # of a rank's inputs in one step, so that they are read at once
 _PREPARE = 0x70726570  # keeps the random numbers of `prepare` apart from those of the model
 
 Features = npt.NDArray[np.generic]
@@ -185,10 +187,11 @@ Batch = tuple[Tensor, Tensor]
 
 
 class _Part(NamedTuple):
-    """The rows of one micro-batch, with what they are mixed, and the seed of the user's ``prepare``."""
+    """Rows that are read at once, with what they are mixed, and the seed of the user's ``prepare``."""
 
     epoch: int
     indices: Indices
+    micro_batches: int
     partners: Partners | None
     seed: int
 
@@ -233,26 +236,34 @@ class BatchLoader:
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the micro-batches of optimizer steps ``start … stop-1``, counted over the whole training."""
-        for batch in prefetch(self._load, self._parts(start, stop), self.workers):
-            yield self._move(batch)
+        for batches in prefetch(self._load, self._parts(start, stop), self.workers):
+            for batch in batches:
+                yield self._move(batch)
+
+    @property
+    def _reads_steps(self) -> bool:
+        """Whether a step is read at once: a read of few values costs more than the values."""
+        hooks = self.task.hooks
+        draws = hooks is not None and hooks.prepare is not None
+        if draws or self.augmentation is not None or self.mixup is not None:
+            return False
+        rows = self.sampler.global_batch // self.world_size
+        return rows * math.prod(self.task.input_shape) <= MAX_STEP_VALUES
 
     def _parts(self, start: int, stop: int) -> Iterator[_Part]:
         per_epoch = self.sampler.rows // self.sampler.global_batch
-        place: dict[str, int] = {
-            "rank": self.rank,
-            "world_size": self.world_size,
-            "accumulation": self.accumulation,
-        }
-        nothing: list[Partners | None] = [None] * self.accumulation
+        reads = 1 if self._reads_steps else self.accumulation
+        place: dict[str, int] = {"rank": self.rank, "world_size": self.world_size, "accumulation": reads}
+        nothing: list[Partners | None] = [None] * reads
         for step in range(start, stop):
             epoch, batch = divmod(step, per_epoch)
             micro_batches = self.sampler.micro_batches(epoch, batch, **place)
             partners = self.mixup.micro_batches(step, **place) if self.mixup is not None else nothing
             for number, (indices, mixed) in enumerate(zip(micro_batches, partners, strict=True)):
-                position = self.rank * self.accumulation + number
-                yield _Part(epoch, indices, mixed, seed_micro_batch(self.sampler.seed, step, position))
+                seed = seed_micro_batch(self.sampler.seed, step, self.rank * reads + number)
+                yield _Part(epoch, indices, self.accumulation // reads, mixed, seed)
 
-    def _load(self, part: _Part) -> Batch:
+    def _load(self, part: _Part) -> list[Batch]:
         indices, partners = part.indices, part.partners
         if partners is not None:
             indices = np.concatenate([indices, partners.rows])
@@ -271,8 +282,9 @@ class BatchLoader:
         else:
             inputs, targets = self.task.mix(*rows, partners.weights, generator)
         if self.device.type == "cuda":  # only pinned memory can be copied while the GPU computes
-            return inputs.pin_memory(), targets.pin_memory()
-        return inputs, targets
+            inputs, targets = inputs.pin_memory(), targets.pin_memory()
+        count = part.micro_batches
+        return list(zip(inputs.chunk(count), targets.chunk(count), strict=True))
 
     def _move(self, batch: Batch) -> Batch:
         if self.device.type == "cpu":

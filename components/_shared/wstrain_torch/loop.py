@@ -53,6 +53,7 @@ class StepRange:
         replica: this rank's replica of the model; with ``accumulation`` it gives each micro-batch its place
             in the global batch.
         seed: of everything random.
+        own_code: whether the model is the user's, who may draw from other generators than PyTorch's.
     """
 
     start: int
@@ -60,6 +61,7 @@ class StepRange:
     accumulation: int
     replica: int
     seed: int
+    own_code: bool = True
 
 
 def train_steps(
@@ -121,8 +123,9 @@ def _micro_batches(run: StepRange, step: int, batches: Iterator[Batch], heartbea
 
 def _seed(run: StepRange, step: int, micro: int) -> None:
     seed = seed_micro_batch(run.seed, step, run.replica * run.accumulation + micro)
-    random.seed(seed)  # a user's model may draw from any generator
-    np.random.seed(seed & 0xFFFFFFFF)
+    if run.own_code:
+        random.seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_available():
         torch.cuda.manual_seed(seed)

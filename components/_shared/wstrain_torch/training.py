@@ -117,7 +117,7 @@ def _train(
         saver.settle = recorder.settle
         validator = _make_validator(settings, controller, loader, reports=(recorder, saver, heartbeat))
         done, final = loop.train_steps(
-            loop.StepRange(start, stop, settings.gradient_accumulation_steps, group.replica, settings.seed),
+            _make_range(settings, start, stop, group.replica),
             strategy=strategy,
             objective=Objective(task, precision),
             batches=loader.stream(start, stop),
@@ -135,6 +135,12 @@ def _train(
         card = {**run_facts.model_facts(facts), "steps_done": done, "final": final}
         _export(settings, group, task, saver, card)
     group.leave()
+
+
+def _make_range(settings: Settings, start: int, stop: int, replica: int) -> loop.StepRange:
+    own_code = settings.model not in models.BUILT_IN
+    accumulation = settings.gradient_accumulation_steps
+    return loop.StepRange(start, stop, accumulation, replica, settings.seed, own_code=own_code)
 
 
 def _export(

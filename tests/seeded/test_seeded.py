@@ -13,14 +13,14 @@ SEE = "see `python tests/seeded/bench.py --all`"
 
 # The least that is found on its line of each class. Raise a bound when more is found; none may fall.
 LEAST_FOUND = {
-    "arguments": 57,  # of 61
-    "data": 23,  # of 23
-    "distribution": 61,  # of 61
-    "files": 65,  # of 65
-    "graph": 7,  # of 7
-    "idle_gpus": 16,  # of 16
-    "secrets": 15,  # of 15
-    "training": 44,  # of 44
+    "arguments": 86,  # of 90
+    "data": 33,  # of 33
+    "distribution": 88,  # of 88
+    "files": 99,  # of 99
+    "graph": 15,  # of 15
+    "idle_gpus": 28,  # of 28
+    "secrets": 30,  # of 30
+    "training": 71,  # of 71
 }
 # The most findings that are not the fault, and the controls that may have a finding. Lower them, to zero.
 MOST_EXTRA_FINDINGS = 3

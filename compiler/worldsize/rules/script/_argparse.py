@@ -243,7 +243,7 @@ class _Reader:
                 read_option(parser.interface, module, call, sure=sure)
                 self._exclude(module, call, parser.interface, parser.interface.options[before:])
             elif method in (*_PARSES, *_PARSES_KNOWN):
-                if sure and _reads_command(module, call):
+                if (sure or self._is_alternative(module, call)) and _reads_command(module, call):
                     parser.parses.append(method in _PARSES)
                 else:
                     parser.known = False
@@ -251,6 +251,27 @@ class _Reader:
                 pass
             elif method not in (*_HARMLESS, "add_subparsers", "add_parser"):
                 parser.known = False
+
+    def _is_alternative(self, module: Module, call: ast.Call) -> bool:
+        """Whether it parses in one case, and a call like it in the other: `if args is None: … else: …`."""
+        above, child = next(
+            (each for each in module.ancestors(call) if isinstance(each[0], ast.If)), (None, None)
+        )
+        if isinstance(above, ast.If) and child is not above.test:
+            other = above.orelse if child in above.body else above.body
+            branch = self.reached.surely_runs(module, above)
+        else:  # behind an `if` that returns
+            place = next((each for each, _ in module.ancestors(call) if isinstance(each, ast.stmt)), None)
+            block = getattr(module.parents.get(place), "body", []) if place is not None else []
+            before = block[: block.index(place)] if place in block else []
+            tests = [each for each in before if isinstance(each, ast.If)]
+            other, branch = tests[0].body if len(tests) == 1 else [], True
+        names = (*_PARSES, *_PARSES_KNOWN)
+        return branch and any(
+            isinstance(each, ast.Attribute) and each.attr in names
+            for statement in other
+            for each in ast.walk(statement)
+        )
 
 
 def read_argparse(reached: Reached) -> Interface | None:

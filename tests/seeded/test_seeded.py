@@ -13,14 +13,14 @@ SEE = "see `python tests/seeded/bench.py --all`"
 
 # The least that is found on its line of each class. Raise a bound when more is found; none may fall.
 LEAST_FOUND = {
-    "arguments": 86,  # of 90
-    "data": 33,  # of 33
-    "distribution": 88,  # of 88
-    "files": 99,  # of 99
+    "arguments": 94,  # of 98
+    "data": 35,  # of 35
+    "distribution": 94,  # of 94
+    "files": 110,  # of 110
     "graph": 15,  # of 15
-    "idle_gpus": 28,  # of 28
-    "secrets": 30,  # of 30
-    "training": 71,  # of 71
+    "idle_gpus": 31,  # of 31
+    "secrets": 35,  # of 35
+    "training": 81,  # of 81
 }
 # The most findings that are not the fault, and the controls that may have a finding. Lower them, to zero.
 MOST_EXTRA_FINDINGS = 3

@@ -12,6 +12,7 @@ from worldsize.rules.script import _edits
 from worldsize.rules.script._interfaces import read_reached, read_setting
 from worldsize.rules.script._module import Module, constant_value, keyword_argument, variable_writes
 from worldsize.rules.script._program import Program
+from worldsize.rules.script.global_rank_as_device import list_devices
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
@@ -75,12 +76,11 @@ def _check_argument(program: Program) -> Iterator[Finding]:
         if any(not isinstance(node.ctx, ast.Load) for node in uses) or module.stores("local_rank"):
             return
     for module in program.modules:
-        for call in module.called("torch.cuda.set_device"):
-            node = call.args[0] if len(call.args) == 1 else None
+        for node in module.once(list_devices):
             if not isinstance(node, ast.Attribute) or node.attr != "local_rank":
                 continue
             default = read_setting(program, module, node)
-            if type(default) is int and read_reached(program).runs_in_group(module, call):
+            if type(default) is int and read_reached(program).runs_in_group(module, node):
                 message = (
                     f"`{ast.unparse(node)}` is {default} in all {program.per_instance} processes of an"
                     " instance: nothing gives `--local_rank`"

@@ -13,14 +13,14 @@ SEE = "see `python tests/seeded/bench.py --all`"
 
 # The least that is found on its line of each class. Raise a bound when more is found; none may fall.
 LEAST_FOUND = {
-    "arguments": 57,  # of 61
-    "data": 23,  # of 23
-    "distribution": 61,  # of 61
-    "files": 65,  # of 65
-    "graph": 7,  # of 7
-    "idle_gpus": 16,  # of 16
-    "secrets": 15,  # of 15
-    "training": 44,  # of 44
+    "arguments": 94,  # of 98
+    "data": 35,  # of 35
+    "distribution": 94,  # of 94
+    "files": 110,  # of 110
+    "graph": 15,  # of 15
+    "idle_gpus": 31,  # of 31
+    "secrets": 35,  # of 35
+    "training": 81,  # of 81
 }
 # The most findings that are not the fault, and the controls that may have a finding. Lower them, to zero.
 MOST_EXTRA_FINDINGS = 3

@@ -38,6 +38,7 @@ _CONTROL = frozenset(
         "[[",
     }
 )
+_MOVES = frozenset({"cd", "pushd"})
 _NOT_PLAIN = compile_later(r"<<|\(\)|;;|\bset\s+--|\|\||\$\(|`")
 _COMMENT = compile_later(r"(?:^|(?<=\s))#[^\n]*")
 _PARAMETER = compile_later(r"\"?\$(?:\{(\w+)\}|(\w+)|([@*]))\"?")
@@ -60,7 +61,7 @@ def read_scripts(
     for command in commands:
         found.append(command)
         words = command.arguments
-        if words and words[0].bare in ("cd", "pushd"):
+        if words and words[0].bare in _MOVES:
             plain = len(words) == 2 and "$" not in words[1].text and folder is not None
             folder = folder / words[1].bare if plain and folder is not None else None
         started = _find_script(words) if folder is not None and depth else None
@@ -95,7 +96,12 @@ def _is_plain(source: Source) -> bool:
     text = _COMMENT.sub("", source.text)
     if len(text) > _LONGEST or _NOT_PLAIN.search(text):
         return False
-    return not any(command.words and command.words[0].text in _CONTROL for command in parse_commands(text))
+    return _are_plain(parse_commands(text))
+
+
+def _are_plain(commands: tuple[Command, ...], allowed: frozenset[str] = frozenset()) -> bool:
+    control = _CONTROL - allowed
+    return not any(command.words and command.words[0].text in control for command in commands)
 
 
 def _read_script(source: Source, arguments: tuple[Word, ...]) -> Iterator[Command]:
@@ -103,7 +109,21 @@ def _read_script(source: Source, arguments: tuple[Word, ...]) -> Iterator[Comman
     text = _COMMENT.sub(lambda match: " " * len(match[0]), source.text)
     values: dict[str, tuple[Word, ...]] = {str(number): (word,) for number, word in enumerate(arguments, 1)}
     values |= {"@": arguments, "*": arguments}
-    for command in parse_commands(text):
+    yield from _fill_in_all(parse_commands(text), values, source)
+
+
+def fill_in_variables(text: str) -> tuple[Command, ...]:
+    """The commands of a command line, with what it sets itself in place of ``$VARIABLE``."""
+    commands = parse_commands(text)
+    if "$" not in text or "=" not in text or _NOT_PLAIN.search(text) or not _are_plain(commands, _MOVES):
+        return commands
+    return tuple(_fill_in_all(commands, {}, None))
+
+
+def _fill_in_all(
+    commands: tuple[Command, ...], values: dict[str, tuple[Word, ...]], source: Source | None
+) -> Iterator[Command]:
+    for command in commands:
         words = [Word(word.text, word.start, word.end, source) for word in command.words]
         replaced = tuple(each for word in words for each in _fill_in(word, values))
         sets = all("=" in word.text for word in command.words) or command.words[0].text == "export"
@@ -114,9 +134,13 @@ def _read_script(source: Source, arguments: tuple[Word, ...]) -> Iterator[Comman
 
 
 def _fill_in(word: Word, values: dict[str, tuple[Word, ...]]) -> tuple[Word, ...]:
-    match = _PARAMETER.fullmatch(word.text)
+    flag, equals, text = word.text.partition("=")
+    is_flag = bool(equals) and flag.startswith("--")
+    match = _PARAMETER.fullmatch(text if is_flag else word.text)
     known = values.get(match[1] or match[2] or match[3]) if match is not None else None
     if known is None or match is None or (not known and not match[3]):
         return (word,)
-    splits = match[3] is None and word.text[0] == "$" and any(" " in each.text for each in known)
-    return (word,) if splits else known
+    splits = match[3] is None and match[0][0] == "$" and any(" " in each.text for each in known)
+    if splits or (is_flag and (len(known) != 1 or known[0].bare.startswith("-"))):
+        return (word,)
+    return (word._replace(text=flag, end=word.start + len(flag)), *known) if is_flag else known

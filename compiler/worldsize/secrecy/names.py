@@ -35,6 +35,7 @@ _ALWAYS = words("""
     sastoken sasurl sasuri connectionstring connstring connstr clientsecret authorization cookie
     cookies jwt bearer sshpass
 """)
+_PASSWORDS = frozenset({"secrets", "passwords", "passphrases", "pwd", "pass"})
 _ENDINGS = ("password", "passwd", "passphrase", "secret", "passcode")  # PGPASSWORD, MYCLIENTSECRET
 # Secret as the last word, unless the word before says otherwise.
 _LAST = frozenset({"key", "keys", "token", "pass", "pw", "pat", "auth", "cred", "dsn"})
@@ -154,9 +155,7 @@ def is_secret(name: str) -> bool:
 def is_password(name: str) -> bool:
     """Whether the name contains an unambiguous word such as password or secret."""
     parts = [word.lower() for word in _WORD.findall(name)]
-    return is_secret(name) and any(
-        word.endswith(_ENDINGS) or word in ("secrets", "passwords", "passphrases", "pwd") for word in parts
-    )
+    return is_secret(name) and any(word.endswith(_ENDINGS) or word in _PASSWORDS for word in parts)
 
 
 def _says_secret(name: str) -> bool:

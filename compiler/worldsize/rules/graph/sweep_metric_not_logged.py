@@ -69,6 +69,8 @@ def _uses_packages(program: Program) -> bool:
 
 def _list_logged(module: Module) -> set[str] | None:
     """The names under which a file logs metrics; None where one of them is not a plain text."""
+    from worldsize.rules.script._interface import try_evaluate
+
     names: set[str] = set()
     for name, call in module.calls:
         method = name.rpartition(".")[2]
@@ -81,7 +83,8 @@ def _list_logged(module: Module) -> set[str] | None:
         first = given[0] if given else None
         keys = first.keys if isinstance(first, ast.Dict) else [first]
         for key in keys:
-            if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+            text = try_evaluate(module, key)
+            if not isinstance(text, str):
                 return None
-            names.add(key.value)
+            names.add(text)
     return names

@@ -236,6 +236,8 @@ class _Reader:
                 interface.exclusive.append(known)
 
     def _call(self, module: Module, method: str, call: ast.Call, parsers: set[_Parser]) -> None:
+        if method in (*_PARSES, *_PARSES_KNOWN):  # `parser = extend(parser)`: it is the one with the parents
+            parsers = parsers - {base for parser in parsers for base in parser.inherits}
         sure = len(parsers) == 1 and self.reached.surely_runs(module, call)
         for parser in parsers:
             if method == "add_argument":
@@ -243,7 +245,7 @@ class _Reader:
                 read_option(parser.interface, module, call, sure=sure)
                 self._exclude(module, call, parser.interface, parser.interface.options[before:])
             elif method in (*_PARSES, *_PARSES_KNOWN):
-                if sure and _reads_command(module, call):
+                if (sure or self._is_alternative(module, call)) and _reads_command(module, call):
                     parser.parses.append(method in _PARSES)
                 else:
                     parser.known = False
@@ -252,6 +254,27 @@ class _Reader:
             elif method not in (*_HARMLESS, "add_subparsers", "add_parser"):
                 parser.known = False
 
+    def _is_alternative(self, module: Module, call: ast.Call) -> bool:
+        """Whether it parses in one case, and a call like it in the other: `if args is None: … else: …`."""
+        above, child = next(
+            (each for each in module.ancestors(call) if isinstance(each[0], ast.If)), (None, None)
+        )
+        if isinstance(above, ast.If) and child is not above.test:
+            other = above.orelse if child in above.body else above.body
+            branch = self.reached.surely_runs(module, above)
+        else:  # behind an `if` that returns
+            place = next((each for each, _ in module.ancestors(call) if isinstance(each, ast.stmt)), None)
+            block = getattr(module.parents.get(place), "body", []) if place is not None else []
+            before = block[: block.index(place)] if place in block else []
+            tests = [each for each in before if isinstance(each, ast.If)]
+            other, branch = tests[0].body if len(tests) == 1 else [], True
+        names = (*_PARSES, *_PARSES_KNOWN)
+        return branch and any(
+            isinstance(each, ast.Attribute) and each.attr in names
+            for statement in other
+            for each in ast.walk(statement)
+        )
+
 
 def read_argparse(reached: Reached) -> Interface | None:
     """The interface of the one parser that reads the command; None where there is none or several."""
@@ -259,9 +282,9 @@ def read_argparse(reached: Reached) -> Interface | None:
     if not reader.parsers:
         return None
     reader.follow()
-    reader.use()
     for parser in reader.parsers.values():
         _read_settings(reader, parser)
+    reader.use()
     parsing = [parser for parser in reader.parsers.values() if parser.parses or not parser.known]
     if len(parsing) != 1 or not parsing[0].known or parsing[0].of is not None:
         return None
@@ -278,7 +301,7 @@ def _read_settings(reader: _Reader, parser: _Parser) -> None:
         elif one.arg == "parents":
             values = one.value.elts if isinstance(one.value, ast.List | ast.Tuple) else [one.value]
             for value in values:
-                found = reader.resolve(parser.module, value)
+                found = reader.resolve(parser.module, value) - {parser}
                 parser.inherits += found
                 parser.interface.closed &= len(found) == 1
 
@@ -290,11 +313,13 @@ def _finish(reader: _Reader, parser: _Parser, depth: int = 4) -> Interface:
     if constant_value(keyword_argument(parser.node, "add_help")) is not False:
         interface.options.append(Option(("-h", "--help"), "help", parser.module, parser.node, 0, 0))
     waiting = list(parser.inherits)
+    own = {each.node for each in (*interface.options, *interface.positionals)}
     for base in waiting[:20]:
         waiting += base.inherits
-        interface.options += base.interface.options
+        interface.options += [each for each in base.interface.options if each.node not in own]
         interface.exclusive += base.interface.exclusive
-        interface.positionals = base.interface.positionals + interface.positionals
+        inherited = [each for each in base.interface.positionals if each.node not in own]
+        interface.positionals = inherited + interface.positionals
         interface.closed &= base.known and base.interface.closed
     for collection in [each for each in reader.parsers.values() if each.of is parser]:
         commands: dict[str, Interface] = {}

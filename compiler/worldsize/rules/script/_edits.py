@@ -105,6 +105,8 @@ def choose_own_gpu(module: Module, node: ast.AST) -> Fix | None:
 def divide_rows(module: Module, loader: ast.Call) -> Fix | None:
     """Give a loader a sampler for its rows in place of ``shuffle=True``."""
     shuffle = next(each for each in loader.keywords if each.arg == "shuffle")
+    if not _has_own_arguments(module, loader):
+        return None
     rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
     bound = _names.list_bound_names(module) or set()
     known = [name for name in ("DistributedSampler", "torch") if name in bound]
@@ -117,6 +119,8 @@ def divide_rows(module: Module, loader: ast.Call) -> Fix | None:
 
 def add_argument(module: Module, call: ast.Call, argument: str) -> Fix | None:
     """Add an argument to a call behind the others."""
+    if not _has_own_arguments(module, call):
+        return None
     last = max((*call.args, *(each.value for each in call.keywords)), key=module.full_span)
     source, end = module.source, module.full_span(last)
     rest = source.text[source.offset(end.end_line, end.end_column) : source.offset(*_end_of(module, call))]
@@ -124,6 +128,17 @@ def add_argument(module: Module, call: ast.Call, argument: str) -> Fix | None:
         return None
     place = Span(end.path, end.end_line, end.end_column, end.end_line, end.end_column)
     return Fix(place, f", {argument}", safe=False)
+
+
+def _has_own_arguments(module: Module, call: ast.Call) -> bool:
+    """Whether all arguments stand in the call, and none in a dictionary that it is given."""
+    whole = module.full_span(call)
+    spans = [module.full_span(each) for each in call.keywords]
+    return all(
+        (whole.line, whole.column) <= (span.line, span.column)
+        and (span.end_line, span.end_column) <= (whole.end_line, whole.end_column)
+        for span in spans
+    )
 
 
 def _end_of(module: Module, node: ast.AST) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import PurePath
 
 from msgspec import Struct, field
 
@@ -71,8 +72,11 @@ def evaluate(module: Module, node: ast.AST | None, names: Mapping[str, object] |
     elif isinstance(node, ast.Name) and node.id in known:
         value = known[node.id]
     elif isinstance(node, ast.Name):
-        constant = module.once(_list_constants).get(node.id)
-        value = _TYPES.get(node.id, _UNKNOWN) if constant is None else evaluate(module, constant)
+        home, constant = _find_constant(module, node)
+        value = _TYPES.get(node.id, _UNKNOWN) if constant is None else evaluate(home, constant)
+    elif isinstance(node, ast.Attribute):
+        home, constant = _find_constant(module, node)
+        value = _UNKNOWN if constant is None else evaluate(home, constant)
     elif isinstance(node, ast.FormattedValue):
         value = evaluate(module, node.value, known)
     elif isinstance(node, ast.JoinedStr):
@@ -112,6 +116,26 @@ def try_evaluate(module: Module, node: ast.AST | None, names: Mapping[str, objec
         return evaluate(module, node, names)
     except (ValueError, TypeError, RecursionError):
         return None
+
+
+def link_constants(modules: tuple[Module, ...]) -> None:
+    """Let the constants be found that the modules import from each other."""
+    by_name: dict[str, list[Module]] = {}
+    for module in modules:
+        path = PurePath(module.source.path)
+        by_name.setdefault(path.parent.name if path.stem == "__init__" else path.stem, []).append(module)
+        module.memo[link_constants] = by_name
+
+
+def _find_constant(module: Module, node: ast.Name | ast.Attribute) -> tuple[Module, ast.expr | None]:
+    """What a name stands for that is set once, and the module that says so."""
+    own = module.once(_list_constants).get(node.id) if isinstance(node, ast.Name) else None
+    if own is not None:
+        return module, own
+    home, _, name = module.name_of(node).rpartition(".")
+    linked: dict[str, list[Module]] = module.memo.get(link_constants, {})
+    found = linked.get(home.rpartition(".")[2], ())
+    return (found[0], found[0].once(_list_constants).get(name)) if len(found) == 1 else (module, None)
 
 
 def _list_constants(module: Module) -> dict[str, ast.expr]:

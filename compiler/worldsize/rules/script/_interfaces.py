@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from worldsize.rules.script._absl import read_absl
 from worldsize.rules.script._argparse import read_argparse
 from worldsize.rules.script._click import read_click
 from worldsize.rules.script._dataclass_arguments import read_dataclass_arguments
 from worldsize.rules.script._fire import read_fire
-from worldsize.rules.script._interface import Interface, try_evaluate
+from worldsize.rules.script._interface import Interface, link_constants, try_evaluate
 from worldsize.rules.script._module import Module, constant_value, is_conditional, keyword_argument
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._reached import Reached, follow
@@ -22,7 +23,6 @@ _OTHERS = (
     "hydra",
     "simple_parsing",
     "tyro",
-    "absl",
     "tap",
     "docopt",
     "docopt_ng",
@@ -36,6 +36,7 @@ _READERS = {
     "typer.run": read_typer,
     "typer.Typer": read_typer,
     "fire.Fire": read_fire,
+    "absl.app.run": read_absl,
 }
 _CHANGES = ("append", "extend", "insert", "pop", "remove", "clear")
 
@@ -88,6 +89,7 @@ def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
         return None
     if any(_changes_arguments(module) for module in modules):
         return None
+    link_constants(modules)
     return readers.pop()(entry.once(follow, modules))
 
 
@@ -97,7 +99,7 @@ def _is_used(module: Module, name: str) -> bool:
 
 
 def _find_uses(module: Module, name: str) -> Iterator[ast.AST]:
-    last = name.partition(".")[2]
+    last = name.rpartition(".")[2]
     return (
         node
         for node in (*module.kinds.get(ast.Attribute, ()), *module.kinds.get(ast.Name, ()))

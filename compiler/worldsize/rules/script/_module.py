@@ -140,9 +140,38 @@ def _index(module: Module) -> None:
                 module.imports.append((full, node.level, node))
                 module.names[alias.asname or alias.name] = full
     for call in module.kinds.get(ast.Call, ()):
+        if any(one.arg is None for one in call.keywords):
+            call.keywords = [each for one in call.keywords for each in _open_keywords(module, one)]
         name = module.name_of(call.func)
         module.calls.append((name, call))
         module.callers.setdefault(name.rpartition(".")[2], []).append((name, call))
+
+
+def _open_keywords(module: Module, given: ast.keyword) -> list[ast.keyword]:
+    """What `**options` gives a call, where it is a dictionary that nothing else uses; else as it is."""
+    name = given.value.id if given.arg is None and isinstance(given.value, ast.Name) else None
+    uses = [node for node in module.kinds[ast.Name] if node.id == name] if name is not None else []
+    above = [module.parents.get(node) for node in uses]
+    set_by = [each for each in above if isinstance(each, ast.Assign) and each.value not in uses]
+    spread = [each for each in above if isinstance(each, ast.keyword) and each.arg is None]
+    if len(set_by) != 1 or len(set_by) + len(spread) != len(uses):
+        return [given]
+    made = set_by[0].value
+    if isinstance(made, ast.Call) and getattr(made.func, "id", "") == "dict" and not made.args:
+        return made.keywords
+    keys = made.keys if isinstance(made, ast.Dict) else [None]
+    if not isinstance(made, ast.Dict) or not all(isinstance(constant_value(key), str) for key in keys):
+        return [given]
+    return [
+        ast.keyword(str(constant_value(key)), value, **_place(key, value))
+        for key, value in zip(keys, made.values, strict=True)
+    ]
+
+
+def _place(start: ast.AST | None, end: ast.expr) -> dict[str, Any]:
+    """The attributes with the place of what begins and ends with these."""
+    first = {name: getattr(start, name) for name in ("lineno", "col_offset")}
+    return first | {name: getattr(end, name) for name in ("end_lineno", "end_col_offset")}
 
 
 def _walk(module: Module) -> None:
@@ -241,9 +270,9 @@ def variable_read(node: ast.AST) -> str | None:
         name = node.slice
     elif isinstance(node, ast.Call) and node.args:
         function = node.func
-        if isinstance(function, ast.Attribute) and (
-            function.attr == "getenv" or (function.attr in ("get", "pop") and is_environment(function.value))
-        ):
+        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        reads = called in ("get", "pop") and is_environment(getattr(function, "value", function))
+        if called == "getenv" or reads:
             name = node.args[0]
     value = constant_value(name)
     return value if isinstance(value, str) else None

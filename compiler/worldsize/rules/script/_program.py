@@ -33,7 +33,7 @@ _IMPORTS = 1_000  # imports of one module that are looked for
 _KNOWN = re.compile(  # packages that start no process group and shard no data by themselves
     "torch|torchvision|torchaudio|torchtext|tensorflow|tensorboard|keras|horovod|mpi4py|numpy|pandas|scipy|sklearn"
     "|matplotlib|seaborn|PIL|cv2|tqdm|yaml|mlflow|azureml|azure|pyarrow|joblib|requests|datasets|tokenizers"
-    "|sentencepiece|packaging|psutil|einops|regex|dotenv|click|rich|fsspec|h5py|timm|skimage|imageio"
+    "|absl|sentencepiece|packaging|psutil|einops|regex|dotenv|click|rich|fsspec|h5py|timm|skimage|imageio"
 )
 _COMMENT = re.compile(r"^[ \t]*#.*|[ \t]#[^\"'\n]*$", re.MULTILINE)
 _Closure = tuple[tuple[Module, ...], bool]

@@ -9,6 +9,7 @@ from worldsize.rules.script._module import (
     Module,
     constant_value,
     is_conditional,
+    keyword_argument,
     list_bindings,
     variable_read,
 )
@@ -78,7 +79,8 @@ def _find_values(
 ) -> list[tuple[Module, ast.AST]]:
     """What a name is set to: by assignments, or by the calls of the function that has it as a parameter."""
     if isinstance(name, ast.Attribute):
-        return _open_calls(reached, module, module.once(_list_values).get((None, name.attr), []))
+        set_to = module.once(_list_values).get((None, name.attr), [])
+        return _open_calls(reached, module, set_to) if set_to else _find_made(reached, name.attr)
     scope = find_scope(module, name)
     arguments = getattr(scope, "args", None)
     names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []
@@ -105,6 +107,23 @@ def _find_values(
     )
     # else something else calls it, such as `mp.spawn`
     return given_values if mentioned == len(given_values) else []
+
+
+def _find_made(reached: Reached, field: str) -> list[tuple[Module, ast.AST]]:
+    """What a field of a dataclass is given where its objects are made."""
+    classes = [
+        each.name
+        for found in reached.classes.values()
+        for _, each in found
+        if any(
+            isinstance(line, ast.AnnAssign) and getattr(line.target, "id", "") == field for line in each.body
+        )
+    ]
+    made = (
+        [(module, call) for module in reached.modules for call in module.called(*classes)] if classes else []
+    )
+    given = [(module, keyword_argument(call, field)) for module, call in made]
+    return [(module, value or module.tree) for module, value in given] if len(classes) == 1 else []
 
 
 def _is_overwritten(module: Module, values: list[tuple[ast.AST, int | None]]) -> bool:

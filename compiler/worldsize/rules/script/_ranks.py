@@ -68,6 +68,8 @@ def is_guarded_by_rank(modules: tuple[Module, ...], module: Module, node: ast.AS
     place = _decider(module, node)
     if isinstance(place, bool) or depth == 0:
         return place is True
+    if any(_looks_at_rank(modules, module, each) for each in place.decorator_list):
+        return True
     known: dict[ast.AST, bool] = module.memo.setdefault((is_guarded_by_rank, modules, depth), {})
     if place not in known:
         calls = _calls(modules, module, place)
@@ -75,6 +77,17 @@ def is_guarded_by_rank(modules: tuple[Module, ...], module: Module, node: ast.AS
             is_guarded_by_rank(modules, other, call, depth - 1) for other, call in calls
         )
     return known[place]
+
+
+def _looks_at_rank(modules: tuple[Module, ...], module: Module, decorator: ast.expr) -> bool:
+    """Whether a decorator of the scripts decides by the rank what it does with its function."""
+    name = decorator.func if isinstance(decorator, ast.Call) else decorator
+    last = module.name_of(name).rpartition(".")[2]
+    return any(
+        function.name == last and function in other.once(_speaking)
+        for other in modules
+        for function in other.kinds.get(ast.FunctionDef, ())
+    )
 
 
 def _calls(modules: tuple[Module, ...], module: Module, function: _Function) -> list[tuple[Module, ast.Call]]:

@@ -11,6 +11,7 @@ from worldsize.rules.script._interfaces import read_reached
 from worldsize.rules.script._loops import find_block
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 from worldsize.rules.script._program import Program
+from worldsize.rules.script._reached import Reached
 
 _SHARDS = ("FullyShardedDataParallel", "fully_shard", "parallelize_module")
 _MOVES = ("cuda", "to", "to_empty")
@@ -22,7 +23,8 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
         return
     runs = read_reached(program).runs
     for module in program.modules:
-        for slug, finding, node in module.once(_judge):
+        wrapped_elsewhere = _judge_helpers(read_reached(program), module)
+        for slug, finding, node in [*module.once(_judge), *wrapped_elsewhere]:
             if runs(module, node):
                 related = (*finding.related, *program.related)
                 yield Finding(finding.span, finding.message, finding.help, related).under(slug)
@@ -35,29 +37,51 @@ def _judge(module: Module) -> list[_Found]:
 def _judge_optimizers(module: Module) -> Iterator[_Found]:
     """Optimizers that hold the parameters from before they are sharded."""
     for call in module.called(*_SHARDS):
-        model = ast.unparse(call.args[0]) if call.args else None
-        if model is None or constant_value(keyword_argument(call, "use_orig_params")) is True:
+        if call.args and constant_value(keyword_argument(call, "use_orig_params")) is not True:
+            yield from _judge_wrap(module, call, call.args[0])
+
+
+def _judge_helpers(reached: Reached, module: Module) -> Iterator[_Found]:
+    """The same where a function of the scripts shards the model that it is given."""
+    helpers = [
+        (function.name, position)
+        for other in reached.modules
+        for function, position in other.once(_list_helpers)
+    ]
+    for name, position in helpers:
+        for call in module.called(name):
+            if len(call.args) > position and len(reached.find(module, call.func)) == 1:
+                yield from _judge_wrap(module, call, call.args[position])
+
+
+def _list_helpers(module: Module) -> list[tuple[ast.FunctionDef, int]]:
+    """The functions that shard one of their parameters, and which."""
+    helpers: list[tuple[ast.FunctionDef, int]] = []
+    for call in module.called(*_SHARDS):
+        scope, first = find_block(module, call), call.args[0] if call.args else None
+        if isinstance(scope, ast.FunctionDef) and isinstance(first, ast.Name):
+            names = [each.arg for each in scope.args.args]
+            keeps = constant_value(keyword_argument(call, "use_orig_params")) is True
+            if first.id in names and not keeps:
+                helpers.append((scope, names.index(first.id)))
+    return helpers
+
+
+def _judge_wrap(module: Module, call: ast.Call, given: ast.expr) -> Iterator[_Found]:
+    model, scope = ast.unparse(given), find_block(module, call)
+    held = (f"{model}.parameters()", f"{model}.named_parameters()")
+    for name, maker in module.calls:
+        if ".optim." not in name or not maker.args or find_block(module, maker) is not scope:
             continue
-        scope = find_block(module, call)
-        for name, maker in module.calls:
-            given = maker.args[0] if maker.args else None
-            if ".optim." not in name or given is None or find_block(module, maker) is not scope:
-                continue
-            holds = f"{model}.parameters()" in ast.unparse(
-                given
-            ) or f"{model}.named_parameters()" in ast.unparse(given)
-            if holds and maker.lineno < call.lineno and not _excludes(module, maker, call):
-                if _is_made_again(module, maker, call):
-                    continue
-                wrapper = module.name_of(call.func).rpartition(".")[2]
-                message = (
-                    f"this optimizer holds the parameters of `{model}` from before `{wrapper}` replaces them"
-                )
-                help_ = (
-                    f"create the optimizer after `{wrapper}`, else it never updates the sharded parameters"
-                )
-                related = (Related(module.span(call), "replaced here"),)
-                yield "optimizer-before-sharding", Finding(module.span(maker), message, help_, related), maker
+        if not any(each in ast.unparse(maker.args[0]) for each in held) or maker.lineno >= call.lineno:
+            continue
+        if _excludes(module, maker, call) or _is_made_again(module, maker, call):
+            continue
+        wrapper = module.name_of(call.func).rpartition(".")[2]
+        message = f"this optimizer holds the parameters of `{model}` from before `{wrapper}` replaces them"
+        help_ = f"create the optimizer after `{wrapper}`, else it never updates the sharded parameters"
+        related = (Related(module.span(call), "replaced here"),)
+        yield "optimizer-before-sharding", Finding(module.span(maker), message, help_, related), maker
 
 
 def _excludes(module: Module, first: ast.AST, second: ast.AST) -> bool:

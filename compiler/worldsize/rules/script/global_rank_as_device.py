@@ -40,7 +40,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     reached = read_reached(program)
     for module in program.modules:
-        for node in module.once(_list_devices):
+        for node in module.once(list_devices):
             if is_read_from(reached, module, node, _GLOBAL) and reached.runs(module, node):
                 local = (
                     "OMPI_COMM_WORLD_LOCAL_RANK" if launch.kind == "mpi" and inner is None else "LOCAL_RANK"
@@ -54,7 +54,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
                 return
 
 
-def _list_devices(module: Module) -> list[ast.expr]:
+def list_devices(module: Module) -> list[ast.expr]:
     """The expressions that choose a GPU by its number."""
     devices = [node for name, call in module.calls for node in _read_call(name, call)]
     devices += [

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.script._loops import find_assigned, list_backward_calls
+from worldsize.rules.script._loops import find_assigned, find_loop, list_backward_calls
 from worldsize.rules.script._module import Module, find_mentions
 from worldsize.rules.script._program import Program
+from worldsize.rules.script._reached import find_scope
 
 _WRAPS = (
     "DistributedDataParallel", "DistributedDataParallelCPU", "FullyShardedDataParallel", "fully_shard",
@@ -36,6 +37,9 @@ _METRIC = re.compile(
     r"|tensor|torch|device|item|detach|clone|cuda|float|dist|ReduceOp|op|AVG|SUM|\d",
     re.IGNORECASE,
 )
+_ASKED_OF_WRAPPED = (
+    "parameters", "named_parameters", "train", "eval", "module", "state_dict", "load_state_dict", "zero_grad",
+)  # fmt: skip
 _WEIGHTS = re.compile(r"grad|param|weight|flat|bucket|buffer|state_dict", re.IGNORECASE)
 _HOROVOD_WRAPS = (
     "DistributedOptimizer", "DistributedGradientTape", "DistributedAdasumOptimizer", "TorchEstimator",
@@ -62,7 +66,10 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 
 def _judge_torch(program: Program) -> Iterator[Finding]:
-    if program.refers(*_WRAPS) or not program.refers("init_process_group") or not _is_torch_training(program):
+    if program.refers(*_WRAPS):
+        yield from _judge_wrapped(program)
+        return
+    if not program.refers("init_process_group") or not _is_torch_training(program):
         return
     if not all(_reduces_metrics_only(module) for module in program.modules):
         return
@@ -71,6 +78,38 @@ def _judge_torch(program: Program) -> Iterator[Finding]:
             help_ = "wrap the model: `model = DistributedDataParallel(model, device_ids=[local_rank])`"
             yield _report(program, module, call, help_)
             return
+
+
+def _judge_wrapped(program: Program) -> Iterator[Finding]:
+    """A model is wrapped under another name, and the loop calls the one inside."""
+    for module in program.modules:
+        loops = {find_loop(module, call) for call in list_backward_calls(module)} - {None}
+        for wrapped, _, call in find_assigned(module, "DistributedDataParallel") if loops else ():
+            inner = call.args[0] if call.args else None
+            plain = inner.id if isinstance(inner, ast.Name) else wrapped
+            made = [each for each in module.stores(plain) if isinstance(each.ctx, ast.Store)]
+            called = [each for _, each in module.callers.get(plain, ()) if find_loop(module, each) in loops]
+            if plain == wrapped or not made or not called or _may_be_called(module, wrapped):
+                continue
+            if max(each.lineno for each in made) > call.lineno:
+                continue
+            if any(find_scope(module, each) is not find_scope(module, call) for each in (*made, *called)):
+                continue
+            why = f"the loop calls `{plain}`, and never `{wrapped}`, which averages the gradients"
+            yield _report(program, module, called[0], f"write `{wrapped}(…)`", why)
+            return
+
+
+def _may_be_called(module: Module, name: str) -> bool:
+    """Whether a variable is used in any way but for its attributes."""
+    uses = [node for node in module.kinds.get(ast.Name, ()) if node.id == name]
+    return any(
+        isinstance(node.ctx, ast.Load)
+        and not (
+            isinstance(above := module.parents.get(node), ast.Attribute) and above.attr in _ASKED_OF_WRAPPED
+        )
+        for node in uses
+    )
 
 
 def _report(program: Program, module: Module, node: ast.AST, help_: str, why: str = "") -> Finding:

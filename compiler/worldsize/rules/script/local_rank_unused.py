@@ -6,17 +6,23 @@ import ast
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
+from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.script import _edits
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._interfaces import read_reached, read_setting
+from worldsize.rules.script._module import Module, constant_value, keyword_argument, variable_writes
 from worldsize.rules.script._program import Program
+from worldsize.rules.script.global_rank_as_device import list_devices
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if program.kind != "pytorch" or program.per_instance < 2 or not program.complete:
         return
     yield from _check_fixed(program)
+    yield from _check_hidden(program)
+    yield from _check_argument(program)
+    if any(module.once(_sets_device) for module in program.modules):
+        return
     if program.says("LOCAL_RANK", "local_rank", "local-rank", "device_count", "VISIBLE_DEVICES"):
         return
     if not program.says("init_process_group"):
@@ -40,6 +46,54 @@ def _check_fixed(program: Program) -> Iterator[Finding]:
                 message = f"all {program.per_instance} processes of an instance use GPU 0 here"
                 yield Finding(module.span(node), message, f"write `{local}`", related=program.related)
                 return
+
+
+def _check_hidden(program: Program) -> Iterator[Finding]:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = "0"`, the same in each process."""
+    for module in program.modules:
+        for name, value, statement in variable_writes(module):
+            text = constant_value(value)
+            if name != "CUDA_VISIBLE_DEVICES" or not isinstance(text, str) or not text:
+                continue
+            shown = len(text.split(","))
+            if shown < program.per_instance and read_reached(program).runs_in_group(module, statement):
+                message = (
+                    f"all {program.per_instance} processes of an instance see only {plural(shown, 'GPU')}"
+                )
+                help_ = "remove it, and choose the GPU by `LOCAL_RANK`"
+                yield Finding(module.span(statement), message, help_, related=program.related)
+                return
+
+
+def _check_argument(program: Program) -> Iterator[Finding]:
+    """`--local_rank`, which the launchers of another time give; Azure ML sets a variable."""
+    if program.inner is not None or program.says("LOCAL_RANK", "VISIBLE_DEVICES"):
+        return
+    if any(flag.name == "local_rank" for flag in program.command.flags()):
+        return
+    for module in program.modules:
+        uses = [node for node in module.kinds.get(ast.Attribute, ()) if node.attr == "local_rank"]
+        if any(not isinstance(node.ctx, ast.Load) for node in uses) or module.stores("local_rank"):
+            return
+    for module in program.modules:
+        for node in module.once(list_devices):
+            if not isinstance(node, ast.Attribute) or node.attr != "local_rank":
+                continue
+            default = read_setting(program, module, node)
+            if type(default) is int and read_reached(program).runs_in_group(module, node):
+                message = (
+                    f"`{ast.unparse(node)}` is {default} in all {program.per_instance} processes of an"
+                    " instance: nothing gives `--local_rank`"
+                )
+                help_ = 'write `default=int(os.environ["LOCAL_RANK"])`, or add `--local_rank $LOCAL_RANK`'
+                yield Finding(module.span(node), message, help_, related=program.related)
+                return
+
+
+def _sets_device(module: Module) -> bool:
+    """Whether a GPU is chosen by something that is worked out, in whatever way."""
+    chosen = [each for call in module.called("torch.cuda.set_device", "set_device") for each in call.args]
+    return any(not isinstance(each, ast.Constant) for each in chosen)
 
 
 def _find_wrapped(module: Module) -> Iterator[tuple[ast.AST, str]]:

@@ -11,6 +11,7 @@ from worldsize.rules.script import _edits
 from worldsize.rules.script._loops import find_assigned
 from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
 from worldsize.rules.script._program import Program
+from worldsize.rules.script._reached import find_scope
 
 _SHARDS = ("Sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableDataset", "Subset(")
 
@@ -27,12 +28,33 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     for module in program.modules:
         for call in module.called("DataLoader"):
             shuffle = keyword_argument(call, "shuffle")
-            if constant_value(shuffle) is True or _asks_for_none(shuffle):
+            if _is_true(program, module, shuffle) or _asks_for_none(shuffle):
                 message = "every rank reads all rows: nothing divides them among the ranks"
                 help_ = "write `sampler=DistributedSampler(rows)` in place of `shuffle=True`"
                 fix = _edits.divide_rows(module, call)
                 yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
                 return
+
+
+def _is_true(program: Program, module: Module, node: ast.AST | None) -> bool:
+    """Whether it is true, also as a parameter that is true by default and in some call left out, or given."""
+    scope = find_scope(module, node) if isinstance(node, ast.Name) else module.tree
+    arguments = getattr(scope, "args", None)
+    if not isinstance(node, ast.Name) or not isinstance(arguments, ast.arguments):
+        return constant_value(node) is True
+    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    if node.id not in names or any(find_scope(module, each) is scope for each in module.stores(node.id)):
+        return False
+    position = names.index(node.id)
+    defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
+    calls = [call for other in program.modules for call in other.called(getattr(scope, "name", ""))]
+    given = [
+        keyword_argument(call, node.id) or next(iter(call.args[position : position + 1]), None)
+        for call in calls
+        if not any(isinstance(each, ast.Starred) for each in call.args)
+        and all(each.arg is not None for each in call.keywords)
+    ]
+    return any(constant_value(each or defaults.get(node.id)) is True for each in given)
 
 
 def _may_sample(module: Module) -> bool:

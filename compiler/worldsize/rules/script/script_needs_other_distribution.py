@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ _HOROVOD = (
     "horovod.tensorflow.init",
     "tensorflow.keras.init",
 )
+_SLURM = re.compile(r"SLURM_(?:PROCID|LOCALID|NTASKS|NNODES|NODEID|STEP_NODELIST|JOB_NODELIST|NODELIST)$")
 _SET_BY_HAND = {"mpi": "HOROVOD_RANK", "tensorflow": "TF_CONFIG"}
 _OTHER_WAYS = ("MASTER_ADDR", "file://", "tcp://", "TCPStore", "FileStore", "HashStore")
 _SETS_ALL = ("update", "setdefault", "putenv", "load_dotenv")
@@ -69,9 +71,10 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         related = program.related
         if launch.kind_span is not None:
             related = (*related, Related(launch.kind_span, "the distribution of the job"))
-        help_ = (
-            f"write `distribution: {{type: {need.kind}}}` with the number of processes, or change the script"
-        )
+        to_write = f"write `distribution: {{type: {need.kind}}}` with the number of processes"
+        help_ = f"{to_write}, or change the script"
+        if need.kind == "slurm":
+            help_ = "read `RANK`, `LOCAL_RANK` and `WORLD_SIZE`, which a job of type `pytorch` sets"
         span = need.module.span(need.node)
         if _overrides(launch, need.kind) and launch.kind_span is not None:
             span, related = launch.kind_span, (Related(span, f"{need.what} here"),)
@@ -116,7 +119,8 @@ def _find_reads(module: Module, written: set[str], *, asks: bool) -> Iterator[_N
     for name, node in module.once(_list_reads):
         of_kind = _kind_of(name)
         fails = isinstance(node, ast.Subscript)
-        if of_kind is not None and name not in written and (fails or asks):
+        asked = fails or (asks and of_kind != "slurm")  # who asks for Slurm's may run elsewhere too
+        if of_kind is not None and name not in written and asked:
             yield _Need(module, node, f"the script reads `{name}`", of_kind, alone=not fails)
 
 
@@ -207,6 +211,8 @@ def _kind_of(name: str) -> str | None:
         return "pytorch"
     if name.startswith(("OMPI_COMM_WORLD_", "PMI_")):
         return "mpi"
+    if _SLURM.match(name):
+        return "slurm"
     return "tensorflow" if name == "TF_CONFIG" else None
 
 

@@ -12,9 +12,9 @@ _upload_rule = partial(Rule, on=("Upload",), checked_in="_uploads", since="0.2.0
 # fmt: off
 RULES = (
     Rule("WS801", "secret-in-text", "error", "a key, token or password in a file",
-         on=("Document", "Upload")),
+         on=("Document", "Upload", "Component")),
     Rule("WS802", "secret-in-variable", "warning", "a secret as the value of a variable",
-         on=("Document", "Upload"), confidence="likely"),
+         on=("Document", "Upload", "Component"), confidence="likely"),
     Rule("WS803", "text-splits-in-shell", "warning", "a value with spaces or shell characters outside quotes",
          on=("Step", "Job"), confidence="likely"),
     Rule("WS804", "text-runs-in-shell", "warning", "a value that the shell executes, even in quotes",

@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from worldsize.azureml import environment
+from worldsize.azureml.model import Component
+from worldsize.azureml.references import folder_of
 from worldsize.base.source import Source
 from worldsize.rules.context import Context
 from worldsize.rules.security._uploads import Upload, is_secret_file
@@ -41,6 +44,22 @@ def _find_texts(context: Context, part: object) -> Iterator[tuple[Source, str]]:
         if source is not None:
             read += 1
             yield context.once(_start_texts, source).setdefault(language, (source, language))
+
+
+def find_conda_files(context: Context, component: Component) -> list[tuple[Source, str]]:
+    """The texts of the conda files that an environment names: they need not lie in the code."""
+    return context.all_of(_find_conda_files, component)
+
+
+def _find_conda_files(context: Context, component: Component) -> Iterator[tuple[Source, str]]:
+    field = component.environment
+    if field is None or field.node is None:
+        return
+    for reference in environment.list_references(field, folder_of(field.node)):
+        is_conda = reference.key == "conda_file" and not context.is_folder(reference.path)
+        source = context.text(os.path.relpath(reference.path)) if is_conda else None
+        if source is not None:
+            yield context.once(_start_texts, source).setdefault("command", (source, "command"))
 
 
 def _start_texts(_context: Context, _source: Source) -> dict[str, tuple[Source, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml.model import Component
 from worldsize.base.problem import Finding
 from worldsize.base.source import Source
 from worldsize.rules.context import Context
@@ -12,6 +13,7 @@ from worldsize.rules.security._uploads import Upload
 from worldsize.secrecy import known_formats
 from worldsize.yaml import Document
 
+_LONG = 24  # no example of a password has as many characters
 _HELP = "revoke it, then read it from a datastore, a workspace connection or Key Vault"
 
 
@@ -24,6 +26,11 @@ def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
         yield from context.all_of(_find_in_code, text)
 
 
+def check_component(context: Context, component: Component) -> Iterator[Finding]:
+    for text in _texts.find_conda_files(context, component):
+        yield from context.all_of(_find_in_code, text)
+
+
 def _find_in_code(_context: Context, text: tuple[Source, str]) -> Iterator[Finding]:
     yield from _find_in_text(text[0], is_code=True)
 
@@ -31,7 +38,8 @@ def _find_in_code(_context: Context, text: tuple[Source, str]) -> Iterator[Findi
 def _find_in_text(source: Source, *, is_code: bool = False) -> Iterator[Finding]:
     for secret in known_formats.find_known_secrets(source.text):
         # A docstring shows what an address looks like: `postgresql://scott:tiger@host`.
-        if is_code and "password" in secret.label and not _texts.PASSWORD.search(source.text, *secret[1:]):
+        may_show = is_code and "password" in secret.label and secret.end - secret.start < _LONG
+        if may_show and not _texts.PASSWORD.search(source.text, *secret[1:]):
             continue
         shown = known_formats.shorten_secret(source.text[secret.start : secret.end])
         message = f"this is {secret.label} (`{shown}`), readable by whoever reads this file"

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from worldsize.azureml.model import Component
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding
 from worldsize.base.source import Source
@@ -46,6 +47,11 @@ def check_document(context: Context, document: Document) -> Iterator[Finding]:
 
 def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
     for text in _texts.find_texts(context, upload):
+        yield from context.all_of(_find_in_text, text)
+
+
+def check_component(context: Context, component: Component) -> Iterator[Finding]:
+    for text in _texts.find_conda_files(context, component):
         yield from context.all_of(_find_in_text, text)
 
 

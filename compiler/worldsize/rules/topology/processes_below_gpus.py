@@ -22,7 +22,7 @@ _LAUNCHERS = compile_later(
 # What drives several GPUs from one process, or starts processes itself.
 _DRIVES_MORE = compile_later(
     r"accelerate|deepspeed|lightning|DataParallel|mp\.spawn|multiprocessing|subprocess|os\.system|device_map|"
-    r"\bray\b|dask|vllm|Strategy|tensor_parallel|pipeline_parallel|(?:n|num|multi)_?gpus?\b|device_?count|devices\s*=|"
+    r"\bray\b|dask|vllm|(?<!OneDevice)(?-i:Strategy)|tensor_parallel|pipeline_parallel|(?:n|num|multi)_?gpus?\b|device_?count|devices\s*=|"
     r"VISIBLE_DEVICES|cuda:[1-9]|LOCAL_RANK|\bjax\b|joblib|rapids|dlpack|transformers|Trainer",
     re.IGNORECASE,
 )

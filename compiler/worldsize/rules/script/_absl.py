@@ -1,0 +1,75 @@
+"""The interface that `absl.app.run` makes of the `flags.DEFINE_…` of all modules."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import PurePath
+
+from worldsize.rules.script._interface import Interface, Option, try_evaluate
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._program import is_known_package
+from worldsize.rules.script._reached import Reached
+
+_DEFINE = "absl.flags.DEFINE_"
+_TRUTHS = ("bool", "boolean")
+_KINDS: dict[str, type[int | float]] = {"integer": int, "float": float}
+# What absl itself defines.
+_OWN = (
+    "help", "helpshort", "helpfull", "helpxml", "flagfile", "undefok", "only_check_args", "pdb",
+    "pdb_post_mortem", "run_with_pdb", "run_with_profiling", "profile_file", "use_cprofile_for_profiling",
+    "v", "verbosity", "logger_levels", "stderrthreshold", "log_dir", "logtostderr", "alsologtostderr",
+    "showprefixforinfo",
+)  # fmt: skip
+
+
+def read_absl(reached: Reached) -> Interface | None:
+    """The interface of the one `app.run(main)`; None where there is none."""
+    starts = [(module, call) for module in reached.modules for call in module.called("absl.app.run")]
+    if len(starts) != 1 or not reached.surely_runs(*starts[0]):
+        return None
+    module, start = starts[0]
+    if start.keywords or any(name in ("absl.flags.FLAGS", "FLAGS") for name, _ in module.calls):
+        return None
+    interface = Interface(abbreviates=False)
+    interface.options += [Option((f"--{name}", f"-{name}"), name, module, start, 0) for name in _OWN]
+    interface.positionals.append(Option((), "argv", module, start, 0, None, optional_words=True))
+    beside = {
+        part for each in reached.modules for part in PurePath(each.source.path).with_suffix("").parts[-3:]
+    }
+    for each in reached.modules:
+        # Another package may define flags too.
+        interface.closed &= all(
+            level or name.partition(".")[0] in beside or is_known_package(name, level)
+            for name, level, _ in each.imports
+        )
+        for name, call in each.calls:
+            if name.startswith(_DEFINE):
+                _read_flag(interface, each, call, name.removeprefix(_DEFINE))
+    required = {word for each in reached.modules for word in _list_required(each)}
+    for option in interface.options:
+        option.required |= option.name in required
+    return interface
+
+
+def _read_flag(interface: Interface, module: Module, call: ast.Call, kind: str) -> None:
+    name = try_evaluate(module, call.args[0] if call.args else keyword_argument(call, "name"))
+    if not isinstance(name, str) or kind in ("flag", "alias"):
+        interface.closed = False
+        return
+    truth = kind in _TRUTHS
+    flags = tuple(
+        f"{dash}{word}" for word in (name, *((f"no{name}",) if truth else ())) for dash in ("--", "-")
+    )
+    option = Option(flags, name, module, call, 0 if truth else 1, kind=_KINDS.get(kind))
+    choices = call.args[2] if len(call.args) > 2 else keyword_argument(call, "enum_values")
+    values = try_evaluate(module, choices) if kind == "enum" else None
+    option.choices = values if isinstance(values, tuple) else None
+    option.required = constant_value(keyword_argument(call, "required")) is True
+    interface.options.append(option)
+
+
+def _list_required(module: Module) -> list[object]:
+    """The flags that must be given: of `mark_flag_as_required` and `mark_flags_as_required`."""
+    marks = module.called("absl.flags.mark_flag_as_required", "absl.flags.mark_flags_as_required")
+    values = [try_evaluate(module, each) for call in marks for each in call.args[:1]]
+    return [word for value in values for word in (value if isinstance(value, tuple) else (value,))]

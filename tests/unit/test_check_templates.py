@@ -58,12 +58,20 @@ def test_a_file_of_a_table_that_a_script_writes_is_not_missing(
     assert codes(tmp_path) == ([] if provided else ["WS539"])
 
 
-@pytest.mark.parametrize(("present", "provided"), [((), True), (("raw/images",), False)])
+@pytest.mark.parametrize(
+    ("ignored", "present", "provided"),
+    [
+        ("raw/*", (), True),
+        ("raw/*", ("raw/images",), False),
+        ("rows/", ("raw/images",), True),  # a folder that is missing is no less ignored
+        ("images/", ("raw/images",), False),
+    ],
+)
 def test_what_git_ignores_is_missing_only_beside_others_that_are_there(
-    present: tuple[str, ...], provided: bool, tmp_path: Path
+    ignored: str, present: tuple[str, ...], provided: bool, tmp_path: Path
 ) -> None:
     (tmp_path / ".git").mkdir()
-    (tmp_path / ".gitignore").write_text("raw/*\n")
+    (tmp_path / ".gitignore").write_text(f"{ignored}\n")
     (tmp_path / "job.yml").write_text(JOB)
     for folder in present:
         (tmp_path / folder).mkdir(parents=True)
@@ -125,3 +133,14 @@ def test_the_count_of_the_2021_preview_counts(instances: str, tmp_path: Path) ->
     )
     (tmp_path / "job.yml").write_text(text + "distribution: {type: tensorflow, worker_count: 3}\n")
     assert ("WS208" in codes(tmp_path / "job.yml")) == (instances == "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("component_template.yml", []), ("component.yml", ["WS141", "WS141", "WS156"])]
+)
+def test_what_a_template_lacks_is_filled_in_where_it_is_used(
+    name: str, found: list[str], tmp_path: Path
+) -> None:
+    schema = "$schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json"
+    (tmp_path / name).write_text(f"{schema}\ntype: command\noutputs:\n  rows: {{type: uri_folder}}\n")
+    assert codes(tmp_path) == found

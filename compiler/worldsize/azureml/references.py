@@ -77,7 +77,7 @@ def list_names(folder: Path) -> list[str]:
 
 
 def closest_path(text: str, path: Path, named_in: str) -> str | None:
-    """The path most similar to ``text``, a missing ``path``, of what exists beside it; None if there is none.
+    """The path most similar to ``text``, a missing ``path``, of what exists beside it or above it, or None.
 
     It is of the kind that is asked for: a file with the same suffix, or a folder for a name without one. The
     file ``named_in`` cannot mean itself.
@@ -90,7 +90,26 @@ def closest_path(text: str, path: Path, named_in: str) -> str | None:
         if _same_kind(path, path.parent / name) and path.parent / name != Path(named_in)
     ]
     near = closest(path.name, names)
-    return text[: text.rstrip("/").rfind("/") + 1] + near if near is not None else None
+    if near is not None:
+        return text[: text.rstrip("/").rfind("/") + 1] + near
+    return None if text.startswith("/") else find_above(text, Path(named_in).parent)
+
+
+def find_above(text: str, folder: Path, *, levels: int = 5) -> str | None:
+    """How to write, in a file of ``folder``, a path that is written from another folder; None if not found.
+
+    It is often written from the root of the repository, or with one `..` too few or too many. Above the
+    folder that the user names nothing is looked at.
+    """
+    parts = [part for part in text.removeprefix("file:").split("/") if part not in ("", ".", "..")]
+    above = folder
+    for level in range(levels + 1) if parts else ():
+        if exists(above.joinpath(*parts)):
+            return "/".join([*[".."] * level, *parts])
+        if above.parent == above or ".." in above.parts:
+            break
+        above = above.parent
+    return None
 
 
 def _same_kind(asked: Path, found: Path) -> bool:

@@ -34,6 +34,7 @@ _MISSING = frozenset(
     }
 )
 _SET_IN_CODE = frozenset({"pipeline-input-empty", "data-without-path"})
+_FILLED_IN = frozenset({"aml-missing-key", "aml-empty-value", "aml-component-name"})  # of templates
 _SCRIPTS = (".sh", ".ps1", ".bat", ".cmd", ".py", ".ipynb", ".r", "makefile", ".gitmodules")
 _WORKFLOWS = (".yml", ".yaml")
 _FETCHES = compile_later(
@@ -69,6 +70,8 @@ def leave_out_provided(
 
 def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Context) -> bool:
     span = problem.span
+    if problem.slug in _FILLED_IN:
+        return "template" in os.path.basename(span.path).lower()
     if problem.slug in _SET_IN_CODE:
         name = os.path.basename(span.path)
         lines = _search(context, _folders_around(span.path, context), name)
@@ -122,7 +125,8 @@ def _is_left_out(present: str, missing: list[str], context: Context) -> bool:
             rules = ignore.parse_ignore_file(lines.encode(), PurePosixPath())
             above = below[: len(below) - len(missing)]
             present_too = any(rules.excludes_parts([*above, name]) for name in beside)
-            excluded = any(rules.excludes_parts(below[:depth]) for depth in range(1, len(below) + 1))
+            inside = [*below, "file"]  # what is missing may be a folder, of which only the content is ignored
+            excluded = any(rules.excludes_parts(inside[:depth]) for depth in range(1, len(inside) + 1))
             if excluded and not present_too:  # else what is ignored is here, without this file
                 return True
         folder, name = os.path.split(folder)

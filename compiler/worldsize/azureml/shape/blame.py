@@ -29,10 +29,11 @@ _EXAMPLES = {
 _PRIVATE_TYPES = frozenset({"if_else", "do_while", "parallel_for"})
 
 # The types of the preview of 2021.
-_FORMER_TYPES = {
+_FORMER_WORDS = {
     "component": "command",
     "component_job": "command",
     "command_job": "command",
+    "mount": "ro_mount",
     "pipeline_job": "pipeline",
     "sweep_job": "sweep",
 }
@@ -210,7 +211,7 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
         message = f"`{node.text}` is a private preview, so this step is not checked"
         advice = "Azure ML takes it only with `AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED=True`"
         return Problem("aml-private-preview", node.span, message, advice)
-    if (former := _FORMER_TYPES.get(node.text)) in words:
+    if (former := _FORMER_WORDS.get(node.text.lower())) in words:
         advice = f"write `{former}`: `{node.text}` was its name in the 2021 preview"
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, former))
     same = next(

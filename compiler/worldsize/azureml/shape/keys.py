@@ -11,7 +11,7 @@ from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest, closest_unambiguous, edit_distance, fix_word
 from worldsize.base.wording import join_words, shorten
-from worldsize.yaml.nodes import Scalar
+from worldsize.yaml.nodes import Mapping, Scalar
 
 # Mappings whose own keys are often written one level too high, the likeliest first.
 _CONTAINERS = (
@@ -132,6 +132,9 @@ def _inline_jobs(key: Scalar, context: MappingContext) -> Problem | None:
 
 def _alias(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | None:
     meant = ALIASES.get(key.text) or PREVIEW.get(key.text)
+    value, unit = context.node.get(key.text), OTHER_UNITS.get(key.text)
+    if key.text == "docker" and isinstance(value, Mapping) and "build" in value:
+        meant, unit = "build", "whose `path` is the folder of the `Dockerfile`"
     if meant is None or meant in context.node:
         return None
     advice = f"write `{meant}`"
@@ -141,14 +144,12 @@ def _alias(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | 
         if container is None:
             return None
         advice += f" under `{container}:`"
-    if key.text in OTHER_UNITS:
-        advice += f", {OTHER_UNITS[key.text]}"
+    if unit is not None:
+        advice += f", {unit}"
     if key.text in PREVIEW:
         advice += f"; `{key.text}` is a key of the 2021 preview"
     # Another form of the value needs more than another key.
-    renamed = (
-        container is None and key.text not in OTHER_UNITS and isinstance(context.node.get(key.text), Scalar)
-    )
+    renamed = container is None and unit is None and isinstance(value, Scalar)
     return _unknown(key, context, advice, Fix(key.span, meant, safe=False) if renamed else None)
 
 
@@ -156,6 +157,9 @@ def _contained(key: Scalar, context: MappingContext, catalog: Catalog) -> Proble
     container = None if key.text in _COMMON else _container_of(key.text, context, catalog)
     if container is None:
         return None
+    inner = context.node.get(container)
+    if isinstance(inner, Mapping) and key.text in inner and context.shape.get("additionalProperties") is True:
+        return _outside(key, context, f"remove it: `{container}` has its own")
     where = f"directly under {context.title}" if context.parent is not None else "at the top of the file"
     message = f"`{key.text}` belongs under `{container}`, not {where}"
     return Problem("aml-misplaced-key", key.span, message, f"move it under `{container}:`")
@@ -204,7 +208,8 @@ def _higher(key: Scalar, context: MappingContext) -> Problem | None:
 
 
 def _on_the_step(key: Scalar, context: MappingContext) -> Problem | None:
-    if key.text not in _STEP_KEYS or "is_deterministic" not in context.shape.get("properties", {}):
+    component = context.parent if context.name == "task" and context.parent is not None else context
+    if key.text not in _STEP_KEYS or "is_deterministic" not in component.shape.get("properties", {}):
         return None
     return _outside(key, context, "set it on the step or job that uses the component")
 

@@ -18,6 +18,7 @@ ALIASES = {
     "timezone": "time_zone",
     "pattern": "schedule",
     "cron": "expression",
+    "code_path": "code",
     "compute_target": "compute",
     "cluster": "compute",
     "env": "environment_variables",
@@ -48,4 +49,8 @@ PREVIEW = {
     "timeout_minutes": "timeout",
     "vm_priority": "tier",
 }
-OTHER_UNITS = {"timeout_minutes": "in seconds"}
+# Keys whose value is another one under the key that is meant.
+OTHER_UNITS = {
+    "process_count": "the processes of one instance",
+    "timeout_minutes": "in seconds",
+}

@@ -72,7 +72,9 @@ def _missing(search: ScriptSearch) -> Problem:
     name, span = search.script.name, search.script.span
     if search.code is None:
         message = f"the command {search.script.verb} `{name}`, but there is no `code` to upload"
-        help_ = f"add `code:` with the folder that holds `{name}`"
+        where = references.find_above(name, Path(span.path).parent)
+        folder_ = f"`code: {_base(where, name)}`, " if where is not None else "`code:` with "
+        help_ = f"add {folder_}the folder that holds `{name}`"
         if search.shown:
             message = (
                 f"the command {search.script.verb} `{name}`, but `code` is the single file `{search.shown}`"
@@ -87,6 +89,9 @@ def _missing(search: ScriptSearch) -> Problem:
     if near is None:
         below = next((each for each in names if is_file(search.code / folder / each / last)), None)
         help_ = f"add it there, or write its path relative to `{search.shown}`"
+        where = references.find_above(name, Path(span.path).parent)
+        if where is not None:
+            help_ = f"write `code: {_base(where, name)}`, the folder that holds `{name}`"
         if below is not None:
             help_ = f"write `{f'{folder}/{below}' if folder else below}/{last}`"
         return Problem("script-missing", span, message, help_)
@@ -94,6 +99,11 @@ def _missing(search: ScriptSearch) -> Problem:
     return Problem(
         "script-missing", span, message, f"did you mean `{better}`?", fix=Fix(span, better, safe=False)
     )
+
+
+def _base(found: str, name: str) -> str:
+    """The folder from which ``name`` is read where it is ``found``."""
+    return found.removesuffix(name).rstrip("/") or "."
 
 
 def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:

@@ -44,8 +44,11 @@ def _check_keys(context: Context, step: Step, keys: list[Scalar]) -> Iterator[Pr
         elif (
             declared_component(step) is None and name not in used and not _reads_variables(context, component)
         ):
-            message = f"no trial gets `{name}`: the command does not have `${{{{search_space.{name}}}}}`"
-            help_ = f"pass it, such as `--{name} ${{{{search_space.{name}}}}}`"
+            expression, without = f"${{{{search_space.{name}}}}}", f"{{search_space.{name}}}"
+            message = f"no trial gets `{name}`: the command does not have `{expression}`"
+            help_ = f"pass it, such as `--{name} {expression}`"
+            if without in command:
+                help_ = f"write `{expression}` in place of `{without}`"
             yield Problem("search-space-key-unused", key.span, message, help_)
 
 

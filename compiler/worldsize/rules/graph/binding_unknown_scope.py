@@ -29,7 +29,9 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             bound = field.value.binding
             if bound is not None and bound.value.scope != "parent.outputs" and bound.span is not None:
                 message = f"`{bound.value}` cannot be bound to an output of a step"
-                help_ = "an output is bound to one of the pipeline: write `${{parent.outputs.NAME}}`"
+                port = bound.value.port if bound.value.scope == "outputs" else None
+                named = f"`${{{{parent.outputs.{port or 'NAME'}}}}}`"
+                help_ = f"an output is bound to one of the pipeline: write {named}"
                 yield Finding(bound.span, message, help_)
         for variable in read_entries(step.environment_variables).values():
             yield from _in_variable(variable, job.keys)

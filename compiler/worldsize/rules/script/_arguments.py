@@ -89,16 +89,13 @@ def _report(
     program: Program, launch: Launch, interface: Interface, fault: Fault, faults: list[Fault]
 ) -> Problem | None:
     script, span = program.path.name, launch.span(program.word)
-    labels = [option.label for option in interface.options]
     if fault.what == "command" and span is not None:
         listed = " or ".join(f"`{name}`" for name in fault.names[:8])
         message = f"`{script}` needs one of its commands, but the command line names none"
         return Problem("argument-missing", span, message, f"write {listed} after `{script}`")
     if fault.argument is None:
-        misspelt = {
-            closest(each.argument.written.partition("=")[0], labels) for each in faults if each.argument
-        }
-        names = [name for name in fault.names if name not in misspelt]
+        known = {_find_meant(each, interface, faults) for each in faults if each.what == "unknown"}
+        names = [name for name in fault.names if name not in known]
         if not names or span is None:
             return None
         quoted = ", ".join(f"`{name}`" for name in names)
@@ -115,16 +112,9 @@ def _report(
     if span is None:
         return None
     if fault.what == "unknown":
-        flag = fault.argument.written.partition("=")[0]
-        if span == launch.span(program.command.arguments[0]):
-            launcher = program.command.arguments[0].bare
-            message = f"`{launcher}` gives `{script}` the argument `{flag}`, which it does not declare"
-            help_: str | None = f'add `parser.add_argument("{flag}", type=int)` to the script'
-        elif fault.argument.is_flag:
-            message, help_ = f"`{script}` has no argument `{flag}`", did_you_mean(flag, labels, but="--help")
-        else:
-            message, help_ = f"`{script}` takes no further argument, but the command gives `{flag}`", None
-        help_ = help_ or f"remove `{flag}`, or declare it in the script"
+        at_launcher = span == launch.span(program.command.arguments[0])
+        meant = None if at_launcher else _find_meant(fault, interface, faults)
+        message, help_ = _describe_unknown(program, interface, fault, meant, at_launcher=at_launcher)
         return Problem("argument-unknown", span, message, help_)
     related = fault.option.related if fault.option is not None else ()
     word = launch.span(program.word)
@@ -133,3 +123,47 @@ def _report(
     return Problem(
         "argument-invalid", span, fault.message, "change the value, or the declaration in the script", related
     )
+
+
+def _describe_unknown(
+    program: Program, interface: Interface, fault: Fault, meant: str | None, *, at_launcher: bool
+) -> tuple[str, str]:
+    """A word of the command that the script does not declare: message and help."""
+    script, flag = program.path.name, _flag(fault)
+    words = [word.bare for word in program.command.arguments]
+    if at_launcher:
+        message = f"`{words[0]}` gives `{script}` the argument `{flag}`, which it does not declare"
+        return message, f'add `parser.add_argument("{flag}", type=int)` to the script'
+    help_: str | None = None
+    if fault.argument is not None and fault.argument.is_flag:
+        message = f"`{script}` has no argument `{flag}`"
+        free = _list_free(fault, interface)
+        if meant is not None and closest(flag, free) != meant:
+            help_ = f"write `{meant}`, which `{script}` needs"
+        elif meant is not None or len(free) > 1:
+            help_ = did_you_mean(flag, free)
+    else:
+        message = f"`{script}` takes no further argument, but the command gives `{flag}`"
+        if "--" in words and words[words.index("--") + 1 :][:1] == [flag]:
+            help_ = f"write `--{flag}`, without a blank"
+    return message, help_ or f"remove `{flag}`, or declare it in the script"
+
+
+def _find_meant(fault: Fault, interface: Interface, faults: list[Fault]) -> str | None:
+    """The option that an unknown one stands for: the only one that is missing, or one that is similar."""
+    needed = [name for each in faults if each.what == "missing" for name in each.names]
+    unknown = [each for each in faults if each.what == "unknown"]
+    is_flag = fault.argument is not None and fault.argument.is_flag
+    if is_flag and len(needed) == len(unknown) == 1 and needed[0].startswith("--"):
+        return needed[0]
+    return closest(_flag(fault), _list_free(fault, interface))
+
+
+def _list_free(fault: Fault, interface: Interface) -> list[str]:
+    """The options that the command does not give."""
+    labels = (option.label for option in interface.options)
+    return [label for label in labels if label not in fault.names and label != "--help"]
+
+
+def _flag(fault: Fault) -> str:
+    return "" if fault.argument is None else fault.argument.written.partition("=")[0]

@@ -13,7 +13,10 @@ from worldsize.rules.script._words import Argument
 
 
 class Fault(Struct):
-    """A contradiction: ``what`` is `unknown`, `missing`, `command` or `value`."""
+    """A contradiction: ``what`` is `unknown`, `missing`, `command` or `value`.
+
+    The ``names`` are those that are missing, or, of an unknown word, the options that the command gives.
+    """
 
     what: str
     argument: Argument | None
@@ -56,6 +59,10 @@ class _Match:
         """Take every word; what contradicts the interface."""
         while self.position < len(self.arguments):
             self.take()
+        given = tuple(option.label for option in self.interface.options if option in self.given)
+        for fault in self.faults:
+            if fault.what == "unknown" and not fault.names:
+                fault.names = given
         return [*self.faults, *(() if self.passed_on else self.finish())]
 
     def take(self) -> None:

@@ -23,7 +23,7 @@ _PRINTS = frozenset(
     }
 )
 _WRITES = frozenset(
-    {"save", "savez", "savez_compressed", "savefig", "imsave", "save_image", "dump", "to_csv", "to_json"}
+    {"save", "savez", "savez_compressed", "savetxt", "savefig", "imsave", "save_image", "dump", "to_csv", "to_json"}
     | {
         "to_parquet",
         "save_pretrained",
@@ -39,6 +39,7 @@ _WRITES = frozenset(
 )
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml")
 _WRITERS = ("SummaryWriter", "wandb.init")
+_ROW_WRITERS = ("csv.writer", "csv.DictWriter")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
 _FILE = "one process writes the file; the others would write over it"
@@ -181,7 +182,38 @@ def _hold_writers(script: Script, test: str) -> set[str]:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             names.add(script.written(statement.targets[0]))
             script.insert_behind(call, f" if {test} else None", "WS904", _OUTPUT)
+    _hold_files(script, test, names)
+    while (passed := _list_passed(script, names)) - names:
+        names |= passed
     return names
+
+
+def _hold_files(script: Script, test: str, names: set[str]) -> None:
+    """The same for files that stay open, and for what writes rows into them."""
+    for name, call in script.module.calls:
+        statement = script.module.parents.get(call)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            continue
+        rows = name in _ROW_WRITERS and call.args and script.written(call.args[0]) in names
+        if rows or _opens_to_write(call):
+            names.add(script.written(statement.targets[0]))
+            script.insert_behind(call, f" if {test} else None", "WS904", _FILE)
+
+
+def _list_passed(script: Script, names: set[str]) -> set[str]:
+    """The parameters and attributes that hold one of these: ``train(model, writer)``."""
+    found: set[str] = set()
+    for function in script.module.kinds.get(ast.FunctionDef, ()):
+        parameters = [each.arg for each in function.args.args]
+        for _, call in script.module.callers.get(function.name, ()):
+            own = isinstance(script.module.parents.get(function), ast.ClassDef)
+            pairs = [*zip(parameters[own:], call.args, strict=False)]
+            pairs += [(each.arg, each.value) for each in call.keywords if each.arg in parameters]
+            found |= {str(name) for name, value in pairs if script.written(value) in names}
+    for statement in script.module.kinds.get(ast.Assign, ()):
+        if len(statement.targets) == 1 and script.written(statement.value) in names:
+            found.add(script.written(statement.targets[0]))
+    return found
 
 
 def _quieten_logging(script: Script, test: str) -> bool:

@@ -107,8 +107,17 @@ def _ends_program(script: Script, call: ast.Call) -> bool:
     if script.module.name_of(call.func) in _TESTS:
         return True
     name = getattr(call.func, "id", "")
+    apps = script.module.called("typer.Typer", "Typer")
+    if any(script.written(each) == name for app in apps for each in _list_targets(script, app)):
+        return True
     functions = [node for node in script.module.kinds.get(ast.FunctionDef, ()) if node.name == name]
     return any("click" in ast.unparse(each) for node in functions for each in node.decorator_list)
+
+
+def _list_targets(script: Script, value: ast.expr) -> list[ast.expr]:
+    """What an expression is assigned to."""
+    statement = script.module.parents.get(value)
+    return statement.targets if isinstance(statement, ast.Assign) else []
 
 
 def write_header(script: Script, header: Header) -> None:
@@ -140,13 +149,8 @@ def _list_missing(script: Script, header: Header, place: ast.stmt | None) -> Ite
     before = [each for each in body if place is not None and each.lineno <= place.lineno]
     known = {script.written(each) for each in before if isinstance(each, ast.Import | ast.ImportFrom)}
     known |= {line for text in script.list_inserted() for line in text.splitlines()}
-    late = {
-        name.asname or name.name
-        for each in body
-        if each not in before and isinstance(each, ast.Import | ast.ImportFrom)
-        for name in each.names
-    }
-    bound = set(script.module.names) - late
+    early = [each for top in before for each in ast.walk(top) if isinstance(each, ast.Import | ast.ImportFrom)]
+    bound = {name.asname or name.name.partition(".")[0] for each in early for name in each.names}
     yield from (line for line in header.imports if line not in known and not _is_bound(line, bound))
 
 

@@ -103,7 +103,13 @@ def _list_read(loop: Loop, names: list[str]) -> dict[str, ast.AST]:
 
 def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, training: Training) -> bool:
     """Whether a sum is divided by the number of all rows, and not by what the process has counted."""
-    loader = script.written(training.loader_name)
+    loaders = {script.written(training.loader_name)}
+    if isinstance(training.batch_loop, ast.For):
+        loaders |= {
+            script.written(each)
+            for each in ast.walk(training.batch_loop.iter)
+            if isinstance(each, ast.Name | ast.Attribute)
+        }
     for node in script.module.kinds.get(ast.BinOp, ()):
         if not isinstance(node.op, ast.Div) or script.scope(node) is not scope:
             continue
@@ -116,7 +122,7 @@ def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, trainin
             right = values[0] if isinstance(values, list) and values else right
         divisor, _ = tracer.follow(right, scope)
         if isinstance(divisor, ast.Call) and getattr(divisor.func, "id", "") == "len" and divisor.args:
-            return script.written(divisor.args[0]) != loader
+            return script.written(divisor.args[0]) not in loaders
     return False
 
 

@@ -39,7 +39,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     wrapped = wrap_model(script, tracer, training)
     sync_once(script, training, wrapped)
     divide_rows(script, tracer, training, header, parser)
-    use_own_gpu(script, header)
+    use_own_gpu(script, header, parser)
     set_feed(script, tracer, parser, training)
     set_optimizer(script, tracer, parser, training.optimizer)
     if training.epoch_loop is not None or training.feed.kind != "draws":

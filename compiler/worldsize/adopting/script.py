@@ -151,15 +151,17 @@ class Script:
             if self.written(given.value) != text:
                 self.replace(given.value, text, rule, reason)
         elif behind is not None:
-            begin = self.module.source.offset(self.module.full_span(behind).line, 1)
-            white = self.text[begin : self.start(behind)]
-            alone = not white.strip() and begin > self.start(call)
-            gap = self.newline + white if alone else " "
-            self.insert_behind(behind, f",{gap}{name}={text}", rule, reason)
+            self.insert_behind(behind, f",{self.gap(behind, call)}{name}={text}", rule, reason)
         else:
             at = self.text.rindex(")", 0, self.end(call))
             self._add(at, at, f"{name}={text}", _INSIDE)
             self.note(call.lineno, rule, reason)
+
+    def gap(self, part: ast.AST, whole: ast.AST) -> str:
+        """What stands before one of several parts: a line of its own where the last has one, else a space."""
+        begin = self.module.source.offset(self.module.full_span(part).line, 1)
+        white = self.text[begin : self.start(part)]
+        return self.newline + white if not white.strip() and begin > self.start(whole) else " "
 
     def insert_decorator(self, function: Function, line: str, rule: str | None, reason: str) -> None:
         """Write a decorator below the others of a function."""

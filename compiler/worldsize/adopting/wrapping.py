@@ -354,7 +354,8 @@ def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
         counts = any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
         known = all(inner.id not in names for inner in ast.walk(node.test) if isinstance(inner, ast.Name))
         if steps and counts and known and "\n" not in script.written(node.test):
-            line = f"{wrapped.name}.require_backward_grad_sync = {script.written(node.test)}"
+            name = wrapped.parameters.get(script.scope(loop), wrapped.name)  # type: ignore[call-overload]
+            line = f"{name}.require_backward_grad_sync = {script.written(node.test)}"
             reason = "gradients travel once an optimizer step, as with `no_sync`"
             script.insert_before(loop.body[0], [line], "WS918", reason)
             return

@@ -40,7 +40,7 @@ def use_own_gpu(script: Script, header: Header, parser: Parser) -> None:
         if variable == "CUDA_VISIBLE_DEVICES":
             script.delete(statement, "WS905", "every process would see the same GPU")
     _use_numbered_gpu(script, header)
-    _set_option(script, header, parser)
+    _set_option(header, parser)
     _drop_data_parallel(script)
 
 
@@ -52,7 +52,7 @@ def _use_numbered_gpu(script: Script, header: Header) -> None:
             script.replace(node.value, header.names.local_rank, "WS905", _REASON)
 
 
-def _set_option(script: Script, header: Header, parser: Parser) -> None:
+def _set_option(header: Header, parser: Parser) -> None:
     """``--gpu 0`` of a script: its value is the local rank wherever it is read."""
     for each in parser.options.declared:
         if not _NUMBER.fullmatch(each.name) or not isinstance(each.flag.default, int | None):

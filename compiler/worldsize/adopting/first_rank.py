@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection
 from typing import TypeAlias
 
@@ -23,7 +24,18 @@ _PRINTS = frozenset(
     }
 )
 _WRITES = frozenset(
-    {"save", "savez", "savez_compressed", "savetxt", "savefig", "imsave", "save_image", "dump", "to_csv", "to_json"}
+    {
+        "save",
+        "savez",
+        "savez_compressed",
+        "savetxt",
+        "savefig",
+        "imsave",
+        "save_image",
+        "dump",
+        "to_csv",
+        "to_json",
+    }
     | {
         "to_parquet",
         "save_pretrained",
@@ -40,6 +52,7 @@ _WRITES = frozenset(
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml")
 _WRITERS = ("SummaryWriter", "wandb.init")
 _ROW_WRITERS = ("csv.writer", "csv.DictWriter")
+_FIRST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
 _FILE = "one process writes the file; the others would write over it"
@@ -59,7 +72,11 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     for kind in (ast.Expr, ast.With, ast.Delete):
         for statement in script.module.kinds.get(kind, ()):
             what = _classify(script, statement, writers, quiet)
-            if what is not None and not _is_together(statement, together):
+            if (
+                what is not None
+                and not _is_together(statement, together)
+                and not _is_tested(script, statement)
+            ):
                 chosen[statement] = what
     inside = {s for s in chosen if any(up in chosen for up, _ in script.module.ancestors(s))}
     blocks: dict[int, list[ast.stmt]] = {}
@@ -69,6 +86,17 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     for block in blocks.values():
         _guard_block(script, block, chosen, test)
     _disable_bars(script, header)
+
+
+def _is_tested(script: Script, statement: ast.stmt) -> bool:
+    """Whether the script itself does this on the first process only, as with Accelerate."""
+    func = getattr(getattr(statement, "value", None), "func", None)
+    if func is not None and script.written(func) in ("accelerator.save", "accelerator.print"):
+        return True
+    for above, child in script.module.ancestors(statement):
+        if isinstance(above, ast.If) and child in above.body and _FIRST.search(ast.unparse(above.test)):
+            return True
+    return False
 
 
 def _is_together(statement: ast.stmt, together: Together) -> bool:
@@ -247,5 +275,7 @@ def load_everywhere(script: Script, *, wait: bool = True) -> None:
             script.insert_behind(behind, ', map_location="cpu"', "WS908", reason)
         if wait and saves and min(saves) < call.lineno:
             statement = script.statement(call)
+            if script.is_guarded(statement):
+                continue
             reason = "the other processes wait until the first has written the file"
             script.insert_before(statement, ["dist.barrier()"], None, reason)

@@ -75,11 +75,13 @@ def _declares_for(script: Script, last: ast.Call, parse: ast.Call) -> bool:
     scope, own = script.scope(last), script.scope(parse)
     if scope is own:
         return True
-    func, base = last.func, getattr(parse.func, "value", None)
+    func = last.func
+    base = parse.func.value if isinstance(parse.func, ast.Attribute) else None
     if isinstance(base, ast.Call):  # `make_parser().parse_args()`
         return not isinstance(scope, ast.Module) and scope.name == getattr(base.func, "id", "")
-    same = isinstance(func, ast.Attribute) and base is not None
-    return isinstance(scope, ast.Module) and same and script.written(func.value) == script.written(base)
+    if not isinstance(func, ast.Attribute) or base is None:
+        return False
+    return isinstance(scope, ast.Module) and script.written(func.value) == script.written(base)
 
 
 def _find_holder(
@@ -170,15 +172,19 @@ def add_flag(parser: Parser, role: Role, default: float | str | None) -> str:
     type_ = type(default).__name__ if type(default) in (int, float) else "str"
     if not any(each.option == option for each in parser.added):
         typed = f"type={type_}, " if type_ != "str" and parser.function is None else ""
-        shown = f'"{default}"' if isinstance(default, str) and '"' not in default else repr(default)
+        shown = _show_value(default)
         call = "@click.option" if parser.function is not None else f"{parser.parser}.add_argument"
         line = f'{call}("{option}", {typed}default={shown}, help="{_HELP[role]}")'
         parser.lines.append(line)
-        inner = parser.options.parser is not None
+        inner = parser.options.subcommand is not None
         flag = Flag(option, role, type_, default, added=True, inner=inner)  # type: ignore[arg-type]
         parser.added.append(flag)
     name = option.lstrip("-").replace("-", "_")
     return name if parser.function is not None else f"{parser.name}.{name}"
+
+
+def _show_value(value: float | str | None) -> str:
+    return f'"{value}"' if isinstance(value, str) and '"' not in value else repr(value)
 
 
 def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
@@ -279,7 +285,8 @@ def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef,
             script.insert_behind(last, f",{gap}{name}", None, reason)
         else:
             typed = any(each.annotation is not None for each in function.args.args)
-            text = f"{name}: {flag.type} = {flag.default!r}" if typed else f"{name}={flag.default!r}"
+            value = _show_value(flag.default)
+            text = f"{name}: {flag.type} = {value}" if typed else f"{name}={value}"
             script.insert_behind(last, f",{gap}{text}", None, reason)
     if parser.then:
         _open_with(script, function, parser.then, reason)

@@ -149,7 +149,9 @@ def _list_missing(script: Script, header: Header, place: ast.stmt | None) -> Ite
     before = [each for each in body if place is not None and each.lineno <= place.lineno]
     known = {script.written(each) for each in before if isinstance(each, ast.Import | ast.ImportFrom)}
     known |= {line for text in script.list_inserted() for line in text.splitlines()}
-    early = [each for top in before for each in ast.walk(top) if isinstance(each, ast.Import | ast.ImportFrom)]
+    early = [
+        each for top in before for each in ast.walk(top) if isinstance(each, ast.Import | ast.ImportFrom)
+    ]
     bound = {name.asname or name.name.partition(".")[0] for each in early for name in each.names}
     yield from (line for line in header.imports if line not in known and not _is_bound(line, bound))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.feeding import Loop, name_phase
+from worldsize.adopting.feeding import name_phase
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Scope, Script
-from worldsize.adopting.tracing import Tracer
+from worldsize.adopting.tracing import Loop, Tracer, read_iterable
 from worldsize.adopting.training import Training
 
 _HELPER = '''def {name}(value):
@@ -25,7 +25,7 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     used: set[str] = set()
     loop = training.batch_loop
     scope = training.frames[training.batch_frame].scope
-    sums = _list_sums(loop)
+    sums = list_sums(loop)
     read = _list_read(loop, sums)
     lines: list[str] = []
     for name in sums:
@@ -38,7 +38,7 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     if lines and training.feed.kind == "phases":
         lines = [f"if {name_phase(script, training.feed)}:", *(f"    {line}" for line in lines)]
     if lines:
-        script.insert_after(loop, lines, None, _REASON)
+        script.insert_after(script.statement(loop), lines, None, _REASON)
     for name, statement in _list_deciding(script, tracer, training, set(sums)):
         used.add("average")
         reason = "all processes decide by the same number when training ends"
@@ -62,7 +62,7 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
         )
 
 
-def _list_sums(loop: Loop) -> list[str]:
+def list_sums(loop: Loop) -> list[str]:
     """The variables to which the loop adds numbers of a batch."""
     names: dict[str, bool] = {}
     for node in ast.walk(loop):
@@ -104,12 +104,10 @@ def _list_read(loop: Loop, names: list[str]) -> dict[str, ast.AST]:
 def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, training: Training) -> bool:
     """Whether a sum is divided by the number of all rows, and not by what the process has counted."""
     loaders = {script.written(training.loader_name)}
-    if isinstance(training.batch_loop, ast.For):
-        loaders |= {
-            script.written(each)
-            for each in ast.walk(training.batch_loop.iter)
-            if isinstance(each, ast.Name | ast.Attribute)
-        }
+    iterable = read_iterable(training.batch_loop)
+    if iterable is not None:
+        parts = [each for each in ast.walk(iterable) if isinstance(each, ast.Name | ast.Attribute)]
+        loaders |= {script.written(each) for each in parts}
     for node in script.module.kinds.get(ast.BinOp, ()):
         if not isinstance(node.op, ast.Div) or script.scope(node) is not scope:
             continue

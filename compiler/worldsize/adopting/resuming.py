@@ -65,7 +65,8 @@ def resume_from_checkpoints(
     block = script.block(loop)
     position = block.index(loop)
     if position and script.has_own_line(block[position - 1]):
-        script.insert_after(block[position - 1], load, None, _REASON)
+        defines = isinstance(block[position - 1], ast.FunctionDef | ast.ClassDef)
+        script.insert_after(block[position - 1], ["", ""] * defines + load, None, _REASON)
     else:
         script.insert_before(loop, load, None, _REASON)
     if len(counter.args) > 1:

@@ -67,7 +67,7 @@ def command(
     """Start a project from a table, a folder of pictures, a script or a pipeline."""
     for place, what in ((str(folder), "a folder"), (source or "-", "data, a script or YAML")):
         common.require_path(place, "worldsize init", what, script=place == source)
-    from worldsize.adopting.starting.project import UnknownSourceError
+    from worldsize.adopting.starting.pipeline import UnknownSourceError
     from worldsize.diagnostics.text import is_terminal
 
     asks = not yes and sys.stdin.isatty() and is_terminal(sys.stdout)
@@ -97,11 +97,13 @@ class Given(Struct, frozen=True):
 
 def _start(folder: Path, given: Given, *, asks: bool, force: bool) -> None:
     from worldsize.adopting.starting import project
+    from worldsize.adopting.starting.pipeline import check_inside
 
     path = _choose_source(given.source, asks=asks)
     kind = project.find_kind(path)
     if kind == "pipeline":
         assert path is not None
+        check_inside(path, folder)
         made = project.surround_pipeline(folder, path, _choose_sizes(folder, path, given, asks=asks))
         _write(folder, {name: text.encode() for name, text in made.files.items()}, None, force=force)
         _say_next(folder, None)
@@ -128,12 +130,13 @@ def _start(folder: Path, given: Given, *, asks: bool, force: bool) -> None:
 def _choose_source(source: str | None, *, asks: bool) -> Path | None:
     """What the project starts from, asked for until it is something; None is an example."""
     from worldsize.adopting.starting import project
+    from worldsize.adopting.starting.pipeline import UnknownSourceError
 
     def read(text: str) -> Path | None:
         path = None if text == "-" else Path(text).expanduser()
         try:
             project.find_kind(path)
-        except project.UnknownSourceError as error:
+        except UnknownSourceError as error:
             raise click.UsageError(f"{error}: {error.help}") from None
         return path
 

@@ -198,9 +198,10 @@ def test_a_size_that_a_file_or_the_user_gives_is_kept(folder: Path, pipeline: Pa
 def test_a_script_gets_its_ignore_file_beside_its_code(folder: Path) -> None:
     shutil.copy(SCRIPT, folder / "fit.py")
 
-    done = init("--from", "fit.py")
+    done = init("--from", "fit.py", "--name", "mine")
 
     assert done.exit_code == 0, done.output
+    assert (folder / "mine.yml").read_text(encoding="utf-8").count("name: mine") == 2
     assert (folder / "src" / ".amlignore").is_file()
     assert not (folder / ".amlignore").exists()
     assert not checking.check(["."]).errors

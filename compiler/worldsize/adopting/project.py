@@ -30,6 +30,7 @@ class ProjectRequest(Struct, frozen=True):
     data: Path | None = None
     arguments: tuple[str, ...] = ()
     measured: Measured = Measured()
+    name: str | None = None  # of the spec; else that of the script
 
 
 class Project(Struct, frozen=True):
@@ -53,7 +54,7 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
     profile = adoption.profile
     source = profile.find_folder(script)
     inside = script.absolute().relative_to(source.absolute()).as_posix()
-    name = name_spec(script)
+    name = request.name or name_spec(script)
     local = list_local_modules(source, script.name)
     text = adoption.text.encode(adoption.encoding)
     files: dict[str, bytes] = {}

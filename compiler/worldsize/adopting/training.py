@@ -12,8 +12,8 @@ from worldsize.adopting.tracing import Loop, Tracer, read_iterable
 from worldsize.rules.script._loops import list_backward_calls
 
 _OPTIMIZERS = frozenset(
-    ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "ASGD"]
-    + ["LBFGS", "Adafactor", "LAMB", "Lion"]
+    {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "ASGD"}
+    | {"LBFGS", "Adafactor", "LAMB", "Lion"}
 )
 _CLOSURE = (
     "this optimizer runs the model inside of `step`, as L-BFGS does",

@@ -133,7 +133,7 @@ def _choose_source(source: str | None, *, asks: bool) -> Path | None:
     from worldsize.adopting.starting.pipeline import UnknownSourceError
 
     def read(text: str) -> Path | None:
-        path = None if text == "-" else Path(text).expanduser()
+        path = None if text == "-" else Path(_unquote(text)).expanduser()
         try:
             project.find_kind(path)
         except UnknownSourceError as error:
@@ -145,6 +145,13 @@ def _choose_source(source: str | None, *, asks: bool) -> Path | None:
         found: Path | None = click.prompt(question, "-", value_proc=read)
         return found
     return None if source in (None, "-") else Path(str(source)).expanduser()
+
+
+def _unquote(text: str) -> str:
+    """A path as terminals paste it, between quotation marks."""
+    text = text.strip()
+    quoted = len(text) > 2 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
 
 
 def _ask(folder: Path, path: Path | None, given: Given, *, asks: bool) -> Answers:
@@ -259,7 +266,8 @@ def _start_script(folder: Path, script: Path, answers: Answers, *, force: bool) 
 
     adoption = adopt_or_refuse(script)
     target = Target(answers.instance_type, answers.instance_count)
-    request = ProjectRequest(adoption, script, target, find_data(adoption, script, None))
+    data = find_data(adoption, script, None)
+    request = ProjectRequest(adoption, script, target, data, name=answers.name)
     made = make_project(request, folder, beside=False)
     around = project.surround_script(answers)
     files = made.files | {name: text.encode() for name, text in around.items()}

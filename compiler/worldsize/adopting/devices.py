@@ -7,9 +7,11 @@ import re
 
 from worldsize.adopting.flags import Parser
 from worldsize.adopting.group import Header
+from worldsize.adopting.reading import list_modules_beside, read_beside
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import constant_value, keyword_argument, variable_writes
 
+_GPU = re.compile(r"cuda|gpu|torch\.accelerator|current_accelerator|\bmps\b|\bxpu\b", re.IGNORECASE)
 _NUMBER = re.compile(r"device|gpu|gpu_id|cuda_id|device_id|cuda_device")
 _REASON = "each process uses the GPU of its local rank, which `set_device` makes the current one"
 
@@ -20,6 +22,15 @@ def refuse_several_gpus(script: Script) -> None:
         if isinstance(node.value, str) and re.fullmatch(r"cuda:[1-9]", node.value):
             help_ = "train on one GPU first: each process gets its own"
             raise script.refuse(node, f"this script uses several GPUs itself: `{node.value}`", help_)
+
+
+def may_use_gpu(script: Script, parser: Parser) -> bool:
+    """Whether the script, or a module beside it, names a GPU; else it trains on the processor."""
+    if any(each.name in ("device", "accelerator") for each in parser.options.declared):
+        return True
+    beside = (read_beside(path) for _, _, path in list_modules_beside(script.module))
+    modules = [script.module, *(each for each in beside if each is not None)]
+    return any(module.holding(_GPU.search) for module in modules)
 
 
 def use_own_gpu(script: Script, header: Header, parser: Parser) -> None:

@@ -7,7 +7,7 @@ import re
 
 from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
 from worldsize.adopting.flags import Parser, find_parser, set_by_flag, write_flags
-from worldsize.adopting.group import MARK, Header, Names, write_header
+from worldsize.adopting.group import MARK, Header, Names, leave_group, write_header
 from worldsize.adopting.metrics import list_sums
 from worldsize.adopting.numbers import find_loader, find_optimizer, set_epochs, set_loader, set_optimizer
 from worldsize.adopting.paths import place_files
@@ -67,6 +67,11 @@ def adopt_lightning(script: Script) -> Parser:
         own = keyword_argument(call, "sync_dist") is None and isinstance(first, str)
         if own and script.written(call.func) == "self.log" and _is_of_epoch(script, call):
             script.set_keyword(call, "sync_dist", "True", None, "the metric is of the rows of all processes")
+    device = keyword_argument(trainer, "accelerator")
+    if device is not None and constant_value(device) == "cpu":
+        script.leave(
+            device, "this script trains on the processor, also where there are GPUs", 'write `"auto"`'
+        )
     epochs = keyword_argument(trainer, "max_epochs")
     if epochs is not None:
         set_by_flag(script, tracer, parser, "epochs", epochs)
@@ -109,6 +114,7 @@ def adopt_transformers(script: Script) -> Parser:
             header.imports["import torch"] = None
             script.set_keyword(call, "use_cpu", "not torch.cuda.is_available()", None, _CPU)
     resume_transformers(script, parser, header, made[0] if made else None)
+    leave_group(script, header)
     return _finish(script, tracer, parser, header)
 
 
@@ -148,6 +154,7 @@ def adopt_accelerate(script: Script) -> Parser:
             set_epochs(script, tracer, parser, loops[1])
             break
     _leave_local_sums(script, name, prepared)
+    leave_group(script, header)
     _set_rest(script, tracer, parser)
     return _finish(script, tracer, parser, header)
 

@@ -12,8 +12,7 @@ from worldsize.adopting.training import Training
 
 _HELPER = '''def {name}(value):
     """{what} of a number over all processes."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    total = torch.as_tensor(value, dtype=torch.float64).detach().clone().to(device)
+{place}    total = torch.as_tensor(value, dtype=torch.float64).detach().clone(){move}
     dist.all_reduce(total)
     return {result}'''
 _REASON = "the metric is of the rows of all processes"
@@ -43,12 +42,15 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
         used.add("average")
         reason = "all processes decide by the same number when training ends"
         script.insert_after(statement, [f"{name} = {names['average']}({name})"], "WS954", reason)
+    place = '    device = "cuda" if torch.cuda.is_available() else "cpu"\n' if header.on_gpu else ""
+    where = {"place": place, "move": ".to(device)" if header.on_gpu else ""}
     share = f" / {header.names.world_size}"
     if "average" in used:
         header.helpers.append(
             _HELPER.format(
                 name=names["average"],
                 what="The mean",
+                **where,
                 result=f"total{share} if torch.is_tensor(value) else total.item(){share}",
             )
         )
@@ -57,6 +59,7 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
             _HELPER.format(
                 name=names["add_up"],
                 what="The sum",
+                **where,
                 result="total if torch.is_tensor(value) else total.item()",
             )
         )

@@ -76,9 +76,14 @@ def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.expr]:
 
 def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
     value, scope = tracer.follow(node, script.scope(node))
+    whole: ast.expr | None = None  # `"epoch" + str(n)`, of which the constant is no path of its own
     while (inner := _find_start(script, value)) is not None:
+        joins = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
+        whole = (whole or value) if joins else None
         value, scope = tracer.follow(inner, scope)
+        whole = whole if value is inner else None
     path = _read_start(value)
+    value = whole or value
     if path is not None and not path.startswith(("/", "~")) and "://" not in path:
         found.setdefault(path if isinstance(value, ast.Constant) else script.written(value), value)
 

@@ -127,8 +127,9 @@ class Script:
         self.note(getattr(node, "lineno", 1), rule, reason)
 
     def insert_before(self, statement: ast.stmt, lines: list[str], rule: str | None, reason: str) -> None:
-        """Write lines before a statement, as deep as it is."""
-        self._need_own_line(statement)
+        """Write lines before a statement, as deep as it is; others may follow on its line."""
+        if not self._starts_line(statement):
+            self._need_own_line(statement)
         begin = self._line_start(statement)
         self._add(begin, begin, self._join(lines, self.indent(statement)), _BEFORE)
         self.note(self._first_line(statement), rule, reason)
@@ -209,11 +210,14 @@ class Script:
 
     def has_own_line(self, statement: ast.stmt) -> bool:
         """Whether nothing else stands on the lines of a statement but a comment."""
-        before = self.text[self._line_start(statement) : self._first_offset(statement)]
         end = self.end(statement)
         after = self.text[end : self._line_end(end)].strip()
+        return after[:1] in ("", "#") and self._starts_line(statement)
+
+    def _starts_line(self, statement: ast.stmt) -> bool:
+        before = self.text[self._line_start(statement) : self._first_offset(statement)]
         continued = self.text[: self._line_start(statement)].rstrip("\r\n").endswith("\\")
-        return not before.strip() and after[:1] in ("", "#") and not continued
+        return not before.strip() and not continued
 
     def list_inserted(self) -> list[str]:
         """The texts of all edits."""

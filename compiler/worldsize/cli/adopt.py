@@ -191,6 +191,10 @@ def _check_places(request: ProjectRequest, options: Options) -> None:
         return
     project = make_project(request, _find_folder(request), beside=True)
     existing = find_existing(project.folder, project.files)
+    adoption = request.adoption
+    if existing and adoption.text == adoption.source and len(existing) == len(project.files):
+        common.say(f"`{request.script}` is adopted already, and its spec is there: nothing to write")
+        raise SystemExit(0)
     if existing:
         listed = ", ".join(f"`{project.folder / each}`" for each in existing)
         common.refuse(

@@ -12,6 +12,7 @@ import worldsize
 from worldsize.adopting.adopt import adopt_module, adopt_script
 from worldsize.adopting.arguments import order_words
 from worldsize.adopting.model import AdoptError
+from worldsize.adopting.project import ProjectRequest, make_project
 from worldsize.adopting.reading import MOST_BYTES, parse_bytes
 
 HERE = Path(__file__).parent
@@ -21,6 +22,25 @@ REFUSED = sorted(path for path in (HERE / "refused").iterdir() if path.suffix in
 BY_NAME = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 ALL = pytest.mark.parametrize("path", [*SCRIPTS, *MORE], ids=lambda path: path.stem)
 PLAIN = (HERE / "scripts/globals_blobs.py").read_bytes()
+
+
+NET = "def build():\n    return torch.nn.Linear(4, 1)\n"
+PACKAGED = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from .nets import build
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = build().to("cuda")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for (x,) in loader:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
 
 
 def show(path: Path) -> str:
@@ -308,3 +328,21 @@ def test_what_python_cannot_parse_is_told_apart(text: str, help_: str) -> None:
     with pytest.raises(AdoptError, match="cannot parse") as caught:
         adopt_text(text)
     assert help_ in str(caught.value.finding.help)
+
+
+def test_a_module_of_a_package_is_started_as_one(tmp_path: Path) -> None:
+    package = tmp_path / "code" / "mine"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "nets.py").write_text(f"import torch\n\n\n{NET}", encoding="utf-8")
+    script = package / "train.py"
+    script.write_text(PACKAGED, encoding="utf-8")
+
+    adoption = adopt_script(script)
+    project = make_project(ProjectRequest(adoption, script), tmp_path / "job", beside=False)
+
+    assert adoption.profile.module == "mine.train"
+    assert adoption.profile.find_folder(script) == tmp_path / "code"
+    assert {"src/mine/__init__.py", "src/mine/nets.py", "src/mine/train.py"} <= project.files.keys()
+    assert b"python -m mine.train" in project.files["train.yml"]
+    assert b"mine" not in project.files["conda.yml"]

@@ -116,3 +116,15 @@ def test_the_original_reads_what_the_processes_read_together(tmp_path: Path) -> 
         "drops_last": {5},
     }
     assert merge_draws([]) == {}
+
+
+def test_a_sampler_may_draw_a_sample_again() -> None:
+    ranks = [recorded([0, 1, 0, 3]), recorded([2, 1, 2, 0])]
+
+    assert find_sampling_faults(ranks) == []
+
+
+def test_processes_that_draw_the_same_again_share_nothing() -> None:
+    (fault,) = find_sampling_faults([recorded([0, 1, 0, 3]), recorded([0, 1, 0, 3])])
+
+    assert "5 of 8 samples were read more than once" in fault

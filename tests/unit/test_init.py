@@ -198,9 +198,10 @@ def test_a_size_that_a_file_or_the_user_gives_is_kept(folder: Path, pipeline: Pa
 def test_a_script_gets_its_ignore_file_beside_its_code(folder: Path) -> None:
     shutil.copy(SCRIPT, folder / "fit.py")
 
-    done = init("--from", "fit.py")
+    done = init("--from", "fit.py", "--name", "mine")
 
     assert done.exit_code == 0, done.output
+    assert (folder / "mine.yml").read_text(encoding="utf-8").count("name: mine") == 2
     assert (folder / "src" / ".amlignore").is_file()
     assert not (folder / ".amlignore").exists()
     assert not checking.check(["."]).errors
@@ -216,6 +217,14 @@ def test_columns_that_name_the_row_are_left_out(folder: Path) -> None:
     assert "the label is `label`, by its name" in done.output
     assert "features: visits  # without columns" in (folder / "data.yml").read_text(encoding="utf-8")
     assert checking.check(["."]).diagnostics == ()
+
+
+def test_a_number_of_the_row_is_left_out(folder: Path) -> None:
+    rows = "".join(f"{n},{n % 7},{n},{'ab'[n % 2]}\n" for n in range(60))
+    (folder / "data.csv").write_text("Customer_ID,visits,age,label\n" + rows, encoding="utf-8")
+
+    assert init("--from", "data.csv").exit_code == 0
+    assert "features: visits,age  #" in (folder / "data.yml").read_text(encoding="utf-8")
 
 
 def test_the_first_spec_may_grow(folder: Path) -> None:
@@ -244,6 +253,7 @@ ROWS = "".join(f"{n},{n % 3},{'ab'[n % 2]}\n" for n in range(60))
             "cannot read `latin.csv`: it is not UTF-8",
         ),
         ("numbers.csv", b"1,2\n3,4\n", "`numbers.csv` has no header: its first row is all numbers"),
+        ("mixed.csv", b"0.5,a\n1.5,b\n2.5,a\n", "its first row has the number `0.5`"),
         ("empty.csv", b"", "`empty.csv` is empty"),
         ("header.csv", b"x,y,kind\n", "`header.csv` has no rows"),
         ("one.csv", b"x,y,kind\n1,2,a\n", "`one.csv` has only 1 row"),
@@ -332,6 +342,32 @@ def test_what_no_project_starts_from_is_refused(folder: Path, make: str | None, 
     assert done.exit_code == 1
     assert words in done.output
     assert "start from a table" in done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("rows.tsv", "x\ty\n", "pandas.read_csv('rows.tsv', sep='\\t').to_csv('rows.csv', index=False)"),
+        ("book.xlsx", "x", "pandas.read_excel('book.xlsx')"),
+        ("broken.yml", "a: [1\n", "`broken.yml` cannot be read, in line 1: not valid YAML"),
+        ("other.yml", "hello: world\n", "`other.yml` is not Azure ML YAML"),
+        ("spec.yml", "name: x\ncompute: {}\nsteps: {a: {uses: evaluate}}\n", "`spec.yml` is a spec already"),
+        ("../above.yml", PIPELINE, "start around it: `worldsize init .. --from ../above.yml`"),
+    ],
+)
+def test_it_says_what_to_start_from_instead(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str, words: str
+) -> None:
+    folder = folder / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / name).write_text(content, encoding="utf-8")
+
+    done = init("--from", name)
+
+    assert done.exit_code == 1
+    assert words in done.output
+    assert not (folder / "worldsize.yml").exists()
 
 
 def test_an_unknown_size_is_a_usage_error() -> None:

@@ -54,7 +54,7 @@ def test_wrong_answers_are_asked_again(folder: Path) -> None:
     status, shown = talk(
         folder,
         ("Start from", "nothing.csv\n"),
-        ("`nothing.csv` does not exist", "flats.csv\n"),
+        ("`nothing.csv` does not exist", "'flats.csv'\n"),
         ("Name [flats]", "my flats\n"),
         ("VM size", "Standard_NC96\n"),
         ("is not a VM size that Worldsize knows", "standard_nc96ads_a100_v4\n"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import structs
 
 from worldsize.adopting.flags import Parser, list_flags
-from worldsize.adopting.frameworks import choose_framework
+from worldsize.adopting.frameworks import choose_framework, drop_magics
 from worldsize.adopting.group import MARK
 from worldsize.adopting.keras import adopt_keras
 from worldsize.adopting.libraries import adopt_accelerate, adopt_lightning, adopt_transformers
@@ -40,6 +40,7 @@ def adopt_module(module: Module, encoding: str = "utf-8") -> Adoption:
     script = Script(module)
     framework = choose_framework(script)
     known = describe_script(module, framework, (), {})
+    drop_magics(script)
     parser = _edit(script, known)
     text, changes = script.finish()
     flags = list_flags(parser)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import re
 
+from worldsize.adopting.flags import Parser
 from worldsize.adopting.group import Header
+from worldsize.adopting.reading import list_modules_beside, read_beside
 from worldsize.adopting.script import Script
-from worldsize.rules.script._module import constant_value, variable_writes
+from worldsize.rules.script._module import constant_value, keyword_argument, variable_writes
 
+_GPU = re.compile(r"cuda|gpu|torch\.accelerator|current_accelerator|\bmps\b|\bxpu\b", re.IGNORECASE)
+_NUMBER = re.compile(r"device|gpu|gpu_id|cuda_id|device_id|cuda_device")
 _REASON = "each process uses the GPU of its local rank, which `set_device` makes the current one"
 
 
@@ -20,7 +24,16 @@ def refuse_several_gpus(script: Script) -> None:
             raise script.refuse(node, f"this script uses several GPUs itself: `{node.value}`", help_)
 
 
-def use_own_gpu(script: Script, header: Header) -> None:
+def may_use_gpu(script: Script, parser: Parser) -> bool:
+    """Whether the script, or a module beside it, names a GPU; else it trains on the processor."""
+    if any(each.name in ("device", "accelerator") for each in parser.options.declared):
+        return True
+    beside = (read_beside(path) for _, _, path in list_modules_beside(script.module))
+    modules = [script.module, *(each for each in beside if each is not None)]
+    return any(module.holding(_GPU.search) for module in modules)
+
+
+def use_own_gpu(script: Script, header: Header, parser: Parser) -> None:
     """Take the numbers of GPUs out: ``cuda`` is the GPU that the process has chosen."""
     module = script.module
     for node in module.kinds.get(ast.Constant, ()):
@@ -38,6 +51,7 @@ def use_own_gpu(script: Script, header: Header) -> None:
         if variable == "CUDA_VISIBLE_DEVICES":
             script.delete(statement, "WS905", "every process would see the same GPU")
     _use_numbered_gpu(script, header)
+    _set_option(header, parser)
     _drop_data_parallel(script)
 
 
@@ -45,9 +59,21 @@ def _use_numbered_gpu(script: Script, header: Header) -> None:
     """``gpu_id = 0`` of a script."""
     for node in script.module.kinds.get(ast.Assign, ()):
         name = getattr(node.targets[0], "id", "")
-        number = re.fullmatch(r"(?:device|gpu|gpu_id|cuda_id|device_id)", name)
-        if number and type(constant_value(node.value)) is int:
+        if _NUMBER.fullmatch(name) and type(constant_value(node.value)) is int:
             script.replace(node.value, header.names.local_rank, "WS905", _REASON)
+
+
+def _set_option(header: Header, parser: Parser) -> None:
+    """``--gpu 0`` of a script: its value is the local rank wherever it is read."""
+    for each in parser.options.declared:
+        if not _NUMBER.fullmatch(each.name) or not isinstance(each.flag.default, int | None):
+            continue
+        if isinstance(each.node, ast.Call) and keyword_argument(each.node, "action") is not None:
+            continue  # `--gpu` alone: whether there is one
+        value = each.name if parser.function is not None else f"{parser.name}.{each.name}"
+        if parser.function is not None or parser.name:
+            line = f"    {value} = {header.names.local_rank}  # each process uses the GPU of its local rank"
+            parser.then += ["if torch.cuda.is_available():", line]
 
 
 def _drop_data_parallel(script: Script) -> None:

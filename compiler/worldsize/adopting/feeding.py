@@ -11,10 +11,9 @@ from msgspec import Struct
 from worldsize.adopting.reading import find_loader_function
 from worldsize.adopting.roles import find_role
 from worldsize.adopting.script import Script
-from worldsize.adopting.tracing import Tracer, without_gradient
+from worldsize.adopting.tracing import Loop, Tracer, without_gradient
 
 Kind = Literal["loader", "phases", "beside", "draws", "ranges", "columns"]
-Loop = ast.For | ast.While
 _DRAWS = {
     "torch.randint": "torch",
     "torch.randperm": "torch",
@@ -42,7 +41,7 @@ class Feed(Struct, eq=False):
     phase: ast.expr | None = None  # in a loop over phases, the key of the training rows
 
 
-def find_beside(script: Script, tracer: Tracer, loop: ast.For, node: ast.expr) -> Feed | None:
+def find_beside(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
     """A loader that a function of a module beside the script makes."""
     if not isinstance(node, ast.Name):
         return None
@@ -190,7 +189,7 @@ def is_wrapper(script: Script, value: ast.expr) -> bool:
     return script.module.name_of(value.func).rpartition(".")[2] in ("tqdm", "enumerate", "track", "iter")
 
 
-def find_phases(script: Script, tracer: Tracer, loop: ast.For, node: ast.expr) -> Feed | None:
+def find_phases(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
     """The training loader of a mapping that the loop reads by the name of its phase."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name):
         return None

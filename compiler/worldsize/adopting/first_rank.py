@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection
 from typing import TypeAlias
 
@@ -23,7 +24,18 @@ _PRINTS = frozenset(
     }
 )
 _WRITES = frozenset(
-    {"save", "savez", "savez_compressed", "savefig", "imsave", "save_image", "dump", "to_csv", "to_json"}
+    {
+        "save",
+        "savez",
+        "savez_compressed",
+        "savetxt",
+        "savefig",
+        "imsave",
+        "save_image",
+        "dump",
+        "to_csv",
+        "to_json",
+    }
     | {
         "to_parquet",
         "save_pretrained",
@@ -39,6 +51,8 @@ _WRITES = frozenset(
 )
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml")
 _WRITERS = ("SummaryWriter", "wandb.init")
+_ROW_WRITERS = ("csv.writer", "csv.DictWriter")
+_FIRST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
 _FILE = "one process writes the file; the others would write over it"
@@ -58,7 +72,11 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     for kind in (ast.Expr, ast.With, ast.Delete):
         for statement in script.module.kinds.get(kind, ()):
             what = _classify(script, statement, writers, quiet)
-            if what is not None and not _is_together(statement, together):
+            if (
+                what is not None
+                and not _is_together(statement, together)
+                and not _is_tested(script, statement)
+            ):
                 chosen[statement] = what
     inside = {s for s in chosen if any(up in chosen for up, _ in script.module.ancestors(s))}
     blocks: dict[int, list[ast.stmt]] = {}
@@ -68,6 +86,17 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     for block in blocks.values():
         _guard_block(script, block, chosen, test)
     _disable_bars(script, header)
+
+
+def _is_tested(script: Script, statement: ast.stmt) -> bool:
+    """Whether the script itself does this on the first process only, as with Accelerate."""
+    func = getattr(getattr(statement, "value", None), "func", None)
+    if func is not None and script.written(func) in ("accelerator.save", "accelerator.print"):
+        return True
+    for above, child in script.module.ancestors(statement):
+        if isinstance(above, ast.If) and child in above.body and _FIRST.search(ast.unparse(above.test)):
+            return True
+    return False
 
 
 def _is_together(statement: ast.stmt, together: Together) -> bool:
@@ -181,7 +210,38 @@ def _hold_writers(script: Script, test: str) -> set[str]:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             names.add(script.written(statement.targets[0]))
             script.insert_behind(call, f" if {test} else None", "WS904", _OUTPUT)
+    _hold_files(script, test, names)
+    while (passed := _list_passed(script, names)) - names:
+        names |= passed
     return names
+
+
+def _hold_files(script: Script, test: str, names: set[str]) -> None:
+    """The same for files that stay open, and for what writes rows into them."""
+    for name, call in script.module.calls:
+        statement = script.module.parents.get(call)
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            continue
+        rows = name in _ROW_WRITERS and call.args and script.written(call.args[0]) in names
+        if rows or _opens_to_write(call):
+            names.add(script.written(statement.targets[0]))
+            script.insert_behind(call, f" if {test} else None", "WS904", _FILE)
+
+
+def _list_passed(script: Script, names: set[str]) -> set[str]:
+    """The parameters and attributes that hold one of these: ``train(model, writer)``."""
+    found: set[str] = set()
+    for function in script.module.kinds.get(ast.FunctionDef, ()):
+        parameters = [each.arg for each in function.args.args]
+        for _, call in script.module.callers.get(function.name, ()):
+            own = isinstance(script.module.parents.get(function), ast.ClassDef)
+            pairs = [*zip(parameters[own:], call.args, strict=False)]
+            pairs += [(each.arg, each.value) for each in call.keywords if each.arg in parameters]
+            found |= {str(name) for name, value in pairs if script.written(value) in names}
+    for statement in script.module.kinds.get(ast.Assign, ()):
+        if len(statement.targets) == 1 and script.written(statement.value) in names:
+            found.add(script.written(statement.targets[0]))
+    return found
 
 
 def _quieten_logging(script: Script, test: str) -> bool:
@@ -215,5 +275,7 @@ def load_everywhere(script: Script, *, wait: bool = True) -> None:
             script.insert_behind(behind, ', map_location="cpu"', "WS908", reason)
         if wait and saves and min(saves) < call.lineno:
             statement = script.statement(call)
+            if script.is_guarded(statement):
+                continue
             reason = "the other processes wait until the first has written the file"
             script.insert_before(statement, ["dist.barrier()"], None, reason)

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 
 from worldsize.adopting.group import Header
 from worldsize.adopting.model import Flag, Role
-from worldsize.adopting.options import Options, read_options
+from worldsize.adopting.options import Declared, Options, read_options
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 
@@ -58,7 +58,7 @@ def find_parser(script: Script) -> Parser:
         statement = script.module.parents.get(call)
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name) and declared:
             last = max(declared, key=lambda each: each.lineno)
-            if script.scope(last) is script.scope(call) and isinstance(last.func, ast.Attribute):
+            if _declares_for(script, last, call) and isinstance(last.func, ast.Attribute):
                 name = script.written(last.func.value)
                 return Parser(
                     options, statement.targets[0].id, statement, script.statement(last), parser=name
@@ -68,6 +68,20 @@ def find_parser(script: Script) -> Parser:
             if found is not None:
                 return found
     return _find_returned(script, options, declared)
+
+
+def _declares_for(script: Script, last: ast.Call, parse: ast.Call) -> bool:
+    """Whether an option is of the parser that parses: that of the file, or of the same function."""
+    scope, own = script.scope(last), script.scope(parse)
+    if scope is own:
+        return True
+    func = last.func
+    base = parse.func.value if isinstance(parse.func, ast.Attribute) else None
+    if isinstance(base, ast.Call):  # `make_parser().parse_args()`
+        return not isinstance(scope, ast.Module) and scope.name == getattr(base.func, "id", "")
+    if not isinstance(func, ast.Attribute) or base is None:
+        return False
+    return isinstance(scope, ast.Module) and script.written(func.value) == script.written(base)
 
 
 def _find_holder(
@@ -158,37 +172,36 @@ def add_flag(parser: Parser, role: Role, default: float | str | None) -> str:
     type_ = type(default).__name__ if type(default) in (int, float) else "str"
     if not any(each.option == option for each in parser.added):
         typed = f"type={type_}, " if type_ != "str" and parser.function is None else ""
-        shown = f'"{default}"' if isinstance(default, str) and '"' not in default else repr(default)
+        shown = _show_value(default)
         call = "@click.option" if parser.function is not None else f"{parser.parser}.add_argument"
         line = f'{call}("{option}", {typed}default={shown}, help="{_HELP[role]}")'
         parser.lines.append(line)
-        inner = parser.options.parser is not None
+        inner = parser.options.subcommand is not None
         flag = Flag(option, role, type_, default, added=True, inner=inner)  # type: ignore[arg-type]
         parser.added.append(flag)
     name = option.lstrip("-").replace("-", "_")
     return name if parser.function is not None else f"{parser.name}.{name}"
 
 
+def _show_value(value: float | str | None) -> str:
+    return f'"{value}"' if isinstance(value, str) and '"' not in value else repr(value)
+
+
 def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
     value, scope = tracer.follow(node, script.scope(node))
-    while isinstance(value, ast.Call) and getattr(value.func, "id", "") in ("int", "float") and value.args:
-        value, scope = tracer.follow(value.args[0], scope)
-    if (
-        isinstance(value, ast.BinOp)
-        and isinstance(value.right, ast.Constant)
-        and isinstance(value.op, ast.Add)
-    ):
-        value, _ = tracer.follow(value.left, script.scope(value))
+    while (inner := _find_inner(value, role)) is not None:
+        value, scope = tracer.follow(inner, scope)
     number = _read_number(value)
-    if number is not None:
+    declared = _find_default(tracer, parser, value)
+    if number is not None and declared is None:
         parser.numbers[role] = number
         if (parser.statement is None and parser.name) or is_visible(script, parser, value):
             name = add_flag(parser, role, number)
             script.replace(value, name, None, _REASON)
             return
     name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
-    declared = parser.options.named(name)
+    declared = declared or parser.options.named(name)
     if declared is not None:
         parser.roles[declared.flag.option] = role
         default = declared.flag.default
@@ -196,6 +209,31 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
         return
     what = role.replace("_", " ")
     script.leave(value, f"no option sets the {what} here", "read it from an option of the command line")
+
+
+def _find_inner(value: ast.expr, role: Role) -> ast.expr | None:
+    """``n`` of ``int(n)``, ``n + 1``, and of a rate that is a multiple: ``n * 10``."""
+    if isinstance(value, ast.Call) and getattr(value.func, "id", "") in ("int", "float") and value.args:
+        return value.args[0]
+    if not isinstance(value, ast.BinOp):
+        return None
+    if isinstance(value.op, ast.Add) and isinstance(value.right, ast.Constant):
+        return value.left
+    if role != "learning_rate" or not isinstance(value.op, ast.Mult | ast.Div):
+        return None
+    if _read_number(value.right) is not None:
+        return value.left
+    multiple = isinstance(value.op, ast.Mult) and _read_number(value.left) is not None
+    return value.right if multiple else None
+
+
+def _find_default(tracer: Tracer, parser: Parser, value: ast.expr) -> Declared | None:
+    """The parameter of the command whose default this is: it is an option already."""
+    function = parser.function
+    for each in parser.options.declared if function is not None else ():
+        if isinstance(each.node, ast.arg) and tracer.default(function, each.name) is value:  # type: ignore[arg-type]
+            return each
+    return None
 
 
 def _read_number(node: ast.expr) -> int | float | None:
@@ -216,7 +254,7 @@ def list_flags(parser: Parser) -> tuple[Flag, ...]:
 
 def write_flags(script: Script, parser: Parser, header: Header) -> None:
     """Write the options that are added."""
-    if not parser.lines:
+    if not parser.lines and not parser.then:
         return
     reason = "options set what the cluster decides: sizes, rates and folders"
     if parser.function is not None:
@@ -226,7 +264,8 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
         header.flags += [f"{parser.parser} = argparse.ArgumentParser()", *parser.lines]
         header.flags += [f"{parser.name} = {parser.parser}.parse_args()", *parser.then]
     elif parser.behind is not None:
-        script.insert_after(parser.behind, parser.lines, None, reason)
+        if parser.lines:
+            script.insert_after(parser.behind, parser.lines, None, reason)
         if parser.then and parser.holder is not None:
             _open_with(script, parser.holder, parser.then, reason)
         elif parser.then:
@@ -235,14 +274,20 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
 
 def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef, reason: str) -> None:
     """Add parameters behind the others, for click each with its decorator."""
-    last = max((*function.args.args, *function.args.defaults, *function.args.kwonlyargs), key=script.end)
+    parameters = [*function.args.args, *function.args.kwonlyargs]
+    defaults = [each for each in (*function.args.defaults, *function.args.kw_defaults) if each is not None]
+    last = max((*parameters, *defaults), key=script.end)
+    gap = script.gap(max(parameters, key=script.end), function)
     for flag, line in zip(parser.added, parser.lines, strict=True):
         name = flag.option.lstrip("-").replace("-", "_")
         if parser.options.library == "click":
             script.insert_decorator(function, line, None, reason)
-            script.insert_behind(last, f", {name}", None, reason)
+            script.insert_behind(last, f",{gap}{name}", None, reason)
         else:
-            script.insert_behind(last, f", {name}: str = {flag.default!r}", None, reason)
+            typed = any(each.annotation is not None for each in function.args.args)
+            value = _show_value(flag.default)
+            text = f"{name}: {flag.type} = {value}" if typed else f"{name}={value}"
+            script.insert_behind(last, f",{gap}{text}", None, reason)
     if parser.then:
         _open_with(script, function, parser.then, reason)
 

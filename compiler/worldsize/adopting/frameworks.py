@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 from worldsize.adopting.model import Framework
 from worldsize.adopting.reading import list_modules_beside, read_beside
 from worldsize.adopting.script import Script
-from worldsize.rules.script._module import Module
+from worldsize.rules.script._module import Module, constant_value
 
 _DISTRIBUTED = (
     "init_process_group", "DistributedDataParallel", "FullyShardedDataParallel", "fully_shard",
     "init_device_mesh",
     "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy", "DistributedSampler",
 )  # fmt: skip
+_MAGICS = ("matplotlib", "config", "load_ext", "reload_ext", "autoreload", "pylab", "pip", "conda")
 _PACKAGES = {
     "horovod": "Horovod",
     "deepspeed": "DeepSpeed",
@@ -43,7 +45,10 @@ def choose_framework(script: Script) -> Framework:
         AdoptError: The script is distributed already, or nothing here can train in several processes.
     """
     module = script.module
-    tops = {name.partition(".")[0]: statement for name, level, statement in module.imports if not level}
+    tops: dict[str, ast.stmt] = {}
+    for name, level, statement in module.imports:
+        if not level:
+            tops.setdefault(name.partition(".")[0], statement)
     _refuse_whole(script, tops)
     if {"lightning", "pytorch_lightning"} & tops.keys() and module.called("Trainer"):
         return "lightning"
@@ -55,13 +60,7 @@ def choose_framework(script: Script) -> Framework:
         return "keras"
     if "torch" in tops and module.callers.get("backward"):
         return "torch"
-    if "tensorflow" in tops and (tapes := module.called("GradientTape")):
-        help_ = "override `train_step` of a `keras.Model` and call `fit`, which adopt reads"
-        raise script.refuse(tapes[0], "this script trains in a loop of its own on `GradientTape`", help_)
-    for name, shown in _OTHERS.items():
-        if name in tops and "torch" not in tops:
-            help_ = "PyTorch, Lightning, Hugging Face and Keras are; run this one as a step as it is"
-            raise script.refuse(tops[name], f"this script trains with {shown}, which is not adopted", help_)
+    _refuse_other_loops(script, tops)
     beside = _find_trainer_beside(script)
     if beside is not None:
         statement, path = beside
@@ -69,6 +68,50 @@ def choose_framework(script: Script) -> Framework:
         raise script.refuse(statement, f"the training loop is in another module, `{path}`", help_)
     message = "no training loop: nothing calls `backward()`, `Trainer(…).fit` or `model.fit`"
     raise script.refuse(None, message, "name the script that trains the model")
+
+
+def _refuse_other_loops(script: Script, tops: dict[str, ast.stmt]) -> None:
+    """Refuse the training loops of libraries that are not adopted."""
+    module = script.module
+    if "tensorflow" in tops and (tapes := module.called("GradientTape")):
+        help_ = "override `train_step` of a `keras.Model` and call `fit`, which adopt reads"
+        raise script.refuse(tapes[0], "this script trains in a loop of its own on `GradientTape`", help_)
+    if "tensorflow" in tops and (
+        sessions := module.called("Session", "InteractiveSession", "MonitoredSession")
+    ):
+        help_ = "move it to `tf.keras`: https://www.tensorflow.org/guide/migrate"
+        raise script.refuse(sessions[0], "this script trains in a session of TensorFlow 1", help_)
+    for name, shown in _OTHERS.items():
+        if name in tops and "torch" not in tops:
+            help_ = "PyTorch, Lightning, Hugging Face and Keras are; run this one as a step as it is"
+            raise script.refuse(tops[name], f"this script trains with {shown}, which is not adopted", help_)
+
+
+def _is_display(module: Module, call: ast.Call) -> bool:
+    """Whether a line sets up a notebook: ``%matplotlib inline``, ``!pip install …``."""
+    statement = find_magic(module, call)
+    made = statement.value if statement is not None else None
+    words = [constant_value(each) for each in made.args] if isinstance(made, ast.Call) else []
+    method = getattr(module.parents.get(call), "attr", None)
+    if method in ("run_line_magic", "magic") and words:
+        return str(words[0]).split()[0] in _MAGICS
+    return method == "system" and bool(words) and re.match(r"(?:python -m )?pip ", str(words[0])) is not None
+
+
+def find_magic(module: Module, call: ast.Call) -> ast.Expr | None:
+    """The statement ``get_ipython().method(…)`` of a call of ``get_ipython``."""
+    above = module.parents.get(call)
+    method = module.parents.get(above) if isinstance(above, ast.Attribute) else None
+    statement = module.parents.get(method) if isinstance(method, ast.Call) and method.func is above else None
+    return statement if isinstance(statement, ast.Expr) else None
+
+
+def drop_magics(script: Script) -> None:
+    """Take out the lines that set up a notebook; others have been refused."""
+    for call in script.module.called("get_ipython"):
+        statement = find_magic(script.module, call)
+        if statement is not None:
+            script.delete(statement, None, "`get_ipython` is there in notebooks only")
 
 
 def _find_trainer_beside(script: Script) -> tuple[ast.stmt, str] | None:
@@ -83,7 +126,8 @@ def _find_trainer_beside(script: Script) -> tuple[ast.stmt, str] | None:
 def _refuse_whole(script: Script, tops: dict[str, ast.stmt]) -> None:
     module: Module = script.module
     for call in module.called("get_ipython"):
-        raise script.refuse(call, "`get_ipython` is there in notebooks only", "take this line out")
+        if not _is_display(module, call):
+            raise script.refuse(call, "`get_ipython` is there in notebooks only", "take this line out")
     for name, shown in _PACKAGES.items():
         if name in tops:
             help_ = "write a step for it as it is: `worldsize check` judges it there"

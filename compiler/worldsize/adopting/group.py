@@ -14,6 +14,7 @@ from worldsize.rules.script._module import speaks_of_main
 
 MARK = "One process per GPU: the launcher sets these variables; by hand there is one process."
 _SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
+_LEAVE = "the group ends with the program"
 _IMPORTED = "what the added lines import"
 _Key = tuple[int, bool, str]
 _TESTS = ("sys.exit", "exit", "typer.run", "fire.Fire", "app")
@@ -41,6 +42,7 @@ class Header(Struct):
     helpers: list[str] = []  # functions and classes
     flags: list[str] = []
     group: list[str] = []  # where it is joined at the top of the file
+    on_gpu: bool = True  # whether it may train on a GPU
 
 
 def start_header(script: Script) -> Header:
@@ -66,6 +68,8 @@ def join_group(script: Script, header: Header, places: list[ast.AST]) -> None:
         f"    torch.cuda.set_device({header.names.local_rank})",
         'dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")',
     ]
+    if not header.on_gpu:
+        join = ['dist.init_process_group("gloo")']
     reason = "the processes join the group of the launcher, each on a GPU of its own"
     early = main is None or any(not _is_inside(script, place, main) for place in places)
     if early:
@@ -73,19 +77,34 @@ def join_group(script: Script, header: Header, places: list[ast.AST]) -> None:
     else:
         assert main is not None
         script.insert_before(main.body[0], join, "WS901", reason)
-    last = main.body[-1] if main is not None else script.module.tree.body[-1]
-    ends = (
-        isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and _ends_program(script, last.value)
-    )
-    if ends:
-        header.imports["import atexit"] = None
-        leave = "atexit.register(dist.destroy_process_group)"
-        if early:
-            header.group.append(leave)
-        elif main is not None:
-            script.insert_before(main.body[0], [leave], None, "the group ends with the program")
+    last, ends = _find_end(script)
+    if not ends:
+        script.insert_after(last, ["dist.destroy_process_group()"], None, _LEAVE)
         return
-    script.insert_after(last, ["dist.destroy_process_group()"], None, "the group ends with the program")
+    header.imports["import atexit"] = None
+    leave = "atexit.register(dist.destroy_process_group)"
+    if early:
+        header.group.append(leave)
+    elif main is not None:
+        script.insert_before(main.body[0], [leave], None, _LEAVE)
+
+
+def leave_group(script: Script, header: Header) -> None:
+    """End the group that a library has joined: a process that exits before the others may crash them."""
+    last, ends = _find_end(script)
+    if ends or not script.has_own_line(last) or script.module.called("destroy_process_group", "end_training"):
+        return
+    header.imports["import torch.distributed as dist"] = None
+    lines = ["if dist.is_initialized():", "    dist.destroy_process_group()"]
+    script.insert_after(last, lines, None, _LEAVE)
+
+
+def _find_end(script: Script) -> tuple[ast.stmt, bool]:
+    """The last statement that runs, and whether it ends the program."""
+    main = find_main(script)
+    last = main.body[-1] if main is not None else script.module.tree.body[-1]
+    call = last.value if isinstance(last, ast.Expr) else None
+    return last, isinstance(call, ast.Call) and _ends_program(script, call)
 
 
 def find_main(script: Script) -> ast.If | None:
@@ -107,8 +126,17 @@ def _ends_program(script: Script, call: ast.Call) -> bool:
     if script.module.name_of(call.func) in _TESTS:
         return True
     name = getattr(call.func, "id", "")
+    apps = script.module.called("typer.Typer", "Typer")
+    if any(script.written(each) == name for app in apps for each in _list_targets(script, app)):
+        return True
     functions = [node for node in script.module.kinds.get(ast.FunctionDef, ()) if node.name == name]
     return any("click" in ast.unparse(each) for node in functions for each in node.decorator_list)
+
+
+def _list_targets(script: Script, value: ast.expr) -> list[ast.expr]:
+    """What an expression is assigned to."""
+    statement = script.module.parents.get(value)
+    return statement.targets if isinstance(statement, ast.Assign) else []
 
 
 def write_header(script: Script, header: Header) -> None:
@@ -140,13 +168,10 @@ def _list_missing(script: Script, header: Header, place: ast.stmt | None) -> Ite
     before = [each for each in body if place is not None and each.lineno <= place.lineno]
     known = {script.written(each) for each in before if isinstance(each, ast.Import | ast.ImportFrom)}
     known |= {line for text in script.list_inserted() for line in text.splitlines()}
-    late = {
-        name.asname or name.name
-        for each in body
-        if each not in before and isinstance(each, ast.Import | ast.ImportFrom)
-        for name in each.names
-    }
-    bound = set(script.module.names) - late
+    early = [
+        each for top in before for each in ast.walk(top) if isinstance(each, ast.Import | ast.ImportFrom)
+    ]
+    bound = {name.asname or name.name.partition(".")[0] for each in early for name in each.names}
     yield from (line for line in header.imports if line not in known and not _is_bound(line, bound))
 
 

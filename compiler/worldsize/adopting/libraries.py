@@ -7,7 +7,8 @@ import re
 
 from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
 from worldsize.adopting.flags import Parser, find_parser, set_by_flag, write_flags
-from worldsize.adopting.group import MARK, Header, Names, write_header
+from worldsize.adopting.group import MARK, Header, Names, leave_group, write_header
+from worldsize.adopting.metrics import list_sums
 from worldsize.adopting.numbers import find_loader, find_optimizer, set_epochs, set_loader, set_optimizer
 from worldsize.adopting.paths import place_files
 from worldsize.adopting.resuming_trainers import resume_lightning, resume_transformers
@@ -16,6 +17,7 @@ from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _COUNTS = "the trainer takes the processes that the launcher starts"
+_GATHERS = frozenset({"gather", "gather_for_metrics", "reduce", "backward"})
 _AVERAGE = "average_tokens_across_devices"
 _CLASSIFIES = re.compile(
     r"For(?:Sequence|Token|Image|Audio|Video)Classification|ForQuestionAnswering|ForMultipleChoice"
@@ -65,6 +67,11 @@ def adopt_lightning(script: Script) -> Parser:
         own = keyword_argument(call, "sync_dist") is None and isinstance(first, str)
         if own and script.written(call.func) == "self.log" and _is_of_epoch(script, call):
             script.set_keyword(call, "sync_dist", "True", None, "the metric is of the rows of all processes")
+    device = keyword_argument(trainer, "accelerator")
+    if device is not None and constant_value(device) == "cpu":
+        script.leave(
+            device, "this script trains on the processor, also where there are GPUs", 'write `"auto"`'
+        )
     epochs = keyword_argument(trainer, "max_epochs")
     if epochs is not None:
         set_by_flag(script, tracer, parser, "epochs", epochs)
@@ -107,6 +114,7 @@ def adopt_transformers(script: Script) -> Parser:
             header.imports["import torch"] = None
             script.set_keyword(call, "use_cpu", "not torch.cuda.is_available()", None, _CPU)
     resume_transformers(script, parser, header, made[0] if made else None)
+    leave_group(script, header)
     return _finish(script, tracer, parser, header)
 
 
@@ -145,8 +153,24 @@ def adopt_accelerate(script: Script) -> Parser:
         if len(loops) > 1:
             set_epochs(script, tracer, parser, loops[1])
             break
+    _leave_local_sums(script, name, prepared)
+    leave_group(script, header)
     _set_rest(script, tracer, parser)
     return _finish(script, tracer, parser, header)
+
+
+def _leave_local_sums(script: Script, accelerator: str, prepared: set[str]) -> None:
+    """Say which sums of an evaluation are of one process: a prepared loader gives each its share."""
+    for loop in script.module.kinds.get(ast.For, ()):
+        read = {script.written(each) for each in ast.walk(loop.iter) if isinstance(each, ast.Name)}
+        calls = {getattr(node.func, "attr", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
+        if not read & prepared or calls & _GATHERS:
+            continue
+        for name in list_sums(loop):
+            if any(name in ast.unparse(call) for call in script.module.called("reduce", "gather")):
+                continue
+            help_ = f"gather first: `{accelerator}.gather_for_metrics((predictions, labels))`"
+            script.leave(loop, f"`{name}` adds up the rows of one process, of which each has a share", help_)
 
 
 def _is_saved(script: Script, call: ast.Call) -> bool:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.feeding import Loop, name_phase
+from worldsize.adopting.feeding import name_phase
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Scope, Script
-from worldsize.adopting.tracing import Tracer
+from worldsize.adopting.tracing import Loop, Tracer, read_iterable
 from worldsize.adopting.training import Training
 
 _HELPER = '''def {name}(value):
     """{what} of a number over all processes."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    total = torch.as_tensor(value, dtype=torch.float64).detach().clone().to(device)
+{place}    total = torch.as_tensor(value, dtype=torch.float64).detach().clone(){move}
     dist.all_reduce(total)
     return {result}'''
 _REASON = "the metric is of the rows of all processes"
@@ -25,7 +24,7 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     used: set[str] = set()
     loop = training.batch_loop
     scope = training.frames[training.batch_frame].scope
-    sums = _list_sums(loop)
+    sums = list_sums(loop)
     read = _list_read(loop, sums)
     lines: list[str] = []
     for name in sums:
@@ -38,17 +37,20 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     if lines and training.feed.kind == "phases":
         lines = [f"if {name_phase(script, training.feed)}:", *(f"    {line}" for line in lines)]
     if lines:
-        script.insert_after(loop, lines, None, _REASON)
+        script.insert_after(script.statement(loop), lines, None, _REASON)
     for name, statement in _list_deciding(script, tracer, training, set(sums)):
         used.add("average")
         reason = "all processes decide by the same number when training ends"
         script.insert_after(statement, [f"{name} = {names['average']}({name})"], "WS954", reason)
+    place = '    device = "cuda" if torch.cuda.is_available() else "cpu"\n' if header.on_gpu else ""
+    where = {"place": place, "move": ".to(device)" if header.on_gpu else ""}
     share = f" / {header.names.world_size}"
     if "average" in used:
         header.helpers.append(
             _HELPER.format(
                 name=names["average"],
                 what="The mean",
+                **where,
                 result=f"total{share} if torch.is_tensor(value) else total.item(){share}",
             )
         )
@@ -57,12 +59,13 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
             _HELPER.format(
                 name=names["add_up"],
                 what="The sum",
+                **where,
                 result="total if torch.is_tensor(value) else total.item()",
             )
         )
 
 
-def _list_sums(loop: Loop) -> list[str]:
+def list_sums(loop: Loop) -> list[str]:
     """The variables to which the loop adds numbers of a batch."""
     names: dict[str, bool] = {}
     for node in ast.walk(loop):
@@ -103,7 +106,11 @@ def _list_read(loop: Loop, names: list[str]) -> dict[str, ast.AST]:
 
 def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, training: Training) -> bool:
     """Whether a sum is divided by the number of all rows, and not by what the process has counted."""
-    loader = script.written(training.loader_name)
+    loaders = {script.written(training.loader_name)}
+    iterable = read_iterable(training.batch_loop)
+    if iterable is not None:
+        parts = [each for each in ast.walk(iterable) if isinstance(each, ast.Name | ast.Attribute)]
+        loaders |= {script.written(each) for each in parts}
     for node in script.module.kinds.get(ast.BinOp, ()):
         if not isinstance(node.op, ast.Div) or script.scope(node) is not scope:
             continue
@@ -116,7 +123,7 @@ def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, trainin
             right = values[0] if isinstance(values, list) and values else right
         divisor, _ = tracer.follow(right, scope)
         if isinstance(divisor, ast.Call) and getattr(divisor.func, "id", "") == "len" and divisor.args:
-            return script.written(divisor.args[0]) != loader
+            return script.written(divisor.args[0]) not in loaders
     return False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -62,8 +63,14 @@ class ScriptProfile(Struct, frozen=True):
     draws_noise: bool = False  # random numbers in the model or in its steps
     shuffles: bool = True  # the loader draws the order of the rows
     own_sampler: bool = False  # a sampler of the script chooses the rows
+    prepared_scheduler: bool = False  # Accelerate steps its scheduler
     saves: bool = False  # it saves weights or a model
     subcommand: str | None = None  # the one that trains
+    module: str | None = None  # `package.train`, where only `python -m package.train` starts it
+
+    def find_folder(self, script: Path) -> Path:
+        """The folder from which the script is started, which holds its code."""
+        return script.absolute().parents[self.module.count(".")] if self.module else script.parent
 
     def flag(self, role: Role) -> Flag | None:
         """The option that sets this, if there is one."""

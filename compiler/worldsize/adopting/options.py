@@ -59,12 +59,38 @@ def _read(module: Module) -> Options:
         return _read_argparse(module)
     if any(top == "click" for top in _tops(module)):
         return Options("click", list(_read_calls(module, "click.option", "option")))
-    for library, names in (("typer", ("typer.run",)), ("fire", ("fire.Fire",))):
-        for call in module.called(*names):
+    starts: tuple[tuple[Library, str], ...] = (("typer", "typer.run"), ("fire", "fire.Fire"))
+    for library, name in starts:
+        for call in module.called(name):
             function = _find_function(module, call.args[0] if call.args else None)
             if function is not None:
-                return Options(library, list(_read_parameters(module, function)))  # type: ignore[arg-type]
-    return Options(None, [])
+                return Options(library, list(_read_parameters(module, function, library)))
+    return _read_typer(module) if "typer" in _tops(module) else Options(None, [])
+
+
+def _read_typer(module: Module) -> Options:
+    """The options of the command of an app; of several commands that which has most of a training."""
+    commands: list[tuple[ast.FunctionDef, list[Declared]]] = [
+        (function, list(_read_parameters(module, function, "typer")))
+        for function in module.kinds.get(ast.FunctionDef, ())
+        if any(_makes_command(each) for each in function.decorator_list)
+    ]
+    if not commands:
+        return Options(None, [])
+    function, declared = max(
+        commands, key=lambda each: sum(one.flag.role in _TRAINING_ROLES for one in each[1])
+    )
+    if len(commands) == 1:
+        return Options("typer", declared)
+    for each in declared:
+        each.flag = structs.replace(each.flag, inner=True)
+    return Options("typer", declared, function.name.replace("_", "-"))
+
+
+def _makes_command(decorator: ast.expr) -> bool:
+    """Whether this is ``@app.command()``."""
+    func = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(func, ast.Attribute) and func.attr == "command"
 
 
 def _read_argparse(module: Module) -> Options:
@@ -130,16 +156,34 @@ def _find_function(module: Module, node: ast.AST | None) -> ast.FunctionDef | No
     return next((each for each in module.kinds.get(ast.FunctionDef, ()) if each.name == node.id), None)
 
 
-def _read_parameters(module: Module, function: ast.FunctionDef) -> Iterator[Declared]:
+def _read_parameters(
+    module: Module, function: ast.FunctionDef, library: Library = "fire"
+) -> Iterator[Declared]:
     parameters = [*function.args.args, *function.args.kwonlyargs]
     missing: list[ast.expr | None] = [None] * (len(function.args.args) - len(function.args.defaults))
     defaults = [*missing, *function.args.defaults, *function.args.kw_defaults]
     for parameter, given in zip(parameters, defaults, strict=True):
         inner = given.args[0] if isinstance(given, ast.Call) and given.args else given
         default = try_evaluate(module, inner)
-        option = "--" + parameter.arg.replace("_", "-")
+        option = _find_spelling(parameter, given) or "--" + parameter.arg.replace("_", "-")
+        if library == "typer" and _is_positional(parameter, given):
+            option = parameter.arg
         flag = _make_flag(option, parameter.arg, parameter.annotation, default, required=given is None)
         yield Declared(flag, parameter.arg, parameter)
+
+
+def _is_positional(parameter: ast.arg, given: ast.expr | None) -> bool:
+    """Whether typer takes a parameter without a flag: it has no default, or is a `typer.Argument`."""
+    parts = [each for each in (parameter.annotation, given) if each is not None]
+    names = {getattr(node, "attr", getattr(node, "id", "")) for part in parts for node in ast.walk(part)}
+    return "Argument" in names or (given is None and "Option" not in names)
+
+
+def _find_spelling(parameter: ast.arg, given: ast.expr | None) -> str | None:
+    """``--lr`` of ``typer.Option(0.1, "--lr")``, also in the annotation."""
+    calls = [node for part in (parameter.annotation, given) if part is not None for node in ast.walk(part)]
+    words = (constant_value(word) for call in calls if isinstance(call, ast.Call) for word in call.args)
+    return next((word for word in words if isinstance(word, str) and word.startswith("--")), None)
 
 
 def _read_dataclasses(module: Module) -> Iterator[Declared]:

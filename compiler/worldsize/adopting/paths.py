@@ -11,13 +11,14 @@ from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
 
-_SAVES = {"torch.save": 1, "joblib.dump": 1, "np.save": 0, "numpy.save": 0}
+_SAVES = {"torch.save": 1, "joblib.dump": 1, "numpy.save": 0, "numpy.savez": 0, "numpy.savetxt": 0}
 _METHODS = ("save", "save_checkpoint")
 _FOLDERS = (
     ("output_dir", "TrainingArguments"),
     ("dirpath", "ModelCheckpoint"),
     ("filepath", "ModelCheckpoint"),
     ("default_root_dir", "Trainer"),
+    ("log_dir", "SummaryWriter"),
 )
 _LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
 _READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
@@ -64,7 +65,7 @@ def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.expr]:
             position = 0
         folder = next((found for word, ending in _FOLDERS if name.endswith(ending)
                        and (found := keyword_argument(call, word)) is not None), None)  # fmt: skip
-        if folder is None and name.endswith("callbacks.ModelCheckpoint") and call.args:
+        if folder is None and name.endswith(("callbacks.ModelCheckpoint", "SummaryWriter")) and call.args:
             position = 0
         if folder is not None:
             _collect(tracer, script, folder, written)
@@ -75,9 +76,14 @@ def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.expr]:
 
 def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
     value, scope = tracer.follow(node, script.scope(node))
+    whole: ast.expr | None = None  # `"epoch" + str(n)`, of which the constant is no path of its own
     while (inner := _find_start(script, value)) is not None:
+        joins = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
+        whole = (whole or value) if joins else None
         value, scope = tracer.follow(inner, scope)
+        whole = whole if value is inner else None
     path = _read_start(value)
+    value = whole or value
     if path is not None and not path.startswith(("/", "~")) and "://" not in path:
         found.setdefault(path if isinstance(value, ast.Constant) else script.written(value), value)
 
@@ -116,7 +122,7 @@ def _write_to_output(script: Script, parser: Parser, header: Header, written: di
         for node in script.module.kinds.get(ast.Constant, ())
         if isinstance(node.value, str) and node.value in written and _is_path(script, node)
     ]
-    if not all(is_visible(script, parser, node) for node in nodes):
+    if not nodes or not all(is_visible(script, parser, node) for node in nodes):
         node = next(iter(written.values()))
         help_ = "write it into a folder that an option names"
         script.leave(node, f"`{_read_start(node)}` is written beside the script, where a job loses it", help_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.devices import refuse_several_gpus, use_own_gpu
+from worldsize.adopting.devices import may_use_gpu, refuse_several_gpus, use_own_gpu
 from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
 from worldsize.adopting.flags import Parser, find_parser, write_flags
 from worldsize.adopting.group import join_group, start_header, write_header
@@ -36,10 +36,16 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     header = start_header(script)
     header.imports |= dict.fromkeys(("import os", "import torch", f"from torch.nn.parallel import {WRAP}"))
     parser = find_parser(script)
+    header.on_gpu = may_use_gpu(script, parser)
+    if not header.on_gpu:
+        help_ = "make a `device`, `cuda` where it is available, and move the model and each batch to it"
+        script.leave(
+            training.model, "this script trains on the processor: nothing moves this model to a GPU", help_
+        )
     wrapped = wrap_model(script, tracer, training)
     sync_once(script, training, wrapped)
     divide_rows(script, tracer, training, header, parser)
-    use_own_gpu(script, header)
+    use_own_gpu(script, header, parser)
     set_feed(script, tracer, parser, training)
     set_optimizer(script, tracer, parser, training.optimizer)
     if training.epoch_loop is not None or training.feed.kind != "draws":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from pathlib import Path
 
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
 from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
@@ -49,8 +50,28 @@ def describe_script(
         own_sampler=any(
             keyword.arg in _SAMPLER for call in module.called("DataLoader") for keyword in call.keywords
         ),
+        module=find_module_name(module),
+        prepared_scheduler=any(
+            "sched" in ast.unparse(each).lower() for call in module.called("prepare") for each in call.args
+        ),
         saves=any(name.rpartition(".")[2] in _WRITES for name, _ in module.calls),
     )
+
+
+def find_module_name(module: Module) -> str | None:
+    """``package.train`` of a script that imports from its own package; None where its path starts it."""
+    script = Path(module.source.path).absolute()
+    depth = max((level for _, level, _ in module.imports), default=0)
+    above = script.parent
+    while (above / "__init__.py").is_file():
+        above = above.parent
+        own = script.relative_to(above).parts[0]
+        if any(name.partition(".")[0] == own for name, level, _ in module.imports if not level):
+            depth = max(depth, len(script.relative_to(above).parts) - 1)
+    inside = script.relative_to(above).with_suffix("").parts
+    if len(inside) <= depth:  # a folder without `__init__.py`
+        inside = script.with_suffix("").parts[-depth - 1 :]
+    return ".".join(inside) if depth and all(each.isidentifier() for each in inside) else None
 
 
 def list_imports(module: Module) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ class ProjectRequest(Struct, frozen=True):
     data: Path | None = None
     arguments: tuple[str, ...] = ()
     measured: Measured = Measured()
+    name: str | None = None  # of the spec; else that of the script
 
 
 class Project(Struct, frozen=True):
@@ -47,17 +48,20 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
     Args:
         request: What it is made from.
         folder: Where it is to be, which the spec's paths are relative to.
-        beside: Whether that is the folder of the script, whose files stay where they are.
+        beside: Whether that is the folder that the script starts from, whose files stay where they are.
     """
     adoption, script = request.adoption, request.script
-    profile, source = adoption.profile, script.parent
-    name = name_spec(script)
+    profile = adoption.profile
+    source = profile.find_folder(script)
+    inside = script.absolute().relative_to(source.absolute()).as_posix()
+    name = request.name or name_spec(script)
     local = list_local_modules(source, script.name)
     text = adoption.text.encode(adoption.encoding)
     files: dict[str, bytes] = {}
     if not beside:
-        files[f"{CODE}/{script.name}"] = text
-        files |= {f"{CODE}/{path}": content for path, content in _read_imported(source, text, local)}
+        own = [] if profile.module is None else [profile.module.partition(".")[0]]
+        read = dict(_read_imported(source, text, local, own))
+        files |= {f"{CODE}/{path}": content for path, content in (read | {inside: text}).items()}
     environment = pin_environment(
         name.replace("_", "-"), profile.framework, profile.imports, local, request.target.instance_type
     )
@@ -66,7 +70,7 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
         SpecRequest(
             name=name,
             profile=profile,
-            script=script.name,
+            script=inside,
             code="." if beside else f"./{CODE}",
             environment=environment,
             target=request.target,
@@ -101,11 +105,13 @@ def relative_path(path: Path, folder: Path) -> str:
     return text if text.startswith("..") else f"./{'' if text == '.' else text}"
 
 
-def _read_imported(folder: Path, text: bytes, local: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """The modules beside the script that it imports, and those that they import."""
+def _read_imported(
+    folder: Path, text: bytes, local: tuple[str, ...], own: list[str]
+) -> Iterator[tuple[str, bytes]]:
+    """The modules beside the script that it imports, and those that they import; ``own`` is its package."""
     wanted, seen = [text], set()
     while wanted:
-        for module in _list_imports(wanted.pop()):
+        for module in (*own, *_list_imports(wanted.pop())):
             if module in seen or module not in local:
                 continue
             seen.add(module)

@@ -104,12 +104,14 @@ def _refuse(path: str, message: str, help_: str | None) -> AdoptError:
 
 
 def list_modules_beside(module: Module) -> Iterator[tuple[str, ast.stmt, Path]]:
-    """The imports of modules in the script's folder: name, statement, file."""
-    folder = Path(module.source.path).parent
+    """The imports of modules in the script's folder, or in its package: name, statement, file."""
+    folders = [Path(module.source.path).parent]
+    while (folders[-1] / "__init__.py").is_file() and folders[-1].name:
+        folders.append(folders[-1].parent)
     for full, _, statement in module.imports:
         for name in (full, full.rpartition(".")[0]):  # `from name import function`
-            below = folder / name.replace(".", "/")
-            files = (Path(f"{below}.py"), below / "__init__.py") if name else ()
+            below = [folder / name.replace(".", "/") for folder in folders] if name else []
+            files = [path for each in below for path in (Path(f"{each}.py"), each / "__init__.py")]
             path = next((each for each in files if each.is_file()), None)
             if path is not None:
                 yield name, statement, path

@@ -12,6 +12,7 @@ from worldsize.adopting.tracing import Tracer
 from worldsize.adopting.training import Training, lift_name
 from worldsize.adopting.wrapping import Wrapped
 
+_COPIES = ("copy.deepcopy", "deepcopy", "AveragedModel")
 _REASON = "a job that is interrupted goes on from its last epoch"
 
 
@@ -65,7 +66,8 @@ def resume_from_checkpoints(
     block = script.block(loop)
     position = block.index(loop)
     if position and script.has_own_line(block[position - 1]):
-        script.insert_after(block[position - 1], load, None, _REASON)
+        defines = isinstance(block[position - 1], ast.FunctionDef | ast.ClassDef)
+        script.insert_after(block[position - 1], ["", ""] * defines + load, None, _REASON)
     else:
         script.insert_before(loop, load, None, _REASON)
     if len(counter.args) > 1:
@@ -116,7 +118,23 @@ def _list_parts(
             if name is None:
                 return None
             parts.setdefault(_key(script.written(owner), training, script), name)
+    parts |= {name: name for name in _list_copies(script, scope, training)}
     return parts if "model" in parts and "optimizer" in parts else None
+
+
+def _list_copies(script: Script, scope: Scope, training: Training) -> list[str]:
+    """Averages of the weights: copies of the model that the loop over epochs changes."""
+    model, loop = script.written(training.model), training.epoch_loop
+    read = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name)} if loop is not None else set()
+    return [
+        statement.targets[0].id
+        for call in script.module.called(*_COPIES)
+        if isinstance(statement := script.module.parents.get(call), ast.Assign)
+        if isinstance(statement.targets[0], ast.Name)
+        and script.scope(statement) is scope
+        and any(script.written(each) == model for each in call.args[:1])
+        and statement.targets[0].id in read
+    ]
 
 
 def _key(owner: str, training: Training, script: Script) -> str:

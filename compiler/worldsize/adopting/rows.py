@@ -8,7 +8,7 @@ from worldsize.adopting.feeding import name_loader
 from worldsize.adopting.flags import Parser
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Script
-from worldsize.adopting.streams import divide_columns, share_loader, stride_range
+from worldsize.adopting.streams import divide_columns, share_loader, share_stream, stride_range
 from worldsize.adopting.tracing import Tracer
 from worldsize.adopting.training import Training, lift_name
 from worldsize.rules.script._module import constant_value, keyword_argument
@@ -54,18 +54,21 @@ def divide_rows(script: Script, tracer: Tracer, training: Training, header: Head
         raise script.refuse(
             loader, "which rows this loader reads cannot be told", "name them: `DataLoader(rows, …)`"
         )
-    batches = keyword_argument(loader, "batch_sampler")
-    if batches is not None and constant_value(batches) is None:
-        _share(script, batches, header)
+    if (stream := _find_stream(script, tracer, rows)) is not None:
+        share_stream(script, rows, stream, header)
         return
-    _refuse_stream(script, tracer, rows)
-    own = keyword_argument(loader, "sampler")
-    if own is not None and not (isinstance(own, ast.Constant) and own.value is None):
+    given = [keyword_argument(loader, word) for word in ("batch_sampler", "sampler")]
+    own = next((each for each in given if each is not None and not _is_none(each)), None)
+    if own is not None:
         _share(script, own, header)
         return
     header.imports["from torch.utils.data.distributed import DistributedSampler"] = None
     _add_sampler(script, loader, rows, _find_condition(script, training))
     _set_epoch(script, tracer, training)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _share(script: Script, sampler: ast.expr, header: Header) -> None:
@@ -86,15 +89,16 @@ def _find_condition(script: Script, training: Training) -> str | None:
     return f"{script.written(above.key)} == {script.written(training.feed.phase)}"
 
 
-def _refuse_stream(script: Script, tracer: Tracer, rows: ast.expr) -> None:
+def _find_stream(script: Script, tracer: Tracer, rows: ast.expr) -> ast.ClassDef | ast.Call | None:
+    """The class of rows that are a stream, or the call that opens one: ``load(…, streaming=True)``."""
     value, _ = tracer.follow(rows, script.scope(rows))
-    name = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
-    bases = [ast.unparse(base) for base in tracer.classes[name].bases] if name in tracer.classes else []
-    if any("IterableDataset" in base for base in bases):
-        help_ = (
-            f"yield every n-th row by rank in `{name}`, equally many on each, or use a map-style `Dataset`"
-        )
-        raise script.refuse(rows, f"`{name}` is a stream of rows, which no sampler divides", help_)
+    if not isinstance(value, ast.Call):
+        return None
+    if constant_value(keyword_argument(value, "streaming")) is True:
+        return value
+    class_ = tracer.classes.get(getattr(value.func, "id", ""))
+    bases = class_.bases if class_ is not None else []
+    return class_ if any("IterableDataset" in ast.unparse(base) for base in bases) else None
 
 
 def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr, condition: str | None) -> None:

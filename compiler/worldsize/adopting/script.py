@@ -127,8 +127,9 @@ class Script:
         self.note(getattr(node, "lineno", 1), rule, reason)
 
     def insert_before(self, statement: ast.stmt, lines: list[str], rule: str | None, reason: str) -> None:
-        """Write lines before a statement, as deep as it is."""
-        self._need_own_line(statement)
+        """Write lines before a statement, as deep as it is; others may follow on its line."""
+        if not self._starts_line(statement):
+            self._need_own_line(statement)
         begin = self._line_start(statement)
         self._add(begin, begin, self._join(lines, self.indent(statement)), _BEFORE)
         self.note(self._first_line(statement), rule, reason)
@@ -151,15 +152,17 @@ class Script:
             if self.written(given.value) != text:
                 self.replace(given.value, text, rule, reason)
         elif behind is not None:
-            begin = self.module.source.offset(self.module.full_span(behind).line, 1)
-            white = self.text[begin : self.start(behind)]
-            alone = not white.strip() and begin > self.start(call)
-            gap = self.newline + white if alone else " "
-            self.insert_behind(behind, f",{gap}{name}={text}", rule, reason)
+            self.insert_behind(behind, f",{self.gap(behind, call)}{name}={text}", rule, reason)
         else:
             at = self.text.rindex(")", 0, self.end(call))
             self._add(at, at, f"{name}={text}", _INSIDE)
             self.note(call.lineno, rule, reason)
+
+    def gap(self, part: ast.AST, whole: ast.AST) -> str:
+        """What stands before one of several parts: a line of its own where the last has one, else a space."""
+        begin = self.module.source.offset(self.module.full_span(part).line, 1)
+        white = self.text[begin : self.start(part)]
+        return self.newline + white if not white.strip() and begin > self.start(whole) else " "
 
     def insert_decorator(self, function: Function, line: str, rule: str | None, reason: str) -> None:
         """Write a decorator below the others of a function."""
@@ -207,11 +210,14 @@ class Script:
 
     def has_own_line(self, statement: ast.stmt) -> bool:
         """Whether nothing else stands on the lines of a statement but a comment."""
-        before = self.text[self._line_start(statement) : self._first_offset(statement)]
         end = self.end(statement)
         after = self.text[end : self._line_end(end)].strip()
+        return after[:1] in ("", "#") and self._starts_line(statement)
+
+    def _starts_line(self, statement: ast.stmt) -> bool:
+        before = self.text[self._line_start(statement) : self._first_offset(statement)]
         continued = self.text[: self._line_start(statement)].rstrip("\r\n").endswith("\\")
-        return not before.strip() and after[:1] in ("", "#") and not continued
+        return not before.strip() and not continued
 
     def list_inserted(self) -> list[str]:
         """The texts of all edits."""

@@ -128,7 +128,7 @@ def _command(request: SpecRequest) -> Iterator[str]:
         if flag is not None
     ]
     given = list(drop_options(request.arguments, [flag.option for flag, _ in ours]))
-    yield from ("python", request.script)
+    yield from ("python", "-m", profile.module) if profile.module else ("python", request.script)
     yield from order_words(profile, given, ours)
 
 

@@ -1,4 +1,4 @@
-"""Divide what no sampler divides: slices of a range, columns of a stream, a loader of another module."""
+"""Divide what no sampler divides: slices of a range, streams, their columns, a loader of another module."""
 
 from __future__ import annotations
 
@@ -27,6 +27,50 @@ _SHARED = '''def {name}(loader):
         worker_init_fn=loader.worker_init_fn,
         persistent_workers=loader.persistent_workers,
     )'''
+
+
+_STREAM = '''class {name}(torch.utils.data.IterableDataset):
+    """Every n-th row of a stream, and equally many on each process."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        dealt = []
+        for row in self.rows:
+            dealt.append(row)
+            if len(dealt) == {world_size}:
+                yield dealt[{rank}]
+                dealt = []'''
+_LENGTH = """
+
+    def __len__(self):
+        return len(self.rows) // {world_size}"""
+_CHANCE = ("random.", "numpy.random.", "torch.rand", "torch.randperm", "torch.normal")
+
+
+def share_stream(script: Script, rows: ast.expr, stream: ast.ClassDef | ast.Call, header: Header) -> None:
+    """Deal the rows of a stream out to the processes, each of which reads it whole.
+
+    Raises:
+        AdoptError: The script asks the loader for more than the rows of the stream.
+    """
+    asked = [node for node in script.module.kinds.get(ast.Attribute, ())
+             if isinstance(node.value, ast.Attribute) and node.value.attr == "dataset"]  # fmt: skip
+    for node in asked:
+        help_ = "keep the stream in a variable, and ask that"
+        raise script.refuse(node, "this stream is asked through its loader, which gets a share of it", help_)
+    names, share = header.names, script.new_name("StreamShare")
+    parts = {"name": share, "rank": names.rank, "world_size": names.world_size}
+    known = {each.name for each in getattr(stream, "body", ()) if isinstance(each, ast.FunctionDef)}
+    header.helpers.append((_STREAM + (_LENGTH if "__len__" in known else "")).format(**parts))
+    script.replace(rows, f"{share}({script.written(rows)})", "WS903", _REASON)
+    for node in ast.walk(stream) if isinstance(stream, ast.ClassDef) else ():
+        name = script.module.name_of(node.func) if isinstance(node, ast.Call) else ""
+        if name.startswith(_CHANCE) and not name.endswith((".Random", ".default_rng")):
+            help_ = "draw from a generator of its own, which all processes seed alike"
+            script.leave(node, f"`{name}` draws for each process apart, so rows may be read twice", help_)
+            break
 
 
 def stride_range(script: Script, counted: ast.Call, header: Header, parser: Parser) -> None:

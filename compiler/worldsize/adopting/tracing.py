@@ -10,6 +10,7 @@ from worldsize.adopting.script import Function, Scope, Script
 _DEPTH = 12
 _NO_GRADIENT = ("no_grad", "inference_mode")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Loop = ast.For | ast.While | ast.ListComp | ast.GeneratorExp
 
 
 def entry_of(mapping: ast.expr, key: object) -> ast.expr | None:
@@ -21,6 +22,13 @@ def entry_of(mapping: ast.expr, key: object) -> ast.expr | None:
     if isinstance(mapping, ast.Call) and getattr(mapping.func, "id", "") == "dict":
         return next((each.value for each in mapping.keywords if each.arg == key), None)
     return None
+
+
+def read_iterable(loop: Loop) -> ast.expr | None:
+    """What a loop takes its values from; of a comprehension that of its first `for`."""
+    if isinstance(loop, ast.While):
+        return None
+    return loop.iter if isinstance(loop, ast.For) else loop.generators[0].iter
 
 
 class Tracer:
@@ -224,10 +232,11 @@ class Tracer:
             if node.value is not None and self.script.scope(node) is function
         ]
 
-    def loops(self, node: ast.AST) -> Iterator[ast.For | ast.While]:
+    def loops(self, node: ast.AST) -> Iterator[Loop]:
         """The loops around a node inside of its function, from the inside out."""
         for above, child in self.module.ancestors(node):
-            if isinstance(above, ast.For | ast.While) and child not in (getattr(above, "iter", None), None):
+            source = isinstance(child, ast.comprehension) or child is getattr(above, "iter", None)
+            if isinstance(above, Loop) and not source:
                 yield above
             if isinstance(above, _FUNCTIONS):
                 return

@@ -8,27 +8,16 @@ from msgspec import Struct
 
 from worldsize.adopting.feeding import Feed, find_beside, find_phases, find_stream, is_wrapper
 from worldsize.adopting.script import Function, Scope, Script
-from worldsize.adopting.tracing import Tracer
+from worldsize.adopting.tracing import Loop, Tracer, read_iterable
 from worldsize.rules.script._loops import list_backward_calls
 
 _OPTIMIZERS = frozenset(
-    [
-        "SGD",
-        "Adam",
-        "AdamW",
-        "RMSprop",
-        "Adagrad",
-        "Adadelta",
-        "NAdam",
-        "RAdam",
-        "Adamax",
-        "Rprop",
-        "ASGD",
-        "LBFGS",
-        "Adafactor",
-        "LAMB",
-        "Lion",
-    ]
+    {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "ASGD"}
+    | {"LBFGS", "Adafactor", "LAMB", "Lion"}
+)
+_CLOSURE = (
+    "this optimizer runs the model inside of `step`, as L-BFGS does",
+    "choose an optimizer that takes no closure",
 )
 
 
@@ -44,7 +33,7 @@ class Training(Struct, eq=False):
 
     frames: list[Frame]  # from `backward` out to the function that starts all
     batch_frame: int  # the frame of the loop over batches
-    batch_loop: ast.For | ast.While
+    batch_loop: Loop
     epoch_frame: int
     epoch_loop: ast.For | ast.While | None
     feed: Feed
@@ -80,13 +69,15 @@ def find_training(script: Script, tracer: Tracer) -> Training:
     frames = _find_frames(script, tracer, backward)
     loops = [(number, loop) for number, frame in enumerate(frames) for loop in tracer.loops(frame.call)]
     if not loops:
+        _refuse_closure(script, backward)
         raise script.refuse(
             backward, "`backward()` is in no loop over batches", "train in a loop over a `DataLoader`"
         )
     step = _find_step(script, frames)
     optimizer = _find_optimizer(script, tracer, step)
     batch_frame, batch_loop, feed = _find_feed(script, tracer, loops, step)
-    outer = loops[[loop for _, loop in loops].index(batch_loop) + 1 :]
+    behind = loops[[loop for _, loop in loops].index(batch_loop) + 1 :]
+    outer = [(number, loop) for number, loop in behind if isinstance(loop, ast.For | ast.While)]
     if feed.kind == "phases" and outer:
         outer = outer[1:]  # the loop over phases
     epoch_frame, epoch_loop = outer[0] if outer else (batch_frame, None)
@@ -175,9 +166,16 @@ def _find_step(script: Script, frames: list[Frame]) -> ast.Call:
         raise _refuse_several(script, owners)
     step = next(iter(owners.values()))
     if step.args and isinstance(step.func, ast.Attribute) and _owner(step) is step.func.value:
-        help_ = "choose an optimizer that takes no closure"
-        raise script.refuse(step, "this optimizer runs the model inside of `step`, as L-BFGS does", help_)
+        raise script.refuse(step, *_CLOSURE)
     return step
+
+
+def _refuse_closure(script: Script, backward: ast.Call) -> None:
+    """Refuse a function that an optimizer calls: ``optimizer.step(closure)``."""
+    name = getattr(script.scope(backward), "name", None)
+    for _, call in script.module.callers.get("step", ()):
+        if any(isinstance(each, ast.Name) and each.id == name for each in call.args):
+            raise script.refuse(call, *_CLOSURE)
 
 
 def _find_frames(script: Script, tracer: Tracer, backward: ast.Call) -> list[Frame]:
@@ -213,14 +211,15 @@ def is_optimizer(script: Script, call: ast.Call) -> bool:
 
 
 def _find_feed(
-    script: Script, tracer: Tracer, loops: list[tuple[int, ast.For | ast.While]], step: ast.Call
-) -> tuple[int, ast.For | ast.While, Feed]:
+    script: Script, tracer: Tracer, loops: list[tuple[int, Loop]], step: ast.Call
+) -> tuple[int, Loop, Feed]:
     """The loop over batches with its frame, and what feeds it."""
     for find in (_find_loader, find_phases, find_beside):
         for number, loop in loops:
-            for node in ast.walk(loop.iter) if isinstance(loop, ast.For) else ():
+            iterable = read_iterable(loop)
+            for node in ast.walk(iterable) if iterable is not None else ():
                 if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-                    feed = find(script, tracer, loop, node)  # type: ignore[arg-type]
+                    feed = find(script, tracer, loop, node)
                     if feed is not None:
                         return number, loop, feed
     loader = next(iter(script.module.called("DataLoader")), None)
@@ -239,7 +238,7 @@ def _find_feed(
     raise script.refuse(loops[0][1], message, "name it: `for batch in train_loader`, made by `DataLoader(…)`")
 
 
-def _find_loader(script: Script, tracer: Tracer, loop: ast.For, node: ast.expr) -> Feed | None:
+def _find_loader(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
     scope = script.scope(loop)
     value, where = tracer.follow(node, scope)
     while is_wrapper(script, value):
@@ -248,7 +247,8 @@ def _find_loader(script: Script, tracer: Tracer, loop: ast.For, node: ast.expr) 
             node = value.args[0]
         value, where = tracer.follow(value.args[0], where)
     if isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("DataLoader"):
-        if value is loop.iter or any(value is inner for inner in ast.walk(loop.iter)):
+        iterable = read_iterable(loop)
+        if iterable is not None and any(value is inner for inner in ast.walk(iterable)):
             return None
         return Feed("loader", value, node)
     return None

@@ -176,6 +176,10 @@ def find_data(adoption: Adoption, script: Path, given: Path | None) -> Path | No
     return path.absolute() if path is not None and path.exists() else None
 
 
+def _find_folder(request: ProjectRequest) -> Path:
+    return request.adoption.profile.find_folder(request.script)
+
+
 def _check_places(request: ProjectRequest, options: Options) -> None:
     """Refuse to replace files before anything runs."""
     from worldsize.adopting.project import find_existing, make_project
@@ -185,8 +189,12 @@ def _check_places(request: ProjectRequest, options: Options) -> None:
         common.refuse(f"`{output}` is not empty", "name a new folder")
     if not options.writes or output is not None:
         return
-    project = make_project(request, request.script.parent, beside=True)
+    project = make_project(request, _find_folder(request), beside=True)
     existing = find_existing(project.folder, project.files)
+    adoption = request.adoption
+    if existing and adoption.text == adoption.source and len(existing) == len(project.files):
+        common.say(f"`{request.script}` is adopted already, and its spec is there: nothing to write")
+        raise SystemExit(0)
     if existing:
         listed = ", ".join(f"`{project.folder / each}`" for each in existing)
         common.refuse(
@@ -271,7 +279,7 @@ def _stage(request: ProjectRequest, folder: Path) -> tuple[Report, Planned | Non
         planned = api.plan_spec(folder / project.spec)
     except SpecError:  # the report says why
         planned = None
-    beside = make_project(request, request.script.parent, beside=True)
+    beside = make_project(request, _find_folder(request), beside=True)
     return report, planned, beside.files[beside.spec].decode()
 
 
@@ -288,7 +296,7 @@ def _write(request: ProjectRequest, options: Options) -> list[str]:
     if not options.writes:
         return written
     if options.output is None:
-        project = make_project(request, request.script.parent, beside=True)
+        project = make_project(request, _find_folder(request), beside=True)
         write_files(project.folder, project.files)
         written = [str(project.folder / name) for name in project.files]
     adoption = request.adoption

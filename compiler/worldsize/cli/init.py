@@ -67,7 +67,7 @@ def command(
     """Start a project from a table, a folder of pictures, a script or a pipeline."""
     for place, what in ((str(folder), "a folder"), (source or "-", "data, a script or YAML")):
         common.require_path(place, "worldsize init", what, script=place == source)
-    from worldsize.adopting.starting.project import UnknownSourceError
+    from worldsize.adopting.starting.pipeline import UnknownSourceError
     from worldsize.diagnostics.text import is_terminal
 
     asks = not yes and sys.stdin.isatty() and is_terminal(sys.stdout)
@@ -97,11 +97,13 @@ class Given(Struct, frozen=True):
 
 def _start(folder: Path, given: Given, *, asks: bool, force: bool) -> None:
     from worldsize.adopting.starting import project
+    from worldsize.adopting.starting.pipeline import check_inside
 
     path = _choose_source(given.source, asks=asks)
     kind = project.find_kind(path)
     if kind == "pipeline":
         assert path is not None
+        check_inside(path, folder)
         made = project.surround_pipeline(folder, path, _choose_sizes(folder, path, given, asks=asks))
         _write(folder, {name: text.encode() for name, text in made.files.items()}, None, force=force)
         _say_next(folder, None)
@@ -128,12 +130,13 @@ def _start(folder: Path, given: Given, *, asks: bool, force: bool) -> None:
 def _choose_source(source: str | None, *, asks: bool) -> Path | None:
     """What the project starts from, asked for until it is something; None is an example."""
     from worldsize.adopting.starting import project
+    from worldsize.adopting.starting.pipeline import UnknownSourceError
 
     def read(text: str) -> Path | None:
-        path = None if text == "-" else Path(text).expanduser()
+        path = None if text == "-" else Path(_unquote(text)).expanduser()
         try:
             project.find_kind(path)
-        except project.UnknownSourceError as error:
+        except UnknownSourceError as error:
             raise click.UsageError(f"{error}: {error.help}") from None
         return path
 
@@ -142,6 +145,13 @@ def _choose_source(source: str | None, *, asks: bool) -> Path | None:
         found: Path | None = click.prompt(question, "-", value_proc=read)
         return found
     return None if source in (None, "-") else Path(str(source)).expanduser()
+
+
+def _unquote(text: str) -> str:
+    """A path as terminals paste it, between quotation marks."""
+    text = text.strip()
+    quoted = len(text) > 2 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
 
 
 def _ask(folder: Path, path: Path | None, given: Given, *, asks: bool) -> Answers:
@@ -256,7 +266,8 @@ def _start_script(folder: Path, script: Path, answers: Answers, *, force: bool) 
 
     adoption = adopt_or_refuse(script)
     target = Target(answers.instance_type, answers.instance_count)
-    request = ProjectRequest(adoption, script, target, find_data(adoption, script, None))
+    data = find_data(adoption, script, None)
+    request = ProjectRequest(adoption, script, target, data, name=answers.name)
     made = make_project(request, folder, beside=False)
     around = project.surround_script(answers)
     files = made.files | {name: text.encode() for name, text in around.items()}

@@ -150,7 +150,10 @@ def find_sampling_faults(ranks: Sequence[Recorded]) -> list[str]:
             others = [each.draws.get(name, {}).get(epoch, []) for each in ranks[1:]]
             together = [*own, *(index for other in others for index in other)]
             repeated = len(together) - len(set(together))
-            if repeated >= len(ranks) and not loader.get("replaces"):
+            # A sampler that balances classes repeats samples, also those of one process.
+            chosen = [each for each in (own, *others) if len(set(each)) < len(each)]
+            alike = all(each == own for each in others)
+            if repeated >= len(ranks) and not loader.get("replaces") and (alike or not chosen):
                 faults.append(
                     f"in epoch {epoch + 1}, {repeated} of {len(together)} samples were read more than once:"
                     " the processes do not share the data"

@@ -128,7 +128,7 @@ def launch_training(training: Training, seconds: float, prefix: Sequence[str] = 
         Group(
             plan_processes(call, [str(port) for port in ports]),
             supervisor,
-            cwd=training.script.parent,
+            cwd=training.script.parents[(training.settings.get("module") or "").count(".")],
             logs=training.folder,
             grace=GRACE_SECONDS,
         ) as group,

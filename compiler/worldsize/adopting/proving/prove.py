@@ -90,7 +90,9 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
     steps = request.steps
     for name, processes in (("adopted", PROCESSES), ("original", 1)):
         text = request.adoption.text.encode(request.adoption.encoding) if processes > 1 else request.original
-        script = copy_folder(request.script.parent, folder / name, request.script.name, text)
+        code = profile.find_folder(request.script)
+        inside = str(request.script.absolute().relative_to(code.absolute()))
+        script = copy_folder(code, folder / name, inside, text)
         records = folder / f"{name}-records"
         records.mkdir()
         replayed = [str(folder / "adopted-records" / f"{rank}.jsonl") for rank in range(PROCESSES)]
@@ -99,6 +101,7 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
             "steps": steps,
             "world_size": processes,
             "framework": profile.framework,
+            "module": profile.module,
             "replay": replayed if processes == 1 else [],
         }
         arguments = tuple(_arguments(request, batch, processes, folder / f"{name}-out"))
@@ -233,6 +236,8 @@ def _reasons(profile: ScriptProfile, batch: int, *, shuffled_here: bool) -> Iter
         yield "each process draws its own dropout masks"
     if profile.draws_noise:
         yield "each process draws noise of its own"
+    if profile.prepared_scheduler:
+        yield "Accelerate takes a step of a prepared scheduler for each process"
     if profile.random_augmentation:
         yield "each process draws its own augmentation"
     if profile.own_sampler:

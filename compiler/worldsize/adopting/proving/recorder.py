@@ -10,6 +10,7 @@ It imports the standard library and the script's framework only.
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import random
@@ -338,12 +339,20 @@ def find_rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
+class Notebook:
+    """Takes the lines that only set up a notebook, which a script that was exported from one has."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
 def record_script(settings: dict[str, Any], script: str, arguments: Sequence[str]) -> None:
     """Run a script as ``python SCRIPT ARGUMENTS…`` does, and record it.
 
     Args:
         settings: ``folder`` of the recordings, ``steps`` after which the process ends, ``world_size``,
-            ``framework``, and ``replay``, the recordings whose order of samples is followed.
+            ``framework``, ``replay``, the recordings whose order of samples is followed, and ``module``,
+            where ``python -m MODULE`` starts it in the folder of the package.
         script: The path of the script.
         arguments: Its command line.
     """
@@ -353,6 +362,11 @@ def record_script(settings: dict[str, Any], script: str, arguments: Sequence[str
     else:
         record_torch(recording, settings["replay"])
     sys.argv = [script, *arguments]
+    builtins.get_ipython = Notebook  # type: ignore[attr-defined]
+    if settings.get("module"):
+        sys.path[0] = os.getcwd()
+        runpy.run_module(settings["module"], run_name="__main__", alter_sys=True)
+        return
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     runpy.run_path(script, run_name="__main__")
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from worldsize.adopting.project import CODE, relative_path
 from worldsize.adopting.spec import most_instances
 from worldsize.adopting.starting import files
-from worldsize.adopting.starting.pipeline import find_clusters, find_code
+from worldsize.adopting.starting.pipeline import UnknownSourceError, check_pipeline, find_clusters, find_code
 from worldsize.adopting.starting.spec import (
     CPU_CLUSTER,
     CPU_SIZE,
@@ -32,14 +32,14 @@ from wssources.formats import PICTURES, TABLES
 
 Kind = Literal["example", "table", "pictures", "script", "pipeline"]
 _MANY = 100_000
-
-
-class UnknownSourceError(Exception):
-    """No project can be started from a path. ``help`` says from which one can."""
-
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
-        super().__init__(message)
-        self.help = help
+_PANDAS = {
+    ".tsv": "read_csv({!r}, sep='\\t')",
+    ".tab": "read_csv({!r}, sep='\\t')",
+    ".xlsx": "read_excel({!r})",
+    ".xls": "read_excel({!r})",
+    ".feather": "read_feather({!r})",
+    ".dta": "read_stata({!r})",
+}
 
 
 class NewProject(Struct, frozen=True):
@@ -81,10 +81,21 @@ def find_kind(source: Path | None) -> Kind:
     if suffix == ".py":
         return "script"
     if suffix in (".yml", ".yaml"):
+        check_pipeline(source)
         return "pipeline"
     if suffix in TABLES and TABLES[suffix] != "npz":
         return "table"
-    raise UnknownSourceError(f"`{source}` is nothing that a project starts from", help_)
+    raise UnknownSourceError(
+        f"`{source}` is nothing that a project starts from", _find_way(source, suffix) or help_
+    )
+
+
+def _find_way(source: Path, suffix: str) -> str | None:
+    """How to make a CSV of a table in another format."""
+    if suffix not in _PANDAS:
+        return None
+    read = _PANDAS[suffix].format(source.name)
+    return f"write a CSV: `pandas.{read}.to_csv({source.with_suffix('.csv').name!r}, index=False)`"
 
 
 def make_name(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from wssources.table_plan import HEAD_BYTES, Head
 from wssources.tasks import FEW_VALUES, LabelValues
 
 LABELS = ("label", "labels", "target", "targets", "y", "class", "classes", "outcome", "response")
+_FRACTION = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
+_NUMBER_OF_ROW = re.compile(r"(?:.*[_\s])?id|index|row_?(?:id|number|no)|unnamed: 0", re.IGNORECASE)
 _LONG_TEXT = 40  # characters on average, above which a text is read, not sorted into categories
 _MEMORY = 16 << 20
 
@@ -54,6 +57,10 @@ def read_table(path: Path) -> Table:
     if head.complete and len(head.rows) < 2:
         found = f"`{path.name}` has {'only 1 row' if head.rows else 'no rows'}"
         raise UserError(found, "give it rows to train on, and some to validate with")
+    number = next((each for each in map(str, head.columns) if _FRACTION.fullmatch(each.strip())), None)
+    if kind == "csv" and number is not None:
+        found = f"`{path.name}` has no header: its first row has the number `{number}`"
+        raise UserError(found, "write the names of the columns into a first line")
     return Table(path, tuple(str(each) for each in head.columns), head)
 
 
@@ -105,6 +112,8 @@ def _is_identifier(table: Table, name: str) -> bool:
     if not name:
         return True
     values = table.head.values(name)
+    if _NUMBER_OF_ROW.fullmatch(name) and _counts(values):
+        return True
     if _is_long_text(values) or find_kind(values, cells=table.head.cells) != CATEGORY:
         return False
     try:
@@ -112,6 +121,12 @@ def _is_identifier(table: Table, name: str) -> bool:
     except UserError:
         return True
     return False
+
+
+def _counts(values: Sequence[object]) -> bool:
+    """Whether these are whole numbers, each another, as those of rows are."""
+    whole = [str(each) for each in values]
+    return len(set(whole)) == len(whole) and all(each.isdecimal() for each in whole)
 
 
 def _is_missing(value: object) -> bool:

@@ -187,7 +187,7 @@ def _add_parameter(interface: Interface, module: Module, call: ast.Call, *, is_o
     flags = tuple(
         part.strip() for word in texts if word[:1] == "-" for part in word.split("/") if part.strip()
     )
-    option = Option(flags if is_option else (), texts[0].lstrip("-"), module, call)
+    option = Option(flags if is_option else (), _name_parameter(texts), module, call)
     paired = any("/" in word for word in texts)
     if paired or any(_is_set(given, name) for name in ("is_flag", "count", "flag_value")):
         option.least = option.most = 0
@@ -203,6 +203,13 @@ def _add_parameter(interface: Interface, module: Module, call: ast.Call, *, is_o
         required is False or bool(elsewhere) or (option.most is None and required is not True)
     )
     interface.positionals.append(option)
+
+
+def _name_parameter(texts: list[str]) -> str:
+    """What the function gets a parameter by: the word without hyphens, else its first long flag, or first."""
+    plain = next((text for text in texts if text[:1] != "-"), None)
+    long = next((text for text in texts if text[:2] == "--"), texts[0])
+    return plain or long.partition("/")[0].strip().lstrip("-").replace("-", "_").lower()
 
 
 def _is_set(given: dict[str, ast.expr], name: str) -> bool:

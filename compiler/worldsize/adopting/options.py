@@ -154,8 +154,9 @@ def _read_parameters(module: Module, function: ast.FunctionDef) -> Iterator[Decl
     missing: list[ast.expr | None] = [None] * (len(function.args.args) - len(function.args.defaults))
     defaults = [*missing, *function.args.defaults, *function.args.kw_defaults]
     for parameter, given in zip(parameters, defaults, strict=True):
-        wrapped = isinstance(given, ast.Call) and given.args and not _is_path(module, given)
-        default = _evaluate_default(module, given.args[0] if wrapped else given)
+        is_option = isinstance(given, ast.Call) and given.args and not _is_path(module, given)
+        inner = given.args[0] if isinstance(given, ast.Call) and is_option else given
+        default = _evaluate_default(module, inner)
         option = "--" + parameter.arg.replace("_", "-")
         flag = _make_flag(option, parameter.arg, parameter.annotation, default, required=given is None)
         yield Declared(flag, parameter.arg, parameter)

@@ -88,7 +88,7 @@ class Filter:
     def _matches(self, run: RunRecord) -> bool:
         if self.states and run.state not in self.states:
             return False
-        if self.pipeline.lower() not in run.pipeline.lower():
+        if self.pipeline.lower() not in f"{run.label}\n{run.pipeline}".lower():
             return False
         return self.since is None or (run.started is not None and run.started >= self.since)
 

@@ -114,6 +114,17 @@ def test_a_run_is_not_compared_with_itself(home: Path) -> None:
     assert "there is no run `2030`" in call("diff", "2030", "last", status=1).output
 
 
+def test_the_newest_runs_are_compared_unless_others_are_named(home: Path, tmp_path: Path) -> None:
+    assert call("diff").output == call("diff", FIRST).output == call("diff", FIRST, SECOND).output
+    empty = str(tmp_path / "empty")
+    assert "has 0 runs, and two are compared" in call("diff", "--runs-dir", empty, status=1).output
+    assert "`worldsize run` makes one" in call("show", "--runs-dir", empty, status=1).output
+
+
+def test_an_unknown_state_is_refused(home: Path) -> None:
+    assert "'faild' is not one of 'queued'" in call("runs", "--state", "faild", status=2).output
+
+
 def test_runs_that_are_alike_are_said_to_be(home: Path) -> None:
     for name in ("20260103-000000-000", "20260103-000000-001"):
         run = FolderOfRun(home, name)

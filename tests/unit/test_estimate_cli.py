@@ -233,3 +233,27 @@ def test_a_wrong_workload_of_a_spec_is_refused(scale: str, message: str, tmp_pat
     result = plan(tmp_path, scale=scale)
     assert result.exit_code == 1
     assert message in result.stderr
+
+
+@pytest.mark.parametrize("label", ["rent", "kind"])
+def test_a_table_of_numbers_is_estimated_like_one_of_classes(label: str, tmp_path: Path) -> None:
+    rows = "".join(f"{n % 7},{n * 1.25},{('flat', 'house')[n % 2]}\n" for n in range(400))
+    (tmp_path / "rents.csv").write_text(f"rooms,rent,kind\n{rows}", encoding="utf-8")
+    spec = tmp_path / "spec.yml"
+    spec.write_text(
+        f"""\
+name: rents
+compute: {{gpu: {{target: azureml:gpu-cluster, instance_type: Standard_NC64as_T4_v3}}}}
+steps:
+  shard: {{uses: shard_data, compute: gpu, with: {{data: ./rents.csv, label: {label}}}}}
+  train:
+    uses: train_ddp
+    compute: gpu
+    with: {{model: mlp, epochs: 2, optimizer: adamw}}
+    scale: {{reference: {{batch_size: 8, learning_rate: 0.001}}}}
+""",
+        encoding="utf-8",
+    )
+    shown = CliRunner().invoke(main, ["plan", str(spec)]).stdout
+    assert "train  time and cost on 1 × Standard_NC64as_T4_v3, 4 GPUs" in shown
+    assert "bound by                 latency (" in shown  # what takes most of the step

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -39,6 +40,13 @@ def test_the_end_of_the_input_ends_the_server(tmp_path: Path) -> None:
     out, err = process.communicate(b"Content-Length: 5\r\n\r\nhello", timeout=60)
     assert time.monotonic() - started < 60
     assert b"Traceback" not in out + err
+    assert process.returncode == 1  # `shutdown` has not been said
+
+
+def test_a_person_who_starts_it_is_told_that_an_editor_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worldsize.lsp.server.serve", lambda: 0)
+    monkeypatch.setattr("worldsize.cli.lsp.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    assert "waiting for an editor" in CliRunner().invoke(main, ["lsp"]).stderr
 
 
 def test_a_crash_of_a_handler_is_logged_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

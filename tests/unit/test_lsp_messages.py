@@ -105,6 +105,8 @@ def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
     wire = Wire(tmp_path_factory.mktemp("wire"))
     yield wire
     wire.ask("shutdown", None)
+    late = wire.ask(HOVER, place("file:///nothing.yml"))
+    assert late["error"] == {"code": -32600, "message": "the server has been shut down"}
     wire.tell("exit", None)
     assert wire.process.wait(TIMEOUT) == 0
     assert wire.process.stderr is not None

@@ -23,6 +23,7 @@ GPTS = [(128, 4, 4, 128), (16, 1, 2, 36), (64, 3, 8, 64)]  # tokens, layers, hea
 CASES: list[tuple[str, Any]] = [
     *(("cnn", case) for case in PICTURES),
     *(("mlp", case) for case in [DIGITS, ((7,), 3), ((2, 3), 2)]),
+    *(("mlp", ((7,), outputs, task)) for outputs, task in ((1, "regression"), (3, "multi_label"))),
     *(("gpt", case) for case in GPTS),
 ]
 
@@ -37,8 +38,8 @@ def made(kind: str, case: Any) -> tuple[Network, Any, Any]:
         task = tasks.make_task("language_model", (tokens + 1,), "uint8", 0)
         options = models.ModelOptions(layers, heads, width)
         return built_in.gpt(*case), models.build_model("gpt", task, options, sample=None), task
-    shape, classes = case
-    task = tasks.make_task("classification", shape, "float32", classes)
+    shape, classes, name = case if len(case) == 3 else (*case, "classification")
+    task = tasks.make_task(name, shape, "float32", classes)
     model = models.build_model(kind, task, models.ModelOptions(), sample=torch.randn(9, *shape))
     closed = getattr(built_in, kind)(shape, classes)
     assert closed is not None
@@ -84,6 +85,8 @@ def saved(model: Any, task: Any, samples: int, dtype: Any) -> int:
 
     shape = task.input_shape if task.name == "language_model" else ()
     targets = torch.zeros(samples, *shape, dtype=torch.int64)
+    if task.name in ("regression", "multi_label"):
+        targets = torch.zeros(samples, task.outputs)
     context = torch.autocast("cpu", dtype=dtype) if dtype else contextlib.nullcontext()
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor), context:
         inputs = task.example(samples)

@@ -140,6 +140,29 @@ def test_curves_are_drawn_in_the_colours_of_the_page(home: Path) -> None:
     assert len(text) < 300_000
 
 
+def test_a_score_alone_is_named_in_the_title_of_its_chart() -> None:
+    curve = [(1, 0.5), (2, 0.9)]
+    (one,) = charts.choose_charts({"validation_r2": curve})
+    (two,) = charts.choose_charts({"validation_f1": curve, "validation_auroc": curve})
+    assert (one.title, two.title) == ("validation_r2", "Scores on validation rows")
+
+
+def test_the_head_of_a_regression_has_its_scores(home: Path) -> None:
+    run = trained(home)
+    metrics = run.step("evaluate") / "outputs" / "metrics"
+    metrics.mkdir(parents=True)
+    scores = {"loss": 0.07, "mse": 2e4, "rmse": 149.3, "mae": 103.7, "r2": 0.927}
+    (metrics / "metrics.json").write_text(json.dumps(scores))
+    cards = render(run.finish()).partition('class="cards"')[2].partition("</dl>")[0]
+    assert re.findall(r"<dt>(.*?)</dt>", cards) == ["steps done", "r2", "rmse", "mae", "loss"]
+
+
+def test_a_job_of_the_local_workspace_has_its_own_title(home: Path) -> None:
+    run = trained(home, pipeline="/w/.worldsize/serve/jobs/calm_sky/pipeline.yml")
+    assert "<h1>Rents &amp; &lt;b&gt;more&lt;/b&gt; <span" in render(run.finish(title="Rents & <b>more</b>"))
+    assert "Rents & <b>more</b>" in CliRunner().invoke(main, ["runs"]).stdout
+
+
 def test_without_matplotlib_the_page_says_so(home: Path) -> None:
     assert "matplotlib is not installed, so there are no curves" in render(trained(home).finish())
 

@@ -53,6 +53,14 @@ def test_without_a_mention_all_broken_pins_are_named_up_to_a_few(tmp_path: Path)
     assert "and 1 more" in found
 
 
+def test_a_program_that_says_why_it_stops_needs_no_guess(tmp_path: Path) -> None:
+    refusal = ["error: nothing is registered: accuracy is 0.75", "help: train longer or lower the gate"]
+    broken = task(tmp_path, conda("pip: ['click<1']"))
+    assert explain_pins(broken, refusal, AssetMap()) is None
+    assert explain_pins(broken, [*refusal, "Traceback (most recent call last):"], AssetMap()) is not None
+    assert explain_pins(broken, ["error: click has no group"], AssetMap()) is not None
+
+
 @pytest.mark.parametrize(
     "environment",
     [

@@ -24,31 +24,18 @@ _PRINTS = frozenset(
     }
 )
 _WRITES = frozenset(
-    {
-        "save",
-        "savez",
-        "savez_compressed",
-        "savetxt",
-        "savefig",
-        "imsave",
-        "save_image",
-        "dump",
-        "to_csv",
-        "to_json",
-    }
-    | {
-        "to_parquet",
-        "save_pretrained",
-        "write_text",
-        "write_bytes",
-        "rmtree",
-        "copyfile",
-        "rename",
-        "unlink",
-        "mkdir",
-    }
-    | {"makedirs", "remove"}
+    {"save", "savez", "savez_compressed", "savetxt", "savemat", "savefig", "imsave", "imwrite", "save_image"}
+    | {"save_file", "save_model", "save_pretrained", "dump", "write_text", "write_bytes"}
+    | {"to_csv", "to_json", "to_parquet", "to_excel", "to_pickle", "to_feather", "to_hdf"}
+    | {"copyfile", "copytree", "rmtree", "rmdir", "removedirs", "unlink", "touch", "symlink_to"}
+    | {"hardlink_to", "make_archive", "mkdir", "makedirs"}
 )
+# Their last words name other things too: `names.remove(name)`, `text.replace(old, new)`.
+_MOVES = frozenset(
+    {"os.replace", "os.rename", "os.remove", "os.link", "os.symlink"}
+    | {"shutil.copy", "shutil.copy2", "shutil.move", "torch.onnx.export"}
+)
+_PATH_MOVES = frozenset({"replace", "rename"})  # methods of a path, which take one argument
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml")
 _WRITERS = ("SummaryWriter", "wandb.init")
 _ROW_WRITERS = ("csv.writer", "csv.DictWriter")
@@ -133,7 +120,8 @@ def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
     owner, _, last = name.rpartition(".")
     if last in ("makedirs", "mkdir") and constant_value(keyword_argument(call, "exist_ok")) is True:
         return False
-    return last in _WRITES and bool(owner) and not is_own_method(script, call, last)
+    moves = name in _MOVES or (last in _PATH_MOVES and len(call.args) == 1 and not call.keywords)
+    return (moves or last in _WRITES) and bool(owner) and not is_own_method(script, call, last)
 
 
 def is_own_method(script: Script, call: ast.Call, last: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from msgspec import Struct, structs
@@ -136,10 +137,28 @@ def _read_calls(module: Module, *names: str) -> Iterator[Declared]:
         given = keyword_argument(call, "dest")
         plain = [word for word in words if not word.startswith("-")] if long else []
         name = str(constant_value(given) or (plain or [option.lstrip("-").replace("-", "_")])[0])
-        default = try_evaluate(module, keyword_argument(call, "default"))
+        default = _evaluate_default(module, keyword_argument(call, "default"))
         kind = keyword_argument(call, "type")
         required = constant_value(keyword_argument(call, "required")) is True or not option.startswith("-")
         yield Declared(_make_flag(option, name, kind, default, required=required), name, call)
+
+
+def _is_path(module: Module, node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Call) and module.name_of(node.func) in ("pathlib.Path", "pathlib.PurePath")
+
+
+def _evaluate_default(module: Module, node: ast.AST | None) -> object:
+    """What a default is known to be; of ``Path("data")`` and ``Path("data") / "train"`` the text."""
+    if isinstance(node, ast.Call) and _is_path(module, node):
+        parts = [try_evaluate(module, each) for each in node.args]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        parts = [_evaluate_default(module, node.left), _evaluate_default(module, node.right)]
+    else:
+        return try_evaluate(module, node)
+    texts = [each for each in parts if isinstance(each, str)]
+    if parts and len(texts) == len(parts):
+        return PurePosixPath(*texts).as_posix()
+    return try_evaluate(module, node)
 
 
 def _make_flag(option: str, name: str, kind: ast.AST | None, default: object, *, required: bool) -> Flag:
@@ -163,8 +182,9 @@ def _read_parameters(
     missing: list[ast.expr | None] = [None] * (len(function.args.args) - len(function.args.defaults))
     defaults = [*missing, *function.args.defaults, *function.args.kw_defaults]
     for parameter, given in zip(parameters, defaults, strict=True):
-        inner = given.args[0] if isinstance(given, ast.Call) and given.args else given
-        default = try_evaluate(module, inner)
+        is_option = isinstance(given, ast.Call) and given.args and not _is_path(module, given)
+        inner = given.args[0] if isinstance(given, ast.Call) and is_option else given
+        default = _evaluate_default(module, inner)
         option = _find_spelling(parameter, given) or "--" + parameter.arg.replace("_", "-")
         if library == "typer" and _is_positional(parameter, given):
             option = parameter.arg
@@ -202,9 +222,9 @@ def _read_dataclasses(module: Module) -> Iterator[Declared]:
         for field in node.body if node.name in names else ():
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                 given = field.value
-                if isinstance(given, ast.Call):
+                if isinstance(given, ast.Call) and not _is_path(module, given):
                     given = keyword_argument(given, "default")
-                default = try_evaluate(module, given)
+                default = _evaluate_default(module, given)
                 flag = _make_flag(
                     f"--{field.target.id}", field.target.id, field.annotation, default,
                     required=field.value is None,

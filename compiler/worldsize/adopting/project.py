@@ -14,11 +14,11 @@ from worldsize.adopting.environment import list_local_modules, pin_environment
 from worldsize.adopting.model import Adoption
 from worldsize.adopting.proving.prove import Measured
 from worldsize.adopting.spec import CONDA_FILE, SpecRequest, Target, describe_spec
+from worldsize.adopting.starting.files import IGNORED, write_ignored
 from worldsize.azureml import yaml_dump
 
 CODE = "src"  # the folder of the script in a folder of its own
 SCHEMA = "yaml-language-server: $schema=https://raw.githubusercontent.com/worldsize/worldsize/main/schemas/spec.schema.json"
-_CACHES = ".worldsize/\n__pycache__/\nmlruns/\n"
 
 
 class ProjectRequest(Struct, frozen=True):
@@ -82,15 +82,15 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
     )
     files[f"{name}.yml"] = yaml_dump.dump(spec, header=SCHEMA, paragraphs="steps").encode()
     files[CONDA_FILE] = yaml_dump.dump(environment.conda).encode()
-    if beside and not (folder / ".amlignore").exists():
-        files[".amlignore"] = (_CACHES + _ignored_data(data, folder)).encode()
+    if beside and not (folder / IGNORED).exists():
+        files[IGNORED] = write_ignored(_name_ignored(data, folder)).encode()
     return Project(folder, f"{name}.yml", files, environment.unknown)
 
 
-def _ignored_data(data: Path | None, folder: Path) -> str:
+def _name_ignored(data: Path | None, folder: Path) -> str | None:
     """The data as the ignore file names it: it is an input, and not uploaded with the code as well."""
     path = "" if data is None else relative_path(data, folder)
-    return f"/{path.removeprefix('./')}\n" if path.startswith("./") and path != "./" else ""
+    return path.removeprefix("./") or None if path.startswith("./") else None
 
 
 def name_spec(script: Path) -> str:

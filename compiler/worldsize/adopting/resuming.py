@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.flags import Parser, add_flag, is_visible
+from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags
 from worldsize.adopting.group import Header
 from worldsize.adopting.rows import name_epoch
 from worldsize.adopting.script import Scope, Script
@@ -24,7 +24,7 @@ def resume_from_checkpoints(
     if not isinstance(loop, ast.For):
         script.leave(training.batch_loop, "no checkpoints: there is no loop over epochs")
         return
-    if _resumes_itself(script):
+    if _resumes_itself(script, parser):
         return
     counter = _find_range(loop)
     parts = _list_parts(script, tracer, training, wrapped)
@@ -77,12 +77,28 @@ def resume_from_checkpoints(
     script.insert_after(loop.body[-1], save, None, _REASON)
 
 
-def _resumes_itself(script: Script) -> bool:
-    """Whether the script loads the state of an optimizer."""
-    return any(
-        isinstance(call.func, ast.Attribute) and "optim" in ast.unparse(call.func.value).lower()
+def _resumes_itself(script: Script, parser: Parser) -> bool:
+    """Whether the script loads the state of an optimizer, and not only where an option asks for it."""
+    loads = [
+        call
         for call in script.module.called("load_state_dict")
+        if isinstance(call.func, ast.Attribute) and "optim" in ast.unparse(call.func.value).lower()
+    ]
+    if any(flag.role == "checkpoints" for flag in list_flags(parser)):
+        return bool(loads)
+    return any(not _waits_for_option(script, parser, call) for call in loads)
+
+
+def _waits_for_option(script: Script, parser: Parser, call: ast.Call) -> bool:
+    """Whether a call runs only with an option, as in ``if args.resume:``, that a job does not get."""
+    names = (
+        node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        for above, _ in script.module.ancestors(call)
+        if isinstance(above, ast.If)
+        for node in ast.walk(above.test)
     )
+    options = filter(None, map(parser.options.named, names))
+    return any(not option.flag.default and not option.flag.required for option in options)
 
 
 def _find_range(loop: ast.For) -> ast.Call | None:
@@ -163,12 +179,10 @@ def _list_counters(script: Script, loop: ast.For) -> dict[str, str]:
     block = script.block(loop)
     before = block[: block.index(loop)]
     numbers = {
-        statement.targets[0].id
+        target.id
         for statement in before
-        if isinstance(statement, ast.Assign)
-        and len(statement.targets) == 1
-        and isinstance(statement.targets[0], ast.Name)
-        and _is_number(statement.value)
+        for target, value in _list_assigned(statement)
+        if isinstance(target, ast.Name) and _is_number(value)
     }
     changed: dict[str, str] = {}
     reset = {
@@ -187,6 +201,16 @@ def _list_counters(script: Script, loop: ast.For) -> dict[str, str]:
                     whole = _is_number(node.value)
                     changed[target.id] = target.id if whole else f"float({target.id})"
     return {name: text for name, text in sorted(changed.items()) if name in numbers - reset}
+
+
+def _list_assigned(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+    """The targets of an assignment with their values, also of ``epoch, best = 0, 0.0``."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return []
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
 
 
 def _list_unsaved(script: Script, loop: ast.For) -> list[str]:

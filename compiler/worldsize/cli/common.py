@@ -211,7 +211,9 @@ def find_run(home: Path, text: str) -> Path:
     try:
         folder = Path(text).resolve() if "/" in text and Path(text).is_dir() else history.find_run(home, text)
     except LookupError as error:
-        refuse(str(error.args[0]), "`worldsize runs` lists them")
+        known = any(history.list_runs(home))
+        here = "`worldsize run` makes one, and `--runs-dir` names the folder of others"
+        refuse(str(error.args[0]), "`worldsize runs` lists them" if known else here)
     if not any((folder / name).exists() for name in (history.RECORD, "events.jsonl", "steps")):
         refuse(f"`{folder}` is not the folder of a run", "`worldsize runs` lists them")
     return folder

@@ -22,7 +22,7 @@ def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) 
     found = []
     for root in roots:
         run = load_run(root)
-        found.append(CompletionItem(root.name, help=f"{run.state} {Path(run.pipeline).name}".strip()))
+        found.append(CompletionItem(root.name, help=f"{run.state} {Path(run.label).name}".strip()))
     if roots and "last".startswith(incomplete):
         found.insert(0, CompletionItem("last", help="the newest run"))
     return found

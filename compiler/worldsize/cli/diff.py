@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.base.wording import plural
 from worldsize.cli import common, completion
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 LONGEST_VALUE = 48
 EPILOG = """\b
 Examples:
-  worldsize diff 20260102-03 last         an earlier run and the newest
+  worldsize diff                          the newest run and the one before it
+  worldsize diff 20260102-03              an earlier run and the newest
   worldsize diff 20260102 20260103 --json for a program
 
 Only what differs is printed. Code, data and environments are compared by their content: the digests
@@ -25,15 +27,22 @@ tell that a step read other data, not which rows. The exit status is 0 whether o
 
 
 @click.command(epilog=EPILOG)
-@click.argument("first", metavar="RUN", shell_complete=completion.complete_runs)
-@click.argument("second", metavar="RUN", shell_complete=completion.complete_runs)
+@click.argument("first", metavar="[RUN]", required=False, shell_complete=completion.complete_runs)
+@click.argument(
+    "second", metavar="[RUN]", required=False, default="last", shell_complete=completion.complete_runs
+)
 @common.runs_dir
 @common.json_option
-def command(first: str, second: str, home: Path, *, as_json: bool) -> None:
+def command(first: str | None, second: str, home: Path, *, as_json: bool) -> None:
     """Compare two runs: parameters, code, data, environment and metrics."""
     from worldsize.reporting.compare import compare_runs, find_shared_steps
-    from worldsize.running.record.history import load_run
+    from worldsize.running.record.history import list_runs, load_run
 
+    if first is None:
+        known = list_runs(home)
+        if len(known) < 2:
+            common.refuse(f"`{home}` has {plural(len(known), 'run')}, and two are compared")
+        first = known[-2].name
     roots = common.find_run(home, first), common.find_run(home, second)
     if roots[0] == roots[1]:
         common.refuse(f"`{first}` and `{second}` are the same run, `{roots[0].name}`", "name two runs")

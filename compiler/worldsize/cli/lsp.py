@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 EPILOG = """\b
-An editor starts this command and talks to it over standard input and output.
-compiler/docs/editors.md has the settings for VS Code, Neovim and Helix.
+An editor starts this command and talks to it over standard input and output. The settings for VS Code,
+Neovim and Helix: https://github.com/worldsize/worldsize/blob/main/compiler/docs/editors.md
+
+\b
+Exit status: 0 after the requests `shutdown` and `exit`, 1 if the client ends without them.
 """
 
 
@@ -24,4 +29,8 @@ def command() -> None:
         raise click.UsageError(
             "the language server needs pygls: run `pip install 'worldsize[lsp]'`"
         ) from None
-    serve()
+    if sys.stdin.isatty():
+        click.echo(
+            "worldsize: waiting for an editor, which starts this command itself; Ctrl-C ends it", err=True
+        )
+    raise SystemExit(serve())

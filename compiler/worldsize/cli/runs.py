@@ -139,8 +139,9 @@ def _row(listed: _Listed, columns: Sequence[str]) -> tuple[str, ...]:
     run, metrics = listed.run, listed.metrics
     took = format_duration(run.seconds) if run.started is not None else ""
     steps = f"{run.done}/{len(run.steps)}"
+    where = show_path(run.pipeline) if run.label == run.pipeline else " ".join(run.label.split())
     cells = (f"{metrics[name]:.6g}" if name in metrics else "" for name in columns)
-    return run.id, run.state, steps, common.format_time(run.started), took, *cells, show_path(run.pipeline)
+    return run.id, run.state, steps, common.format_time(run.started), took, *cells, where
 
 
 def _document(listed: _Listed, columns: Sequence[str]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "=": operator.eq,
     "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
+STATES = ("queued", "running", "succeeded", "failed", "interrupted", "died", "canceled")
 _AGE = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _FIELDS = ("started", "seconds", "state", "pipeline")  # that runs can be sorted by, beside metrics
@@ -88,7 +89,7 @@ class Filter:
     def _matches(self, run: RunRecord) -> bool:
         if self.states and run.state not in self.states:
             return False
-        if self.pipeline.lower() not in run.pipeline.lower():
+        if self.pipeline.lower() not in f"{run.label}\n{run.pipeline}".lower():
             return False
         return self.since is None or (run.started is not None and run.started >= self.since)
 
@@ -183,7 +184,12 @@ def add_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--pipeline", default="", metavar="TEXT", help="Only runs whose pipeline contains this."
         ),
         click.option(
-            "--state", "states", multiple=True, metavar="STATE", help="Only runs in this state; repeatable."
+            "--state",
+            "states",
+            multiple=True,
+            type=click.Choice(STATES),
+            metavar="STATE",
+            help="Only runs in this state; repeatable.",
         ),
     ):
         decorated = option(decorated)

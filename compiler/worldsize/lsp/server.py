@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lsprotocol import types
-from pygls.exceptions import FeatureRequestError, JsonRpcException
+from pygls.exceptions import FeatureRequestError, JsonRpcException, JsonRpcInvalidRequest
 from pygls.lsp.server import LanguageServer
 from pygls.protocol.language_server import LanguageServerProtocol, lsp_method
 
@@ -39,13 +39,22 @@ class Protocol(LanguageServerProtocol):
     """
 
     def structure_message(self, data: dict[str, Any]) -> Any:
-        """As pygls does; a request with parameters of another form is answered with the error."""
+        """As pygls does; a request of another form, or after `shutdown`, is answered with the error."""
+        is_request = "method" in data and isinstance(data.get("id"), str | int)
+        if self.is_shut_down and is_request:  # pygls passes over it
+            error = JsonRpcInvalidRequest("the server has been shut down")
+            self._send_response(data["id"], None, error.to_response_error())
         try:
             return super().structure_message(data)
         except JsonRpcException as error:
-            if "method" in data and isinstance(data.get("id"), str | int):
+            if is_request and not self.is_shut_down:
                 self._send_response(data["id"], None, error.to_response_error())
             raise
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether the client has said `shutdown`."""
+        return bool(self._shutdown)
 
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(self, params: Any) -> Generator[Any, Any, None]:
@@ -173,8 +182,12 @@ def make_server() -> Server:
     return server
 
 
-def serve() -> None:
-    """Serve one client over standard input and output until it says `exit` or is gone."""
+def serve() -> int:
+    """Serve one client over standard input and output until it says `exit` or is gone.
+
+    Returns:
+        The exit status: 0 if the client has said `shutdown` before, else 1, as the protocol asks.
+    """
     logger = logging.getLogger("pygls")
     logger.addHandler(logging.NullHandler())  # faults are logged to the client, once
     logger.propagate = False
@@ -184,6 +197,8 @@ def serve() -> None:
         server.start_io()
     finally:
         server.worker.shutdown(wait=False, cancel_futures=True)
+    protocol = server.protocol
+    return 0 if isinstance(protocol, Protocol) and protocol.is_shut_down else 1
 
 
 def _warm_up() -> None:

@@ -18,6 +18,7 @@ from worldsize.reporting.model import Curve
 WIDTH, HEIGHT = 4.6, 2.4  # inches
 POINTS = 72  # an inch, in the coordinates of the SVG
 LOSS = "Loss"
+SCORES = "Scores on validation rows"
 _COLOURS = {
     "#a00001": "var(--c1)", "#a00002": "var(--c2)", "#a00003": "var(--c3)", "#a00004": "var(--c4)",
     "#a00005": "var(--c5)", "#a00006": "var(--c6)", "#b00001": "var(--quiet)", "#b00002": "var(--line)",
@@ -44,13 +45,14 @@ def choose_charts(curves: Mapping[str, Curve]) -> list[Chart]:
     charts = []
     for title, names in (
         (LOSS, ("loss", "validation_loss")),
-        ("Scores on validation rows", tuple(name for name in left if _is_score(name, left[name]))),
+        (SCORES, tuple(name for name in left if _is_score(name, left[name]))),
         ("Samples per second", ("samples_per_second", "predicted_samples_per_second")),
         ("Learning rate", ("learning_rate",)),
     ):
         found = {name: left.pop(name) for name in names[:MAX_SERIES] if name in left}
         if found:
-            charts.append(Chart(title, found))
+            alone = title == SCORES and len(found) == 1  # without a key, the title says what it is
+            charts.append(Chart(next(iter(found)) if alone else title, found))
     return charts + [Chart(name, {name: points}) for name, points in left.items()]
 
 

@@ -52,7 +52,8 @@ def render_page(facts: RunFacts) -> str:
 
 
 def _title(facts: RunFacts) -> str:
-    return Path(facts.record.pipeline).stem or facts.record.id
+    record = facts.record
+    return (Path(record.pipeline).stem if record.label == record.pipeline else record.label) or record.id
 
 
 def _render_head(facts: RunFacts) -> str:
@@ -199,9 +200,11 @@ def _render_steps(facts: RunFacts) -> str:
         notes += [plural(len(record.processes), "process")] if len(record.processes) > 1 else []
         took = format_duration(record.seconds) if record.seconds else ""
         needs = ", ".join(escape(need, 60) for need in record.needs[:8])
-        rows.append((escape(name, 80), badge(record.state), took, needs, ", ".join(notes)))
-    headings = ("step", "state", "time", "needs", "")
-    text = table("Steps", headings, rows, frozenset({2}))
+        state = badge(record.state)
+        if notes:
+            state += f'<br><small class="quiet">{", ".join(notes)}</small>'
+        rows.append((escape(name, 80), state, took, needs))
+    text = table("Steps", ("step", "state", "time", "needs"), rows, frozenset({2}))
     if len(rows) > MAX_STEPS:
         states: dict[str, int] = {}
         for step in facts.steps.values():

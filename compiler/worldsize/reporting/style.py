@@ -49,9 +49,9 @@ table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { text-align: left; padding: 5px 14px 5px 0; border-top: 1px solid var(--line); vertical-align: top;
   font-weight: 400; }
 thead th { border-top: 0; color: var(--quiet); font-size: .85rem; }
-tbody th { font-weight: 600; min-width: 4.5rem; } table:has(.right) tbody th { min-width: 7.4rem; }
+tbody th { font-weight: 600; min-width: 5.6rem; } table:has(.right) tbody th { min-width: 7.4rem; }
 td .state { vertical-align: baseline; }
-td:not(:empty) { min-width: 4.4rem; } td:last-child:not(:empty) { min-width: 5.4rem; }
+td:not(:empty) { min-width: 4.9rem; } td:last-child:not(:empty) { min-width: 5.4rem; }
 .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .right { text-align: right; }
 thead th, td.right { overflow-wrap: break-word; }
@@ -101,7 +101,8 @@ figure img { max-width: min(100%, 560px); height: auto; background: #fff; border
 details > summary { cursor: pointer; color: var(--quiet); margin: 8px 0; }
 footer { color: var(--quiet); font-size: .85rem; padding-bottom: 30px; }
 @media (max-width: 640px) { header, main, footer { padding-left: 12px; padding-right: 12px; }
-  section { padding: 14px 12px; } .time li { grid-template-columns: 92px 1fr 70px; gap: 6px; }
+  section { padding: 14px 12px; } th, td { padding-right: 8px; } td.number:not(:empty) { min-width: 0; }
+  .time li { grid-template-columns: 92px 1fr 70px; gap: 6px; }
   section dl > div { grid-template-columns: 1fr; gap: 0; } .graph { display: none; } }
 @media print { :root { --page: #fff; --card: #fff; --ink: #000; --quiet: #444; --line: #ccc; }
   body { font-size: 12px; } nav, .skip { display: none; } section { border: 0; padding: 0 0 8px; }

@@ -24,6 +24,7 @@ from worldsize.planning.memory.verdict import Machine, format_bytes
 from worldsize.planning.memory.workload import ReadTable, Samples, is_trainer, literal_inputs, read_samples
 from worldsize.planning.model import Plan, StepPlan, Topology
 
+_HEAD_TASKS = frozenset({"classification", "multi_label", "regression"})  # that the built-in networks end in
 _INPUTS = (
     "model", "strategy", "optimizer", "momentum", "precision", "activation_checkpointing",
     "gpt_layers", "gpt_heads", "gpt_width", "fsdp_reshard", "fsdp_reduce", "fsdp_cpu_offload",
@@ -184,7 +185,7 @@ def _network(
             return None
         return built_in.gpt(read.shape[0], layers, heads, width, read.outputs)
     if model in built_in.NAMES:
-        if read.task != "classification":
+        if read.task not in _HEAD_TASKS:
             return None
         make = built_in.cnn if model == "cnn" else built_in.mlp
         return make(read.shape, read.outputs)

@@ -38,12 +38,21 @@ def explain_pins(task: Task, lines: Sequence[str], assets: Assets) -> str | None
     mentioned = [each for each in broken if _mentions(text, each)]
     if not mentioned and definition.modules:  # what a known image contains, which nobody has chosen
         return None
+    if not mentioned and _says_why(lines):
+        return None
     shown = mentioned or broken
     if not shown:
         return None
     listed = ", ".join(f"`{each.pin}` (this Python has {each.installed})" for each in shown[:MAX_SHOWN])
     more = f" and {len(shown) - MAX_SHOWN} more" if len(shown) > MAX_SHOWN else ""
     return f"its environment pins {listed}{more}: `--environment isolated` installs what it pins"
+
+
+def _says_why(lines: Sequence[str]) -> bool:
+    """Whether a program ends with an error message of its own and no traceback, as built-in components do."""
+    return any(line.startswith("error: ") for line in lines) and not any(
+        line.startswith("Traceback ") for line in lines
+    )
 
 
 def find_broken_pins(requirements: Sequence[str]) -> Iterator[BrokenPin]:

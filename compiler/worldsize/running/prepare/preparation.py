@@ -62,6 +62,12 @@ class Prepared:
     mask: Mask = field(default_factory=Mask)  # masks the secrets
 
     @property
+    def title(self) -> str:
+        """The name that the job shows; without one that of its experiment."""
+        name = self.job.display_name
+        return str(name.value) if name is not None and name.value else self.experiment
+
+    @property
     def experiment(self) -> str:
         """The experiment's name; without one the name of the file."""
         name = self.job.experiment_name

@@ -46,6 +46,7 @@ class RunRecord:
     root: Path
     state: str
     pipeline: str = ""
+    title: str = ""  # that the job gives itself
     started: datetime | None = None
     seconds: float = 0.0
     steps: dict[str, StepRecord] = field(default_factory=dict)
@@ -56,6 +57,12 @@ class RunRecord:
     def id(self) -> str:
         """The name of its folder."""
         return self.root.name
+
+    @property
+    def label(self) -> str:
+        """The file of the pipeline, or of a job of the local workspace, whose file has no name, its title."""
+        is_served = Path(self.pipeline).parts[-4:-2] == ("serve", "jobs")
+        return self.title if is_served and self.title else self.pipeline
 
     @property
     def done(self) -> int:
@@ -115,7 +122,7 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
     logged, damaged = scan_events(root / "events.jsonl")
     run = RunRecord(root, "died", damaged=damaged)
     record = read_json(root / RECORD) or {}
-    run.pipeline = _text(record.get("target"))
+    run.pipeline, run.title = _text(record.get("target")), _text(record.get("title"))
     for name, recorded in _mapping(record.get("steps")).items():
         step, each = StepRecord(name), _mapping(recorded)
         run.steps[name] = step

@@ -45,6 +45,7 @@ def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
     document = {
         "version": VERSION,
         "target": str(prepared.target.absolute()),
+        "title": prepared.mask.text(prepared.title),
         "options": _options(prepared.options, withheld),
         "withheld": withheld,
         "track": track,

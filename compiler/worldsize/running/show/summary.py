@@ -13,12 +13,8 @@ from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.model.results import Failure, RunResult, StepResult
 from worldsize.running.show.views import format_duration
 
-HEADLINE = (
-    "accuracy",
-    "loss",
-    "perplexity",
-    "bits_per_byte",
-)  # shown first, and alone if there are many metrics
+# Shown first, and alone if there are many metrics.
+HEADLINE = ("accuracy", "r2", "rmse", "mae", "loss", "perplexity", "bits_per_byte")
 MAX_METRICS = 8
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from worldsize.cli import common
+
 EPILOG = """\b
 An editor starts this command and talks to it over standard input and output.
 compiler/docs/editors.md has the settings for VS Code, Neovim and Helix.
@@ -21,7 +23,7 @@ def command() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol", "cattrs", "attrs"):
             raise
-        raise click.UsageError(
-            "the language server needs pygls: run `pip install 'worldsize[lsp]'`"
-        ) from None
+        common.refuse(
+            "`worldsize lsp` needs `pygls`, which is not installed", "run `pip install 'worldsize[lsp]'`"
+        )
     serve()

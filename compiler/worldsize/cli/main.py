@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
@@ -69,6 +72,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """As click does, but Ctrl-C exits with 130, as a shell reports it."""
+        warnings.formatwarning = _format_warning
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -78,6 +82,14 @@ class LazyGroup(click.Group):
         """Write the table of commands without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _format_warning(
+    message: Warning | str, _category: type[Warning], file: str, line: int, _text: str | None = None
+) -> str:
+    """One line in the form of a diagnostic, for what a user's pipeline in Python causes."""
+    place = os.path.relpath(file) if Path(file).is_relative_to(Path.cwd()) else file
+    return f"{place}:{line}: warning: {message}\n"
 
 
 def _version(ctx: click.Context, _param: click.Parameter, show: bool) -> None:

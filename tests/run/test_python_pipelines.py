@@ -250,7 +250,7 @@ def test_a_data_input_without_a_value_is_missing(here: Path) -> None:
     job = make_own_node(here, {"data": "uri_folder"})
     report = worldsize.check(job, min_severity="error")
     assert repr(report) == "<Report: 1 file checked, 1 finding>"  # without the texts of its files
-    assert "input `data` of step `train` has a type, but neither a path nor a binding" in str(report)
+    assert "the input `data` of step `train` has `type: uri_folder` but no `path`" in str(report)
 
 
 def test_a_node_that_cannot_be_planned_is_named(here: Path) -> None:

@@ -85,11 +85,15 @@ class LazyGroup(click.Group):
 
 
 def _format_warning(
-    message: Warning | str, _category: type[Warning], file: str, line: int, _text: str | None = None
+    message: Warning | str,
+    category: type[Warning],  # noqa: ARG001 - the signature of `warnings.formatwarning`
+    filename: str,
+    lineno: int,
+    line: str | None = None,  # noqa: ARG001
 ) -> str:
     """One line in the form of a diagnostic, for what a user's pipeline in Python causes."""
-    place = os.path.relpath(file) if Path(file).is_relative_to(Path.cwd()) else file
-    return f"{place}:{line}: warning: {message}\n"
+    place = os.path.relpath(filename) if Path(filename).is_relative_to(Path.cwd()) else filename
+    return f"{place}:{lineno}: warning: {message}\n"
 
 
 def _version(ctx: click.Context, _param: click.Parameter, show: bool) -> None:

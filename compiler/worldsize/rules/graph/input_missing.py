@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import literals
-from worldsize.azureml.model import Data, Job, Step
+from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.base.suggest import closest
 from worldsize.rules.context import Context
@@ -22,7 +22,6 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
     if job.type != "pipeline":
         return
     for step in job.steps.values():
-        yield from _find_pathless(step)
         component, names = declared_component(step), known_ports(step, "inputs")
         if component is None or names is None:
             continue
@@ -45,13 +44,3 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         unread = _built_in.find_unread_data(context, step)
         if unread is not None and all(name in names for name in step.inputs):
             yield Finding(*unread)
-
-
-def _find_pathless(step: Step) -> Iterator[Finding]:
-    """Inputs that say what data they take and not which, as the input of a `command()` that gets no value."""
-    for name, argument in step.inputs.items():
-        data = argument.value
-        if isinstance(data, Data) and data.type is not None and data.path is None:
-            message = f"input `{name}` of step `{step.name}` has a type, but neither a path nor a binding"
-            help_ = "bind it, as `${{parent.jobs.STEP.outputs.NAME}}`, or add its `path:`"
-            yield Finding(argument.span or step.span or NOWHERE, message, help_)

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -84,16 +85,11 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _format_warning(
-    message: Warning | str,
-    category: type[Warning],  # noqa: ARG001 - the signature of `warnings.formatwarning`
-    filename: str,
-    lineno: int,
-    line: str | None = None,  # noqa: ARG001
-) -> str:
+def _format_warning(message: Warning | str, *place: Any, **_: Any) -> str:
     """One line in the form of a diagnostic, for what a user's pipeline in Python causes."""
-    place = os.path.relpath(filename) if Path(filename).is_relative_to(Path.cwd()) else filename
-    return f"{place}:{lineno}: warning: {message}\n"
+    _category, filename, line = place[:3]
+    path = os.path.relpath(filename) if Path(filename).is_relative_to(Path.cwd()) else filename
+    return f"{path}:{line}: warning: {message}\n"
 
 
 def _version(ctx: click.Context, _param: click.Parameter, show: bool) -> None:

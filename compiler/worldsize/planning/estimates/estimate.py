@@ -78,9 +78,10 @@ def _time_alone(case: Case, constants: Constants, calibration: Calibration) -> f
 def _find_bound(parts: StepTime) -> Bound:
     """What takes most of a step's time."""
     shares: dict[Bound, float] = {
-        "compute": parts.compute + parts.bubble + parts.latency,
+        "compute": parts.compute + parts.bubble,
         "memory": parts.memory,
         "network": parts.communication,
         "input": parts.input,
+        "latency": parts.latency,
     }
     return max(shares, key=lambda name: shares[name])

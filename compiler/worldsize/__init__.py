@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from worldsize import components
     from worldsize.api import Compiled, compile, estimate  # noqa: A004 - the verbs, as users say them
     from worldsize.checking import Report
@@ -79,6 +80,8 @@ def __getattr__(name: str) -> Any:
     """Import the module behind a public name on first use (PEP 562)."""
     if name == "components":
         return importlib.import_module("worldsize.components")
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("worldsize")
     if name not in _HOMES:
         raise AttributeError(f"module 'worldsize' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

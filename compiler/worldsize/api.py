@@ -19,6 +19,7 @@ from worldsize import yaml
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
+from worldsize.base.wording import plural
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import PipelineError, SpecError
@@ -57,6 +58,9 @@ class Compiled(Struct, frozen=True):
     sources: Sources
     job: Job  # the pipeline as it lies in the folder, each value with its place in the spec
     resolved: ResolvedSpec
+
+    def __repr__(self) -> str:
+        return f"<Compiled: {plural(len(self.files), 'file')} in {self.folder}>"  # the fields hold every file
 
     @property
     def pipeline(self) -> Path:

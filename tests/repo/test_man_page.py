@@ -30,7 +30,8 @@ def render_page(name: str) -> str:
     options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
     page.options = [record for option in options if (record := option.get_help_record(context))]
     page.commands = [] if subcommand else list(COMMANDS.items())
-    return f"{page}\n"
+    typed = name.replace("-", " ", 1)
+    return f"{page}\n".replace(f".B {name}\n", f".B {typed}\n", 1)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -192,7 +192,7 @@ def test_an_input_that_the_plan_does_not_reach_is_named(here: Path) -> None:
         ],
         [
             "node `train` has no input `learning_rate`",
-            "the planned value 0.4 does not reach it: rename its input `lr`, or give that 0.4",
+            "the planned value 0.4 does not reach it: give its input `lr` the text `${{plan.learning_rate}}`",
         ],
     ]
     assert all(each.filename == __file__ for each in caught if each.category is UserWarning)
@@ -203,6 +203,54 @@ def test_an_input_with_the_planned_value_is_right(here: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         worldsize.plan(job, instance_types=GPU, scale={"train": OWN})
+
+
+def test_an_input_may_name_a_planned_value(here: Path) -> None:
+    values = {"lr": "${{plan.learning_rate}}", "size": "${{plan.batch_size_per_device}}"}
+    job = make_own_node(here, {"lr": "number", "size": "integer"}, **values)
+    (unplanned, _) = worldsize.check(job, select=["WS621"]).diagnostics
+    assert "in Python call `worldsize.plan(job)` first" in str(unplanned.help)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        worldsize.plan(job, instance_types=GPU, scale={"train": OWN})
+    assert job._to_dict()["jobs"]["train"]["inputs"] == {"lr": 0.4, "size": 32}
+    assert worldsize.check(job, min_severity="error").diagnostics == ()
+
+
+COMPUTES = {
+    "default": ({"default_compute": "gpu-cluster"}, None, None, GPU),
+    "serverless": ({}, "serverless", {"instance_type": GPU["gpu-cluster"], "instance_count": 2}, {}),
+}
+
+
+@pytest.mark.parametrize("case", COMPUTES)
+def test_where_a_node_may_say_that_it_runs(here: Path, case: str) -> None:
+    settings, compute, resources, types = COMPUTES[case]
+    job = make_own_node(here, {"learning_rate": "number", "batch_size_per_device": "integer"})
+    node = job.jobs["train"]
+    job.compute, job.settings.default_compute, node.compute = None, settings.get("default_compute"), compute
+    node.resources = resources or node.resources
+    assert (
+        worldsize.plan(job, instance_types=types, scale={"train": OWN}).steps["train"].topology.world_size
+        == 8
+    )
+
+
+def test_other_resources_and_limits_of_a_node_are_known(here: Path) -> None:
+    job = make_own_node(here, {"learning_rate": "number", "batch_size_per_device": "integer"})
+    node = job.jobs["train"]
+    node.resources = azure.entities.ResourceConfiguration(instance_count=2)  # has no shared memory
+    node.set_limits(timeout=3600)
+    worldsize.plan(job, instance_types=GPU, scale={"train": OWN})
+    found = yaml.safe_load(next(here.glob(".worldsize/pipelines/*/spec.yml")).read_text(encoding="utf-8"))
+    assert found["steps"]["train"]["timeout"] == 3600
+
+
+def test_a_data_input_without_a_value_is_missing(here: Path) -> None:
+    job = make_own_node(here, {"data": "uri_folder"})
+    report = worldsize.check(job, min_severity="error")
+    assert repr(report) == "<Report: 1 file checked, 1 finding>"  # without the texts of its files
+    assert "the input `data` of step `train` has `type: uri_folder` but no `path`" in str(report)
 
 
 def test_a_node_that_cannot_be_planned_is_named(here: Path) -> None:

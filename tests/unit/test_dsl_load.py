@@ -42,6 +42,11 @@ FAULTS = {
         "importing `{file}` raised ZeroDivisionError: division by zero",
         "look at pipe.py, line 2",
     ),
+    "def pipeline():\n    raise TypeError(\"[component] a() got an unexpected keyword argument 'modle',"
+    " valid keywords: 'shards', 'model'.\")\n": (
+        "`{file}:pipeline` gives a component the input `modle`, which it does not have",
+        "did you mean `model`? (look at pipe.py, line 2)",
+    ),
     "def pipelin():\n    pass\n": ("`{file}` has no function `pipeline`", "did you mean `{file}:pipelin`?"),
     "def other():\n    pass\n": ("`{file}` has no function `pipeline`", "it has `other`"),
     "from os.path import join\nx = 1\n": ("`{file}` has no function `pipeline`", "it has none: write one"),

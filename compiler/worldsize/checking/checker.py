@@ -16,6 +16,7 @@ from worldsize.azureml.files import Files, allow_anything
 from worldsize.base.limits import Budgets
 from worldsize.base.problem import Confidence, Problem
 from worldsize.base.source import Source
+from worldsize.base.wording import plural
 from worldsize.checking import boundary, discover, shorten
 from worldsize.checking.choice import EVERYTHING, Choice, Wanted, resolve_prefixes
 from worldsize.checking.provided import leave_out_provided
@@ -57,9 +58,20 @@ class Report(Struct, frozen=True):
         """The diagnostics that say that a file cannot work as written."""
         return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error")
 
+    def __str__(self) -> str:
+        """What `worldsize check` prints."""
+        return self.render().rstrip("\n")
+
+    def __repr__(self) -> str:
+        return f"<Report: {self._title}>"  # the fields hold the text of every file
+
+    @property
+    def _title(self) -> str:
+        count = plural(len(self.diagnostics), "finding") if self.diagnostics else "nothing found"
+        return f"{plural(len(self.files), 'file')} checked, {count}"
+
     def _repr_html_(self) -> str:
         """The findings as a table for a notebook."""
-        from worldsize.base.wording import plural
         from worldsize.diagnostics.html_table import render_html_table
 
         rows = [
@@ -73,9 +85,7 @@ class Report(Struct, frozen=True):
         ]
         left = len(self.diagnostics) - len(rows)
         note = f"and {left} more" if left else ""
-        count = plural(len(self.diagnostics), "finding") if rows else "nothing found"
-        title = f"{plural(len(self.files), 'file')} checked, {count}"
-        return render_html_table(title, ("place", "finding", "message", "help"), rows, note)
+        return render_html_table(self._title, ("place", "finding", "message", "help"), rows, note)
 
     def render(self, format_: str = "text", *, colour: bool = False) -> str:
         """In one of the formats; paths are relative to the working folder."""

@@ -136,7 +136,8 @@ def _explain_cheapest(advice: Advice) -> Iterator[str]:
 def _explain(name: str, cheapest: Option, comparison: Comparison) -> Iterator[str]:
     other = comparison.other
     used, theirs = cheapest.estimate.model_flops_utilisation, other.estimate.model_flops_utilisation
-    bounds = f"bound by {cheapest.estimate.bound} and {other.estimate.bound}"
+    mine, others = cheapest.estimate.bound, other.estimate.bound
+    bounds = f"both bound by {mine}" if mine == others else f"bound by {mine} and {others}"
     yield (
         f"  {name}, {show_instances(other)}, {_TIERS[other.tier]}, costs {comparison.cost:.3g} times as much"
         f" and takes {comparison.seconds:.3g} times as long; the cheapest has"

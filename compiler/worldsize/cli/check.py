@@ -92,7 +92,8 @@ class _Output(NamedTuple):
     "--stdin-filename",
     type=click.Path(dir_okay=False),
     metavar="PATH",
-    help="The file that standard input (-) stands for.",
+    help="The file that standard input (-) stands for; its paths are relative to it. By default one in this"
+    " folder.",
 )
 def command(paths: tuple[str, ...], **options: Any) -> None:
     """Check specs and Azure ML YAML: files, folders, or `-` for standard input. The default is `.`."""

@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from worldsize.cli import common
+
 EPILOG = """\b
 An editor starts this command and talks to it over standard input and output. The settings for VS Code,
 Neovim and Helix: https://github.com/worldsize/worldsize/blob/main/compiler/docs/editors.md
@@ -26,11 +28,11 @@ def command() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol", "cattrs", "attrs"):
             raise
-        raise click.UsageError(
-            "the language server needs pygls: run `pip install 'worldsize[lsp]'`"
-        ) from None
+        common.refuse(
+            "`worldsize lsp` needs `pygls`, which is not installed", "run `pip install 'worldsize[lsp]'`"
+        )
     if sys.stdin.isatty():
-        click.echo(
-            "worldsize: waiting for an editor, which starts this command itself; Ctrl-C ends it", err=True
+        common.say(
+            "note: this waits for an editor, which starts the command itself; Ctrl-C ends it", err=True
         )
     raise SystemExit(serve())

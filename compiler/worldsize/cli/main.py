@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
+import warnings
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -69,6 +73,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """As click does, but Ctrl-C exits with 130, as a shell reports it."""
+        warnings.formatwarning = _format_warning
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -78,6 +83,13 @@ class LazyGroup(click.Group):
         """Write the table of commands without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _format_warning(message: Warning | str, *place: Any, **_: Any) -> str:
+    """One line in the form of a diagnostic, for what a user's pipeline in Python causes."""
+    _category, filename, line = place[:3]
+    path = os.path.relpath(filename) if Path(filename).is_relative_to(Path.cwd()) else filename
+    return f"{path}:{line}: warning: {message}\n"
 
 
 def _version(ctx: click.Context, _param: click.Parameter, show: bool) -> None:

@@ -56,7 +56,9 @@ def save_picture(picture: Picture, file: Path) -> None:
     try:
         text = render_svg(picture)
     except ImportError:
-        common.refuse("pictures need matplotlib", "`pip install 'worldsize[run]'` brings it")
+        common.refuse(
+            "pictures need `matplotlib`, which is not installed", "run `pip install 'worldsize[run]'`"
+        )
     if file.suffix == ".html":
         head = '<!doctype html><html lang="en"><meta charset="utf-8">'
         head += f"<title>{html.escape(picture.title)}</title>"

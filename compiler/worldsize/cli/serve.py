@@ -79,7 +79,10 @@ def command(
     """Serve a workspace on this machine to Azure ML's own clients."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        common.refuse(f"`{missing[0]}` is not installed", "pip install 'worldsize[serve]'")
+        common.refuse(
+            f"`worldsize serve` needs `{missing[0]}`, which is not installed",
+            "run `pip install 'worldsize[serve]'`",
+        )
     if print_env and command_line:
         raise click.UsageError("--print-env takes no command")
     from worldsize.serving.front.server import Settings
@@ -123,9 +126,10 @@ def _run(
         if words:
             environment = apply_variables(opened.settings.environment, opened.workspace.client_variables)
             inside = Command(words, environment, umask)
-            lent = stack.enter_context(lend_config(Path.cwd(), opened.workspace.scope))
-            if lent is not None:
-                common.say(f"worldsize: `{_show(lent)}` is here until the command ends", err=True)
+        lent = stack.enter_context(lend_config(Path.cwd(), opened.workspace.scope))
+        if lent is not None:
+            end = "the command ends" if words else "the server ends"
+            common.say(f"worldsize: `{_show(lent)}` is here until {end}", err=bool(words))
         server = make_server(opened, upstream)
         try:
             announce = partial(_announce, opened, quiet=bool(words))

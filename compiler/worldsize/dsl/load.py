@@ -12,11 +12,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from worldsize.base.suggest import did_you_mean
 from worldsize.errors import PipelineError, SpecError
 
 _MODULE = "worldsize_pipeline"
 INSTALL = "pip install 'worldsize[azure]'"
 _REFERENCE = re.compile(r"(.*\.py)(::|[:#@])(.*)")  # the first is what pytest writes
+_UNKNOWN_KEYWORD = re.compile(
+    r"unexpected keyword argument '(?P<keyword>[^']+)', valid keywords: (?P<known>.*)"
+)
 _WORD = re.compile(r"[:.](\w+)$")
 
 
@@ -167,6 +171,14 @@ def _call(function: Any, reference: str, file: Path) -> Any:
 
 def _failed(what: str, error: Exception, file: Path) -> PipelineError:
     text = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().partition("\n")[0]
+    unknown = _UNKNOWN_KEYWORD.search(text)
+    if unknown is not None:  # azure-ai-ml lists all inputs of the component, which may be a screen of them
+        keyword, known = unknown["keyword"], re.findall(r"'([^']+)'", unknown["known"])
+        hint = did_you_mean(keyword, known) or f"write one of {', '.join(f'`{each}`' for each in known[:12])}"
+        return PipelineError(
+            f"{what} gives a component the input `{keyword}`, which it does not have",
+            f"{hint} ({_find_line(error, file)})",
+        )
     message = f"{what} raised {type(error).__name__}" + (f": {text[:200]}" if text else "")
     if isinstance(error, SyntaxError) and error.filename:
         return PipelineError(message, f"look at {Path(error.filename).name}, line {error.lineno}")

@@ -19,6 +19,8 @@ from worldsize.planning.model import Plan, StepPlan
 
 SPEC = "spec.yml"
 _INLINE = "{}.component.yml"
+_SERVERLESS = "serverless"
+_PLANNED_VALUE = "${{plan."
 _COMPONENT = "https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json"
 _PLANNABLE = "command nodes are planned: of `command()`, of a component's file, and the built-in components"
 # Without these a plan changes nothing of a training; what scripts call them.
@@ -76,12 +78,14 @@ def _make_spec(
 ) -> dict[str, Any]:
     """Return the part of a job that a plan depends on, as a spec."""
     inputs = written.get("inputs") or {}
-    steps = {}
+    steps: dict[str, dict[str, Any]] = {}
+    own_sizes: dict[str, Any] = {}
     for name, node in written["jobs"].items():
         reason = _explain_unplanned(node)
         if reason is None:
             step = _make_step(name, job.jobs[name], node, inputs)
-            step["compute"] = _cluster(node.get("compute") or written.get("compute"), name)
+            step["compute"] = cluster = _name_cluster(name, node, written)
+            own_sizes |= {cluster: _own_size(node)} if cluster.startswith(f"{_SERVERLESS}-") else {}
             steps[name] = step | ({"scale": dict(scale[name])} if name in scale else {})
         elif name in scale:
             raise PipelineError(
@@ -96,7 +100,7 @@ def _make_spec(
             f"no node runs on `{unknown}`, which `instance_types` names",
             f"the nodes run on {', '.join(f'`{name}`' for name in clusters)}",
         )
-    sizes = {**_read_sizes(), **instance_types}
+    sizes = {**_read_sizes(), **own_sizes, **instance_types}
     compute = {
         name: {"target": f"azureml:{name}"} | ({"instance_type": sizes[name]} if name in sizes else {})
         for name in clusters
@@ -141,6 +145,8 @@ def _make_step(name: str, node: Any, written: Mapping[str, Any], inputs: Mapping
     processes = (written.get("distribution") or {}).get("process_count_per_instance")
     step |= {"instance_count": int(count)} if count else {}
     step |= {"process_count_per_instance": int(processes)} if processes else {}
+    timeout = (written.get("limits") or {}).get("timeout")
+    step |= {"timeout": int(timeout)} if timeout else {}
     given = {name: _literal(value, inputs) for name, value in (written.get("inputs") or {}).items()}
     return step | {"with": {name: value for name, value in given.items() if value is not None}}
 
@@ -153,18 +159,30 @@ def _literal(value: Any, inputs: Mapping[str, Any]) -> Any:
     return value
 
 
-def _cluster(compute: object, node: str) -> str:
+def _name_cluster(name: str, node: Mapping[str, Any], written: Mapping[str, Any]) -> str:
+    """The cluster of a node; each VM size of serverless compute counts as one of its own."""
+    default = written.get("compute") or (written.get("settings") or {}).get("default_compute")
+    compute = node.get("compute") or default
     if not isinstance(compute, str):
         raise PipelineError(
-            f"node `{node}` has no compute", "set `node.compute`, or `compute` of the pipeline"
+            f"node `{name}` has no compute", "set `node.compute`, or `compute` of the pipeline"
         )
-    return compute.removeprefix("azureml:")
+    cluster = compute.removeprefix("azureml:")
+    size = _own_size(node)
+    return f"{_SERVERLESS}-{size.replace('_', '-')}" if cluster == _SERVERLESS and size else cluster
+
+
+def _own_size(node: Mapping[str, Any]) -> str | None:
+    """The VM size that a node asks of serverless compute."""
+    size = (node.get("resources") or {}).get("instance_type")
+    return size if isinstance(size, str) else None
 
 
 def _fill_node(node: Any, given: Mapping[str, Any], plan: StepPlan, step: Step) -> None:
-    """Set what the plan derives and the node does not have."""
+    """Set what the plan derives and the node does not have, or names as ``${{plan.…}}``."""
     for name, argument in step.inputs.items():
-        if name not in given and isinstance(argument.value, Literal):
+        wanted = name not in given or _PLANNED_VALUE in str(given[name])
+        if wanted and isinstance(argument.value, Literal):
             setattr(node.inputs, name, argument.value.value)
     topology = plan.topology
     if topology.launcher in ("pytorch", "mpi"):
@@ -173,7 +191,8 @@ def _fill_node(node: Any, given: Mapping[str, Any], plan: StepPlan, step: Step) 
         node.distribution.worker_count = topology.worker_count
     settings = step.resources.value if step.resources is not None else None
     shared_memory = settings.get("shm_size") if isinstance(settings, dict) else None
-    if shared_memory is not None and node.resources is not None and not node.resources.shm_size:
+    # A ResourceConfiguration, which some people take for a JobResourceConfiguration, has no such attribute.
+    if shared_memory is not None and not getattr(node.resources, "shm_size", True):
         node.resources.shm_size = shared_memory
 
 
@@ -182,7 +201,10 @@ def _warn_of_unfilled(name: str, plan: StepPlan, given: Mapping[str, Any], step:
     if plan.training is None or step.component is None:
         return
     inputs = step.component.inputs
-    lacking = {each for each in _NAMES if each in plan.inputs and each not in inputs}
+    asked = " ".join(str(value) for value in given.values())
+    lacking = {
+        each for each in _NAMES if each in plan.inputs and each not in inputs and f"plan.{each}" not in asked
+    }
     if "global_batch_size" in inputs:  # such a component divides it itself
         lacking.discard("batch_size_per_device")
     for quantity in sorted(lacking):
@@ -191,5 +213,9 @@ def _warn_of_unfilled(name: str, plan: StepPlan, given: Mapping[str, Any], step:
         if near is not None and given.get(near) == value:
             continue
         message = f"node `{name}` has no input `{quantity}`, so the planned value {value} does not reach it"
-        advice = f"rename its input `{near}`, or give that {value}" if near else "add one to its component"
+        advice = (
+            f"give its input `{near}` the text `${{{{plan.{quantity}}}}}`"
+            if near
+            else "add one to its component"
+        )
         warnings.warn(f"{message}: {advice}", stacklevel=4)

@@ -27,8 +27,10 @@ hand = job(
     distribution={"type": "pytorch", "process_count_per_instance": 4},
 )
 write = CommandComponent(
-    name="write", display_name="Write", command="echo ${{inputs.text}} > ${{outputs.out}}/a.txt",
-    environment=ENV, inputs={"text": {"type": "string"}}, outputs={"out": Output(type="uri_folder")},
+    name="write", display_name="Write",
+    command="echo ${{inputs.text}} > ${{outputs.out}}/a.txt && echo weights > ${{outputs.model}}/m.txt",
+    environment=ENV, inputs={"text": {"type": "string"}},
+    outputs={"out": Output(type="uri_folder"), "model": Output(type="custom_model")},
 )
 read = CommandComponent(
     name="read", command="cat ${{inputs.src}}/a.txt > ${{outputs.result}}/b.txt && exit ${{inputs.status}}",
@@ -97,6 +99,7 @@ def test_a_job_without_a_plan_keeps_its_processes_and_says_so(report: dict[str, 
 def test_the_outputs_of_a_step_are_shown_and_downloaded(report: dict[str, Any], served: Served) -> None:
     first = report["first"]
     assert first["all"]["named-outputs/out/a.txt"] == "hello\n"
+    assert first["all"]["named-outputs/model/m.txt"] == "weights\n"
     assert first["one"]["named-outputs/out/a.txt"] == "hello\n"
     assert report["second"].rpartition("datastores/")[2] == first["path"].rpartition("datastores/")[2]
     command = ["-m", "worldsize", "show", "both", "--azure", "--json"]
@@ -104,6 +107,13 @@ def test_the_outputs_of_a_step_are_shown_and_downloaded(report: dict[str, Any], 
     assert list(shown["steps"]) == ["first", "second"]  # not also "Write the text"
     assert "out" in shown["steps"]["first"]["outputs"]
     assert "result" in shown["steps"]["second"]["outputs"]
+
+
+def test_a_client_in_the_servers_folder_finds_the_workspace(served: Served) -> None:
+    code = (
+        "from azure.ai.ml import MLClient; from azure.identity import DefaultAzureCredential as Credential; "
+    )
+    assert served.python(code + "print(MLClient.from_config(Credential()).workspace_name)").strip()
 
 
 def test_the_error_of_a_job_is_one_sentence(report: dict[str, Any]) -> None:

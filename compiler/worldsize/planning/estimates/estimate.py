@@ -79,9 +79,9 @@ def _find_bound(parts: StepTime) -> Bound:
     """What takes most of a step's time."""
     shares: dict[Bound, float] = {
         "compute": parts.compute + parts.bubble,
-        "latency": parts.latency,
         "memory": parts.memory,
         "network": parts.communication,
         "input": parts.input,
+        "latency": parts.latency,
     }
     return max(shares, key=lambda name: shares[name])

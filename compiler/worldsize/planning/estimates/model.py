@@ -11,7 +11,7 @@ from worldsize.facts.gpus import Gpu
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 Strategy = Literal["ddp", "fsdp", "deepspeed", "horovod"]
 Recomputation = Literal["none", "selective", "full"]
-Bound = Literal["compute", "latency", "network", "memory", "input"]
+Bound = Literal["compute", "network", "memory", "input", "latency"]
 
 
 class Transformer(Struct, frozen=True):

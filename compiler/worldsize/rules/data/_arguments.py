@@ -45,16 +45,20 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
 
 
 def _check_paths(job: Job) -> Iterator[Problem]:
-    """Report data that a job is given by its type alone."""
-    given = job.inputs if job.interface is None else {}
-    if job.type != "pipeline":  # a job of one step, which has its inputs
-        given = next((step.inputs for step in job.steps.values()), {})
-    for name, field in given.items():
-        data = field.value
-        if isinstance(data, Data) and data.path is None and (data.type or "").lower() in _DATA_TYPES:
-            message = f"the input `{name}` has `type: {data.type}` but no `path`"
-            help_ = "add `path:` with a path, a URL or `azureml:NAME:VERSION`"
-            yield Problem("data-without-path", field.key_span or NOWHERE, message, help_)
+    """Report data that a job or a step is given by its type alone, as by a `command()` without a value."""
+    own = [("", job.inputs if job.interface is None else {})]
+    if job.type == "pipeline":
+        own += [(f" of step `{name}`", step.inputs) for name, step in job.steps.items()]
+    else:  # a job of one step, which has its inputs
+        own = [("", step.inputs) for step in job.steps.values()]
+    for where, given in own:
+        for name, field in given.items():
+            data = field.value
+            if isinstance(data, Data) and data.path is None and (data.type or "").lower() in _DATA_TYPES:
+                message = f"the input `{name}`{where} has `type: {data.type}` but no `path`"
+                help_ = "add `path:` with a path, a URL or `azureml:NAME:VERSION`"
+                help_ += ", or write `${{parent.jobs.STEP.outputs.NAME}}`" if where else ""
+                yield Problem("data-without-path", field.key_span or NOWHERE, message, help_)
 
 
 def check_data(context: Context, asset: Data) -> Iterator[Problem]:

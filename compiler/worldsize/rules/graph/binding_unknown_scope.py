@@ -56,6 +56,10 @@ def _names_a_source(expression: Expression) -> bool:
 
 def _advice(expression: Expression, job: Job) -> str:
     first, *rest = expression.parts
+    if first == "plan":
+        return (
+            "only a spec has planned numbers: write the number, or in Python call `worldsize.plan(job)` first"
+        )
     if first == "inputs" and rest and job.keys.binds("parent.inputs"):
         return f"write `${{{{parent.inputs.{'.'.join(rest)}}}}}` for an input of the pipeline"
     if first == "jobs" and len(rest) > 2:

@@ -95,10 +95,24 @@ class RunResult:
         failures = (step.failure for step in self.steps.values() if step.parent is None)
         return next((failure for failure in failures if failure), None)
 
+    def __str__(self) -> str:
+        """The state of the run and of its steps, its metrics and models, a line each."""
+        lines = ["  ".join(cell for cell in row if cell) for row in self._rows()]
+        why = [self.failure.message] if self.failure is not None else []
+        return "\n".join([self._title, *(f"  {line}" for line in lines + why)])
+
     def _repr_html_(self) -> str:
         """The steps, metrics and models as a table for a notebook."""
         from worldsize.diagnostics.html_table import render_html_table
 
+        note = self.failure.message if self.failure is not None else ""
+        return render_html_table(self._title, ("", "name", "value", ""), self._rows()[:MAX_ROWS], note)
+
+    @property
+    def _title(self) -> str:
+        return f"Run {self.id}: {self.state} after {self.seconds:.1f} s"
+
+    def _rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [
             ("step", step.name, step.state, f"{step.seconds:.1f} s") for step in self.steps.values()
         ]
@@ -112,9 +126,7 @@ class RunResult:
             )
             for each in self.registrations
         ]
-        note = self.failure.message if self.failure is not None else ""
-        title = f"Run {self.id}: {self.state} after {self.seconds:.1f} s"
-        return render_html_table(title, ("", "name", "value", ""), rows[:MAX_ROWS], note)
+        return rows
 
     @property
     def exit_code(self) -> int:

@@ -90,11 +90,15 @@ def show_error(job: JobRecord) -> dict[str, Any] | None:
 
 
 def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
-    """The ids of a run's outputs, under which their addresses are asked for."""
+    """The ids of a run's outputs, under which their addresses are asked for.
+
+    A model is said to be the folder that it is: azure-ai-ml 1.35 fails to ask for the address of a model
+    (`BatchGetResolvedUrisDto` does not take the argument that it gives).
+    """
     return {
         output.name: {
             "assetId": output_id(scope, job.name, output.name),
-            "type": ASSET_TYPES.get(output.type, output.type),
+            "type": "uri_folder" if output.type in ASSET_TYPES else output.type,
         }
         for output in list_outputs(job)
     }

@@ -46,7 +46,7 @@ def test_the_end_of_the_input_ends_the_server(tmp_path: Path) -> None:
 def test_a_person_who_starts_it_is_told_that_an_editor_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worldsize.lsp.server.serve", lambda: 0)
     monkeypatch.setattr("worldsize.cli.lsp.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
-    assert "waiting for an editor" in CliRunner().invoke(main, ["lsp"]).stderr
+    assert "waits for an editor" in CliRunner().invoke(main, ["lsp"]).stderr
 
 
 def test_a_crash_of_a_handler_is_logged_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,5 @@ def command() -> None:
             "`worldsize lsp` needs `pygls`, which is not installed", "run `pip install 'worldsize[lsp]'`"
         )
     if sys.stdin.isatty():
-        common.say(
-            "note: this waits for an editor, which starts the command itself; Ctrl-C ends it", err=True
-        )
+        common.say("note: this waits for an editor, which starts it; Ctrl-C ends it", err=True)
     raise SystemExit(serve())

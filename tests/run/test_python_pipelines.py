@@ -246,6 +246,39 @@ def test_other_resources_and_limits_of_a_node_are_known(here: Path) -> None:
     assert found["steps"]["train"]["timeout"] == 3600
 
 
+def test_local_data_is_written_by_its_path(here: Path) -> None:
+    """Of the pipeline and of a node; what is no local path stays as it is."""
+    paths = {
+        "here": "rows",
+        "store": "azureml://datastores/workspaceblobstore/paths/rows",
+        "asset": "azureml:rows:1",
+    }
+    show = azure.command(
+        command="ls " + " ".join(f"${{{{inputs.{name}}}}}" for name in ("top", *paths)),
+        environment=azure.entities.Environment(image="ubuntu:24.04"),
+        inputs={name: azure.Input(type="uri_folder") for name in ("top", *paths)},
+    )
+
+    @azure.dsl.pipeline(compute="cpu-cluster")
+    def look(top):
+        show(top=top, **{name: azure.Input(type="uri_folder", path=path) for name, path in paths.items()})
+
+    (here / "worldsize.yml").write_text("region: eastus\n")  # the project ends here
+    job = look(top=azure.Input(type="uri_folder", path="./rows"))
+    missing = worldsize.check(job, select=["WS5"]).diagnostics
+    assert [found.code for found in missing] == ["WS501", "WS501"]
+    (here / "rows").mkdir()
+    (here / "rows" / "a.csv").write_text("a\n1\n")
+    assert worldsize.check(job, select=["WS5"]).diagnostics == ()
+    written = yaml.safe_load(
+        next(here.glob(".worldsize/pipelines/*/pipeline.yml")).read_text(encoding="utf-8")
+    )
+    (node,) = written["jobs"].values()
+    inputs = {name: value["path"] for name, value in node["inputs"].items() if name in paths}
+    assert inputs == {**paths, "here": str(here / "rows")}
+    assert written["inputs"]["top"]["path"] == str(here / "rows")
+
+
 def test_a_data_input_without_a_value_is_missing(here: Path) -> None:
     job = make_own_node(here, {"data": "uri_folder"})
     report = worldsize.check(job, min_severity="error")

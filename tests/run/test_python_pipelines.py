@@ -217,23 +217,17 @@ def test_an_input_may_name_a_planned_value(here: Path) -> None:
     assert worldsize.check(job, min_severity="error").diagnostics == ()
 
 
-COMPUTES = {
-    "default": ({"default_compute": "gpu-cluster"}, None, None, GPU),
-    "serverless": ({}, "serverless", {"instance_type": GPU["gpu-cluster"], "instance_count": 2}, {}),
-}
+SERVERLESS = {"instance_type": GPU["gpu-cluster"], "instance_count": 2}
 
 
-@pytest.mark.parametrize("case", COMPUTES)
-def test_where_a_node_may_say_that_it_runs(here: Path, case: str) -> None:
-    settings, compute, resources, types = COMPUTES[case]
+@pytest.mark.parametrize(("default", "own"), [("gpu-cluster", None), (None, "serverless")])
+def test_where_a_node_may_say_that_it_runs(here: Path, default: str | None, own: str | None) -> None:
     job = make_own_node(here, {"learning_rate": "number", "batch_size_per_device": "integer"})
     node = job.jobs["train"]
-    job.compute, job.settings.default_compute, node.compute = None, settings.get("default_compute"), compute
-    node.resources = resources or node.resources
-    assert (
-        worldsize.plan(job, instance_types=types, scale={"train": OWN}).steps["train"].topology.world_size
-        == 8
-    )
+    job.compute, job.settings.default_compute, node.compute = None, default, own
+    node.resources = SERVERLESS if own else node.resources
+    plan = worldsize.plan(job, instance_types={} if own else GPU, scale={"train": OWN})
+    assert plan.steps["train"].topology.world_size == 8
 
 
 def test_other_resources_and_limits_of_a_node_are_known(here: Path) -> None:
@@ -247,7 +241,6 @@ def test_other_resources_and_limits_of_a_node_are_known(here: Path) -> None:
 
 
 def test_local_data_is_written_by_its_path(here: Path) -> None:
-    """Of the pipeline and of a node; what is no local path stays as it is."""
     paths = {
         "here": "rows",
         "store": "azureml://datastores/workspaceblobstore/paths/rows",

@@ -217,23 +217,17 @@ def test_an_input_may_name_a_planned_value(here: Path) -> None:
     assert worldsize.check(job, min_severity="error").diagnostics == ()
 
 
-COMPUTES = {
-    "default": ({"default_compute": "gpu-cluster"}, None, None, GPU),
-    "serverless": ({}, "serverless", {"instance_type": GPU["gpu-cluster"], "instance_count": 2}, {}),
-}
+SERVERLESS = {"instance_type": GPU["gpu-cluster"], "instance_count": 2}
 
 
-@pytest.mark.parametrize("case", COMPUTES)
-def test_where_a_node_may_say_that_it_runs(here: Path, case: str) -> None:
-    settings, compute, resources, types = COMPUTES[case]
+@pytest.mark.parametrize(("default", "own"), [("gpu-cluster", None), (None, "serverless")])
+def test_where_a_node_may_say_that_it_runs(here: Path, default: str | None, own: str | None) -> None:
     job = make_own_node(here, {"learning_rate": "number", "batch_size_per_device": "integer"})
     node = job.jobs["train"]
-    job.compute, job.settings.default_compute, node.compute = None, settings.get("default_compute"), compute
-    node.resources = resources or node.resources
-    assert (
-        worldsize.plan(job, instance_types=types, scale={"train": OWN}).steps["train"].topology.world_size
-        == 8
-    )
+    job.compute, job.settings.default_compute, node.compute = None, default, own
+    node.resources = SERVERLESS if own else node.resources
+    plan = worldsize.plan(job, instance_types={} if own else GPU, scale={"train": OWN})
+    assert plan.steps["train"].topology.world_size == 8
 
 
 def test_other_resources_and_limits_of_a_node_are_known(here: Path) -> None:
@@ -244,6 +238,38 @@ def test_other_resources_and_limits_of_a_node_are_known(here: Path) -> None:
     worldsize.plan(job, instance_types=GPU, scale={"train": OWN})
     found = yaml.safe_load(next(here.glob(".worldsize/pipelines/*/spec.yml")).read_text(encoding="utf-8"))
     assert found["steps"]["train"]["timeout"] == 3600
+
+
+def test_local_data_is_written_by_its_path(here: Path) -> None:
+    paths = {
+        "here": "rows",
+        "store": "azureml://datastores/workspaceblobstore/paths/rows",
+        "asset": "azureml:rows:1",
+    }
+    show = azure.command(
+        command="ls " + " ".join(f"${{{{inputs.{name}}}}}" for name in ("top", *paths)),
+        environment=azure.entities.Environment(image="ubuntu:24.04"),
+        inputs={name: azure.Input(type="uri_folder") for name in ("top", *paths)},
+    )
+
+    @azure.dsl.pipeline(compute="cpu-cluster")
+    def look(top):
+        show(top=top, **{name: azure.Input(type="uri_folder", path=path) for name, path in paths.items()})
+
+    (here / "worldsize.yml").write_text("region: eastus\n")  # the project ends here
+    job = look(top=azure.Input(type="uri_folder", path="./rows"))
+    missing = worldsize.check(job, select=["WS5"]).diagnostics
+    assert [found.code for found in missing] == ["WS501", "WS501"]
+    (here / "rows").mkdir()
+    (here / "rows" / "a.csv").write_text("a\n1\n")
+    assert worldsize.check(job, select=["WS5"]).diagnostics == ()
+    written = yaml.safe_load(
+        next(here.glob(".worldsize/pipelines/*/pipeline.yml")).read_text(encoding="utf-8")
+    )
+    (node,) = written["jobs"].values()
+    inputs = {name: value["path"] for name, value in node["inputs"].items() if name in paths}
+    assert inputs == {**paths, "here": str(here / "rows")}
+    assert written["inputs"]["top"]["path"] == str(here / "rows")
 
 
 def test_a_data_input_without_a_value_is_missing(here: Path) -> None:

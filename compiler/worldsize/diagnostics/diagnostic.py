@@ -29,6 +29,9 @@ class Diagnostic(Struct, frozen=True):
     docs: str = ""  # the address of the rule's page
     confidence: Confidence = "certain"
 
+    def __str__(self) -> str:
+        return f"{self.span}: {self.severity}[{self.code}] {self.message}"
+
     @property
     def fix_safety(self) -> str:
         """``safe``, ``unsafe`` or ``none``: what kind of fix it has."""

@@ -43,6 +43,8 @@ def write_pipeline(job: Any, folder: Path) -> Path:
     files: dict[str, dict[str, Any]] = {}
     nodes = document.pop("jobs")  # the client sorts them, and people read steps in their order
     document = {"$schema": _SCHEMA, "type": document.pop("type"), **document}
+    if "inputs" in document:
+        document["inputs"] = _write_inputs(document["inputs"], job.inputs)
     document["jobs"] = {name: _write_node(node, nodes[name], files) for name, node in job.jobs.items()}
     files[PIPELINE] = document
     write_files(folder, files)
@@ -93,7 +95,7 @@ def _write_node(node: Any, written: Mapping[str, Any], files: dict[str, dict[str
     """Return one step as YAML; the client writes the component of every step in full."""
     entries = dict(written)
     if "inputs" in entries:
-        entries["inputs"] = _shorten_paths(entries["inputs"])
+        entries["inputs"] = _write_inputs(entries["inputs"], node.inputs)
     _drop_anonymous_name(entries)
     for key in ("component", "trial"):
         if isinstance(entries.get(key), dict):
@@ -101,12 +103,29 @@ def _write_node(node: Any, written: Mapping[str, Any], files: dict[str, dict[str
     return entries
 
 
-def _shorten_paths(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return bindings as their text, which is how people write them."""
-    return {
-        name: value["path"] if isinstance(value, dict) and _is_binding(value) else value
-        for name, value in inputs.items()
-    }
+def _write_inputs(inputs: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return bindings as their text, which is how people write them, and local data by its path."""
+    written = {}
+    for name, value in inputs.items():
+        local = _find_local_path(given.get(name)) if isinstance(value, dict) else None
+        if isinstance(value, dict) and _is_binding(value):
+            written[name] = value["path"]
+        elif local is not None and value.get("path") == f"azureml:{local}":
+            # The client writes local paths as it does the names of assets. It uploads them from here.
+            written[name] = {**value, "path": str(Path.cwd() / local)}
+        else:
+            written[name] = value
+    return written
+
+
+def _find_local_path(given: Any) -> str | None:
+    """The path of an ``Input`` that is neither an address nor an asset."""
+    from azure.ai.ml import Input
+
+    data = getattr(given, "_data", None)
+    path = str(data.path or "") if isinstance(data, Input) else ""
+    elsewhere = "://" in path or path.startswith(("azureml:", "/subscriptions/"))
+    return None if elsewhere else path or None
 
 
 def _is_binding(value: Mapping[str, Any]) -> bool:

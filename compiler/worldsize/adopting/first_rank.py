@@ -52,6 +52,7 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     test = header.names.is_first
     writers = _hold_writers(script, test)
     quiet = _quieten_logging(script, test)
+    _open_on_first_rank(script, header)
     chosen: dict[ast.stmt, str] = {}
     for kind in (ast.Expr, ast.With, ast.Delete):
         for statement in script.module.kinds.get(kind, ()):
@@ -181,6 +182,28 @@ def _hold_writers(script: Script, test: str) -> set[str]:
             names.add(script.written(statement.targets[0]))
             script.insert_behind(call, f" if {test} else None", "WS904", _OUTPUT)
     return names
+
+
+def _open_on_first_rank(script: Script, header: Header) -> None:
+    """Let the other processes write into nothing what goes to a file that is opened for a while."""
+    for statement in script.module.kinds.get(ast.Assign, ()):
+        call = getattr(statement, "value", None)
+        if not isinstance(call, ast.Call) or not _opens_to_write(call):
+            continue
+        opened = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), None)
+        if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
+            continue
+        if isinstance(call.func, ast.Attribute) and getattr(opened, "id", "") in script.module.names:
+            continue  # of a module, such as `gzip.open`
+        header.imports["import os"] = None
+        other, bare = "os.devnull", True
+        if isinstance(call.func, ast.Attribute):
+            header.imports["import pathlib"] = None
+            other, bare = "pathlib.Path(os.devnull)", isinstance(opened, ast.BinOp)  # which has its own
+        if not bare:
+            script.insert_front(opened, "(", "WS904", _FILE)
+        text = f" if {header.names.is_first} else {other}"
+        script.insert_behind(opened, text if bare else f"{text})", "WS904", _FILE)
 
 
 def _quieten_logging(script: Script, test: str) -> bool:

@@ -39,6 +39,11 @@ if args.resume:
     optimizer.load_state_dict(state["optimizer"])
     start_epoch, best = state["epoch"] + 1, state["best"]
 
+log = open(args.out_dir / "log.csv", "w")
+lines = (args.out_dir / "lines.txt").open("a")
+path = args.out_dir / "last.txt"
+last = path.open("w")
+
 for epoch in range(start_epoch, args.epochs):
     pending.remove(epoch % 3)
     pending.append(epoch % 3)
@@ -54,3 +59,6 @@ for epoch in range(start_epoch, args.epochs):
         best = total
         shutil.copy(args.out_dir / "last.pt", args.out_dir / "best.part")
         (args.out_dir / "best.part").replace(args.out_dir / "best.pt")
+    log.write(f"{epoch},{total}\n")
+    lines.write("done\n")
+log.close()

@@ -32,7 +32,7 @@ dataset = TensorDataset(torch.from_numpy(rows["x"]), torch.from_numpy(rows["y"])
 loader = DataLoader(dataset, batch_size=args.batch_size, shuffle=True)
 model = nn.Linear(8, 3)
 optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
-start_epoch, best, pending = 0, float("inf"), list(range(3))
+start_epoch, best, waited, pending = 0, float("inf"), 0, list(range(3))
 if args.resume:
     state = torch.load(args.resume)
     model.load_state_dict(state["model"])
@@ -56,9 +56,10 @@ for epoch in range(start_epoch, args.epochs):
         total += loss.item()
     save(args.out_dir / "last.pt", epoch, best)
     if total < best:
-        best = total
+        best, waited = total, 0
         shutil.copy(args.out_dir / "last.pt", args.out_dir / "best.part")
         (args.out_dir / "best.part").replace(args.out_dir / "best.pt")
+    waited += 1
     log.write(f"{epoch},{total}\n")
     lines.write("done\n")
 log.close()

@@ -153,6 +153,32 @@ def test_a_notebook_is_refused_with_the_command_that_converts_it(tmp_path: Path)
     assert "jupyter nbconvert --to script" in str(caught.value.finding.help)
 
 
+@pytest.mark.parametrize(
+    ("item", "known"),
+    [
+        ("self.x[i] if random.random() < 0.5 else -self.x[i]", True),
+        ("flip(self.x[i])", True),
+        ("self.x[i] + self.rng.normal()", True),
+        ("self.x[i]", False),
+    ],
+)
+def test_samples_that_a_dataset_changes_at_random_are_a_known_cause(item: str, known: bool) -> None:
+    dataset = f"""
+import random, numpy
+
+class Rows:
+    def __init__(self):
+        self.x, self.rng = numpy.random.rand(9), numpy.random.default_rng()
+
+    def __getitem__(self, i):
+        return {item}
+
+def flip(x):
+    return x if numpy.random.rand() < 0.5 else -x
+"""
+    assert adopt_text(PLAIN + dataset.encode()).profile.random_augmentation is known
+
+
 def test_line_ends_and_the_byte_order_mark_stay() -> None:
     adoption = adopt_text(b"\xef\xbb\xbf" + PLAIN.replace(b"\n", b"\r\n"))
     assert adoption.encoding == "utf-8-sig"

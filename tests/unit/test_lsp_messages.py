@@ -254,3 +254,21 @@ def test_a_megabyte_of_anything_is_answered(wire: Wire, what: str) -> None:
         assert "error" not in wire.ask(method, place(uri, 0, 3))
     wire.tell("textDocument/didClose", {"textDocument": {"uri": uri}})
     assert wire.logged() == []
+
+
+def test_each_folder_of_a_workspace_has_its_own_settings(wire: Wire) -> None:
+    folders = [wire.folder / "strict", wire.folder / "lenient"]
+    for folder in folders:
+        folder.mkdir()
+    (folders[1] / "worldsize.yml").write_text("ignore: [WS101]\n", encoding="utf-8")
+    added = [{"uri": folder.as_uri(), "name": folder.name} for folder in folders]
+    wire.tell("workspace/didChangeWorkspaceFolders", {"event": {"added": added, "removed": []}})
+    codes = []
+    for folder in folders:
+        uri = (folder / "spec.yml").as_uri()
+        wire.open(uri, SPEC + "\nfoo: 1\n")
+        found = wire.wait_for_findings(uri, 1)[-1]["diagnostics"]
+        codes.append("WS101" in {each["code"] for each in found})
+        wire.tell("textDocument/didClose", {"textDocument": {"uri": uri}})
+    assert codes == [True, False]
+    assert wire.logged() == []

@@ -259,10 +259,11 @@ def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:
               one: {uses: ./leaf.yml, with: &shared {a: 1}}
               two: {uses: ./leaf.yml, with: *shared}
               group: {uses: ./leaf.yml, with: {a: {b: 1}}}
-              own: {command: "a ${{inputs.rate}}", with: {rate: 1}}
+              own: {command: "a ${{inputs.rate}}", with: {rate: 1}, scale: {epochs: 3}}
         """)
     )
     wanted = {"on.a": "1", "rate": "2", "one": "1", "two.a": "1", "group.a": "1", "own.rte": "1"}
+    wanted["own.epochs"] = "5"
     problems = override_spec(yaml.load(spec), wanted)[1]
     assert [(problem.message, problem.help) for problem in problems] == [
         (
@@ -274,6 +275,10 @@ def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:
         ("`with:` of step `two` is shared with another step by an alias", "change it in the file"),
         ("`group.a` is not a single value in the file", "change it there"),
         ("step `own` has no input `rte`", "did you mean `rate`?"),
+        (
+            "step `own` has no input `epochs`",
+            "`epochs` stands under `scale:` of the step: change it in the file",
+        ),
     ]
 
 

@@ -38,7 +38,6 @@ _MOVES = frozenset(
 _PATH_MOVES = frozenset({"replace", "rename"})  # methods of a path, which take one argument
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml")
 _WRITERS = ("SummaryWriter", "wandb.init")
-_ROW_WRITERS = ("csv.writer", "csv.DictWriter")
 _ASKS_FOR_FIRST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
@@ -55,6 +54,7 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     test = header.names.is_first
     writers = _hold_writers(script, test)
     quiet = _quieten_logging(script, test)
+    _open_on_first_rank(script, header)
     chosen: dict[ast.stmt, str] = {}
     for kind in (ast.Expr, ast.With, ast.Delete):
         for statement in script.module.kinds.get(kind, ()):
@@ -202,22 +202,9 @@ def _hold_writers(script: Script, test: str) -> set[str]:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             names.add(script.written(statement.targets[0]))
             script.insert_behind(call, f" if {test} else None", "WS904", _OUTPUT)
-    _hold_files(script, test, names)
     while (passed := _list_passed(script, names)) - names:
         names |= passed
     return names
-
-
-def _hold_files(script: Script, test: str, names: set[str]) -> None:
-    """The same for files that stay open, and for what writes rows into them."""
-    for name, call in script.module.calls:
-        statement = script.module.parents.get(call)
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            continue
-        rows = name in _ROW_WRITERS and call.args and script.written(call.args[0]) in names
-        if rows or _opens_to_write(call):
-            names.add(script.written(statement.targets[0]))
-            script.insert_behind(call, f" if {test} else None", "WS904", _FILE)
 
 
 def _list_passed(script: Script, names: set[str]) -> set[str]:
@@ -234,6 +221,28 @@ def _list_passed(script: Script, names: set[str]) -> set[str]:
         if len(statement.targets) == 1 and script.written(statement.value) in names:
             found.add(script.written(statement.targets[0]))
     return found
+
+
+def _open_on_first_rank(script: Script, header: Header) -> None:
+    """Let the other processes write into nothing what goes to a file that is opened for a while."""
+    for statement in script.module.kinds.get(ast.Assign, ()):
+        call = getattr(statement, "value", None)
+        if not isinstance(call, ast.Call) or not _opens_to_write(call):
+            continue
+        opened = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), None)
+        if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
+            continue
+        if isinstance(call.func, ast.Attribute) and getattr(opened, "id", "") in script.module.names:
+            continue  # of a module, such as `gzip.open`
+        header.imports["import os"] = None
+        other, bare = "os.devnull", True
+        if isinstance(call.func, ast.Attribute):
+            header.imports["import pathlib"] = None
+            other, bare = "pathlib.Path(os.devnull)", isinstance(opened, ast.BinOp)  # which has its own
+        if not bare:
+            script.insert_front(opened, "(", "WS904", _FILE)
+        text = f" if {header.names.is_first} else {other}"
+        script.insert_behind(opened, text if bare else f"{text})", "WS904", _FILE)
 
 
 def _quieten_logging(script: Script, test: str) -> bool:

@@ -188,26 +188,26 @@ def _list_counters(script: Script, loop: ast.For) -> dict[str, str]:
     reset = {
         target.id
         for statement in loop.body
-        if isinstance(statement, ast.Assign) and _is_number(statement.value)
-        for target in statement.targets
-        if isinstance(target, ast.Name)
+        for target, value in _list_assigned(statement)
+        if isinstance(target, ast.Name) and _is_number(value)
     }
     for node in ast.walk(loop):
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             changed[node.target.id] = node.target.id
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
+        elif isinstance(node, ast.stmt):
+            for target, value in _list_assigned(node):
                 if isinstance(target, ast.Name) and target.id not in changed:
-                    whole = _is_number(node.value)
-                    changed[target.id] = target.id if whole else f"float({target.id})"
+                    changed[target.id] = target.id if _is_number(value) else f"float({target.id})"
     return {name: text for name, text in sorted(changed.items()) if name in numbers - reset}
 
 
 def _list_assigned(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
     """The targets of an assignment with their values, also of ``epoch, best = 0, 0.0``."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+    if not isinstance(statement, ast.Assign):
         return []
     target, value = statement.targets[0], statement.value
+    if len(statement.targets) > 1:
+        return [(each, value) for each in statement.targets]
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         return list(zip(target.elts, value.elts, strict=True))
     return [(target, value)]

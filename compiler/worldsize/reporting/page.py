@@ -25,6 +25,9 @@ MAX_TRIALS = 200
 MAX_METRICS = 200  # of one step
 MAX_METRICS_OF_RUN = 3000
 NO_PICTURES = "matplotlib is not installed, so there are no curves: pip install 'worldsize[run]'"
+NO_CURVE = (
+    "No curve: fewer than two training steps were logged to MLflow or to the file of WORLDSIZE_PROGRESS."
+)
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -144,7 +147,7 @@ class _Page:
     def _render_charts(self, step: StepFacts) -> str:
         wanted = charts.choose_charts(step.curves)
         if not wanted:
-            return '<p class="note">No curve: fewer than two training steps were logged.</p>'
+            return f'<p class="note">{escape(NO_CURVE)}</p>'
         if not self.draws:
             return f'<p class="note">{escape(NO_PICTURES)}</p>'
         count = min(MAX_CHARTS_OF_STEP, self.charts_left)

@@ -32,12 +32,17 @@ dataset = TensorDataset(torch.from_numpy(rows["x"]), torch.from_numpy(rows["y"])
 loader = DataLoader(dataset, batch_size=args.batch_size, shuffle=True)
 model = nn.Linear(8, 3)
 optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
-start_epoch, best, pending = 0, float("inf"), list(range(3))
+start_epoch, best, waited, pending = 0, float("inf"), 0, list(range(3))
 if args.resume:
     state = torch.load(args.resume)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     start_epoch, best = state["epoch"] + 1, state["best"]
+
+log = open(args.out_dir / "log.csv", "w")
+lines = (args.out_dir / "lines.txt").open("a")
+path = args.out_dir / "last.txt"
+last = path.open("w")
 
 for epoch in range(start_epoch, args.epochs):
     pending.remove(epoch % 3)
@@ -51,6 +56,10 @@ for epoch in range(start_epoch, args.epochs):
         total += loss.item()
     save(args.out_dir / "last.pt", epoch, best)
     if total < best:
-        best = total
+        best, waited = total, 0
         shutil.copy(args.out_dir / "last.pt", args.out_dir / "best.part")
         (args.out_dir / "best.part").replace(args.out_dir / "best.pt")
+    waited += 1
+    log.write(f"{epoch},{total}\n")
+    lines.write("done\n")
+log.close()

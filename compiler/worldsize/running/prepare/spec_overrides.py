@@ -58,7 +58,10 @@ def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem
     if "uses" not in step and not (isinstance(arguments, yaml.Mapping) and port in arguments):
         message = f"step `{step_name}` has no input `{port}`"  # its command cannot read it
         names = list(arguments) if isinstance(arguments, yaml.Mapping) else []
-        return Problem("run-refused", span, message, did_you_mean(port, names) or "declare it under `with:`")
+        help_ = did_you_mean(port, names) or "declare it under `with:`"
+        if _get_child(_get_child(step, "scale"), port) is not None:
+            help_ = f"`{port}` stands under `scale:` of the step: change it in the file"
+        return Problem("run-refused", span, message, help_)
     edited = _edit_with(document.text, step, arguments, port, _to_yaml(value))
     message = f"`{name}` is not a single value in the file"
     return Problem("run-refused", span, message, "change it there") if edited is None else edited

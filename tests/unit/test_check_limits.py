@@ -73,7 +73,7 @@ def test_a_thousand_findings_of_one_kind_are_counted_and_few_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("spec.yml").write_text(SPEC + "name: digits\n" * 1_000, encoding="utf-8")
+    Path("spec.yml").write_text(SPEC + "name: others\n" * 1_000, encoding="utf-8")
     report = worldsize.check("spec.yml")
     same = [each for each in report.diagnostics if each.slug == "yaml-duplicate-key"]
     rest = [each for each in report.diagnostics if each.slug == "findings-left-out"]
@@ -89,7 +89,7 @@ def test_a_comment_silences_what_would_have_been_left_out(
 ) -> None:
     """The list is cut after the comments were applied, so that none of them looks unused."""
     monkeypatch.chdir(tmp_path)
-    lines = "name: digits  # worldsize: ignore[WS002] on purpose\n" * 1_000
+    lines = "name: others  # worldsize: ignore[WS002] on purpose\n" * 1_000
     Path("spec.yml").write_text(SPEC + lines, encoding="utf-8")
     assert worldsize.check("spec.yml").diagnostics == ()
 
@@ -101,7 +101,7 @@ def test_a_file_with_many_kinds_of_findings_lists_the_gravest(
     monkeypatch.setattr(limits, "SAME", 30)
     monkeypatch.setattr(limits, "LISTED", 40)
     installs = "'" + "pip install a; " * 100 + "'"
-    Path("job.yml").write_text(JOB % installs + "type: command\n" * 100, encoding="utf-8")
+    Path("job.yml").write_text(JOB % installs + "compute: azureml:others\n" * 100, encoding="utf-8")
     report = worldsize.check("job.yml")
     rest = [each for each in report.diagnostics if each.slug == "findings-left-out"]
     assert len(report.diagnostics) - len(rest) == 40

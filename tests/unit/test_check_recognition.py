@@ -8,6 +8,11 @@ from worldsize.checking.discover import recognise_kind
 from worldsize.yaml import load
 
 OTHERS = {
+    "a configuration of a script": (
+        "azure_ml: {compute: {vm_size: STANDARD_DS3_V2}}\n"
+        "steps:\n  prepare:\n    script: prepare.py\n    environment: prepare-env\n"
+        "    inputs: {rows: {type: uri_folder, path: azureml://datastores/raw/paths/rows/}}\n"
+    ),
     "Azure DevOps": "trigger: [main]\nsteps:\n- script: az ml job create --set compute=azureml:x",
     "Codefresh": "version: '1.0'\nsteps:\n  clone: {type: git-clone, repo: a/b}\n  build: {type: build}",
     "Woodpecker": "steps:\n  build: {image: golang, commands: [go build]}",

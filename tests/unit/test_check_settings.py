@@ -26,7 +26,7 @@ DISTRIBUTED = (
     + "resources: {instance_count: 2}\nlimits: {timeout: 3600}\n"
     + "distribution: {type: pytorch, process_count_per_instance: 8}\n"
 )
-TWICE = JOB + "compute: azureml:gpu-cluster\n"
+TWICE = JOB + "compute: azureml:cpu-cluster\n"
 CLUSTER = "compute: {gpu-cluster: {instance_type: Standard_NC96ads_A100_v4}}\n"
 
 

@@ -187,6 +187,16 @@ def test_a_contradiction_is_found(name: str, tmp_path: Path) -> None:
     assert check(tmp_path, script, words) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("--dataset d", ["WS940"]), ("--rows d", ["WS940"]), ("--verbose --lr 1", ["WS941", "WS940"])],
+)
+def test_the_only_argument_that_is_missing_is_the_unknown_one_that_has_a_value(
+    words: str, expected: list[str], tmp_path: Path
+) -> None:
+    assert sorted(check(tmp_path, PLAIN, words)) == sorted(expected)
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_may_be_right_is_not_reported(name: str, tmp_path: Path) -> None:
     assert check(tmp_path, *RIGHT[name]) == []

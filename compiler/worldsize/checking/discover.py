@@ -277,12 +277,16 @@ def _is_spec(document: Document, root: Mapping, *, named: bool) -> bool:
     steps = root.get("steps")
     if "spec.schema.json" in document.text or not isinstance(steps, Mapping):
         return "spec.schema.json" in document.text or (named and "compute" in root)
-    if isinstance(root.get("compute"), Mapping) or _SURE.search(document.text):
+    if isinstance(root.get("compute"), Mapping):
         return True
     members = [step for _, step in steps.items() if isinstance(step, Mapping)]
     if any(_is_step(step) for step in members):
         return True
-    keys = [key for step in members for key in step]
+    keys = {key for step in members for key in step}
+    # A script's own configuration may name assets, too, but its steps are not ours.
+    runs = not keys or any(closest(key, ("uses", "command")) is not None for key in keys)
+    if runs and _SURE.search(document.text):
+        return True
     return named and (not keys or any(closest(key, ("uses",)) is not None for key in keys))
 
 

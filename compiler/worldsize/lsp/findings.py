@@ -18,7 +18,9 @@ _SEVERITIES = {
     "warning": types.DiagnosticSeverity.Warning,
     "info": types.DiagnosticSeverity.Information,
 }
-_UNNECESSARY = frozenset({"suppression-unused", "pipeline-input-unused", "yaml-duplicate-key"})
+_UNNECESSARY = frozenset(
+    {"suppression-unused", "pipeline-input-unused", "yaml-duplicate-key", "yaml-key-repeated"}
+)
 _DEPRECATED = ("retired", "retiring", "deprecated")
 
 

@@ -23,6 +23,7 @@ _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Blanks and whole comment lines, then a property, and the same again up to the value.
 _PROPERTY = re.compile(r"\s*(?:#[^\r\n]*[\r\n]\s*)*[&!]\S*\s*(?:(?<=\s)#[^\r\n]*(?:[\r\n]\s*|\Z))*")
 _SUSPECT = frozenset("+-.0123456789=<")  # first characters of plain words that PyYAML may fail on
+_REPEATED = ("yaml-duplicate-key", "yaml-key-repeated")
 _COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"})
 
 
@@ -65,7 +66,7 @@ class Composer(Struct):
             from worldsize.yaml import syntax  # a clean file has no syntax errors
 
             self.problems.append(syntax.explain_syntax_error(self.source, error))
-        if any(problem.slug != "yaml-duplicate-key" for problem in self.problems):
+        if any(problem.slug not in _REPEATED for problem in self.problems):
             self.root = None
 
     def _events(self) -> None:
@@ -299,17 +300,27 @@ def _merge_entries(merges: list[Entry], problems: list[Problem]) -> list[Entry]:
     return list(chosen.values())
 
 
+def _are_equal(one: Node, other: Node) -> bool:
+    """Whether two values are the same word or number; mappings and lists are not compared."""
+    if not isinstance(one, Scalar) or not isinstance(other, Scalar):
+        return False
+    return type(one.value) is type(other.value) and one.value == other.value
+
+
 def _report_duplicates(entries: list[Entry], problems: list[Problem]) -> None:
     """Report each repetition at the later key; keys are equal if their Python values are."""
-    seen: dict[object, Scalar] = {}
-    for key, _ in entries:
-        value = key.value
-        first = seen.get(value)
-        if first is None:
-            seen[value] = key
+    seen: dict[object, Entry] = {}
+    for key, value in entries:
+        first, first_value = seen.setdefault(key.value, (key, value))
+        if first is key:
             continue
         if len(problems) >= limits.FOUND:
             return
+        if _are_equal(value, first_value):
+            message = f"`{key.text}` is given twice in this mapping, with the same value"
+            related = (Related(first.span, "this is the first"),)
+            problems.append(Problem("yaml-key-repeated", key.span, message, "remove one of them", related))
+            continue
         written = "" if key.text == first.text else f" (as `{first.text}`)"
         problems.append(
             Problem(

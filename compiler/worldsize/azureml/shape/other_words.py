@@ -24,6 +24,7 @@ ALIASES = {
     "env": "environment_variables",
     "env_vars": "environment_variables",
     "conda": "conda_file",
+    "default": "path",  # of a component's input; data that a job gets has none
     "docker_image": "image",
     "experiment": "experiment_name",
     "source_directory": "code",

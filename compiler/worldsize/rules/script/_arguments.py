@@ -153,8 +153,7 @@ def _find_meant(fault: Fault, interface: Interface, faults: list[Fault]) -> str 
     """The option that an unknown one stands for: the only one that is missing, or one that is similar."""
     needed = [name for each in faults if each.what == "missing" for name in each.names]
     unknown = [each for each in faults if each.what == "unknown"]
-    is_flag = fault.argument is not None and fault.argument.is_flag
-    if is_flag and len(needed) == len(unknown) == 1 and needed[0].startswith("--"):
+    if fault.valued and len(needed) == len(unknown) == 1 and needed[0].startswith("--"):
         return needed[0]
     return closest(_flag(fault), _list_free(fault, interface))
 

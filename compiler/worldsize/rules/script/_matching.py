@@ -23,6 +23,7 @@ class Fault(Struct):
     option: Option | None = None
     message: str = ""
     names: tuple[str, ...] = ()
+    valued: bool = False  # whether a value follows an unknown flag
 
 
 def match_arguments(interface: Interface, arguments: list[Argument]) -> list[Fault]:
@@ -123,7 +124,9 @@ class _Match:
             message = f"`{name}` may stand for {listed}"
             self.faults.append(Fault("value", argument, self.by_flag[fits[0]], message))
         elif self.strict:
-            self.faults.append(Fault("unknown", argument))
+            following = self.arguments[self.position : self.position + 1]
+            valued = "=" in argument.written or any(not each.is_flag for each in following)
+            self.faults.append(Fault("unknown", argument, valued=valued))
         while self.position < len(self.arguments) and not self.arguments[self.position].is_flag:
             self.position += 1  # its values
             self.swallowed = True

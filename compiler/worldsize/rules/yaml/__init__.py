@@ -24,6 +24,8 @@ RULES = (
     Rule("WS013", "file-over-budget", "warning", "a file that takes too long to check", since="0.2.0"),
     Rule("WS014", "template-not-filled", "info", "a template whose placeholders are not filled in",
          since="0.2.0"),
+    Rule("WS015", "yaml-key-repeated", "warning", "a key that occurs twice with the same value",
+         since="0.2.0"),
     Rule("WS020", "output-not-ours", "error", "an output folder with other files in it"),
     Rule("WS021", "output-not-written", "error", "an output folder that worldsize cannot write"),
     Rule("WS030", "settings-unknown-key", "error", "a key that `worldsize.yml` does not have"),

@@ -52,7 +52,7 @@ _WRITES = frozenset(
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml")
 _WRITERS = ("SummaryWriter", "wandb.init")
 _ROW_WRITERS = ("csv.writer", "csv.DictWriter")
-_FIRST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
+_LIBRARY_TEST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
 _FILE = "one process writes the file; the others would write over it"
@@ -95,7 +95,11 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
     if func is not None and script.written(func) in ("accelerator.save", "accelerator.print"):
         return True
     for above, child in script.module.ancestors(statement):
-        if isinstance(above, ast.If) and child in above.body and _FIRST.search(ast.unparse(above.test)):
+        if (
+            isinstance(above, ast.If)
+            and child in above.body
+            and _LIBRARY_TEST.search(ast.unparse(above.test))
+        ):
             return True
     return False
 

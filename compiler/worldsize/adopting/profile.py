@@ -19,7 +19,7 @@ _DROPOUT = re.compile(
 _AUGMENTATION = re.compile(
     r"Random(?!Sampler|ForestClassifier|State)\w+|ColorJitter|AutoAugment|TrivialAugmentWide|mixup"
 )
-_CONTRASTS = re.compile(r"\w*(?:nt_?xent|info_?nce|contrastive|simclr|triplet)\w*", re.IGNORECASE)
+_CONTRASTS = re.compile(r"nt_?xent|info_?nce|contrastive|simclr|triplet", re.IGNORECASE)
 _NOISE = ("torch.randn_like", "torch.rand_like", "torch.bernoulli", "torch.normal", "rsample", "normal_")
 _TRANSFORMERS = re.compile(r"AutoModel|For[A-Z]|Config$|Model$")
 _SAMPLER = ("sampler", "batch_sampler")
@@ -52,7 +52,7 @@ def describe_script(
             keyword.arg in _SAMPLER for call in module.called("DataLoader") for keyword in call.keywords
         ),
         module=find_module_name(module),
-        compares_rows=_says(words, _CONTRASTS) or _compares_rows(module),
+        compares_rows=any(map(_CONTRASTS.search, words)) or _compares_rows(module),
         prepared_scheduler=any(
             "sched" in ast.unparse(each).lower() for call in module.called("prepare") for each in call.args
         ),

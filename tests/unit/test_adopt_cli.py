@@ -73,6 +73,11 @@ def test_write_edits_the_script_and_puts_the_spec_beside_it(folder: Path) -> Non
     assert checking.check(["."]).exit_code == 0
 
     again = adopt(SCRIPT, "--no-run", "--write")
+    assert again.exit_code == 0
+    assert again.output == f"`{SCRIPT}` is adopted already, and its spec is there: nothing to write\n"
+
+    (folder / SCRIPT).write_bytes((SCRIPTS / SCRIPT).read_bytes())
+    again = adopt(SCRIPT, "--no-run", "--write")
     assert again.exit_code == 1
     assert "`argparse_digits.yml`" in again.output
     assert "exist already, and adopt replaces nothing but the script" in again.output

@@ -38,11 +38,12 @@ _MOVES = frozenset(
 _PATH_MOVES = frozenset({"replace", "rename"})  # methods of a path, which take one argument
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml")
 _WRITERS = ("SummaryWriter", "wandb.init")
-_ASKS_FOR_FIRST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
+_LIBRARY_TEST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
 _FILE = "one process writes the file; the others would write over it"
 Together: TypeAlias = Collection[str]
+Writers: TypeAlias = dict[str, set[ast.AST]]  # what holds trackers and files, with the scopes of each name
 _PURE = frozenset({"len", "isinstance", "hasattr", "int", "min", "max", "abs"})
 
 
@@ -84,7 +85,7 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
         if (
             isinstance(above, ast.If)
             and child in above.body
-            and _ASKS_FOR_FIRST.search(ast.unparse(above.test))
+            and _LIBRARY_TEST.search(ast.unparse(above.test))
         ):
             return True
     return False
@@ -100,7 +101,7 @@ def _is_together(statement: ast.stmt, together: Together) -> bool:
     )
 
 
-def _classify(script: Script, statement: ast.stmt, writers: set[str], quiet: bool) -> str | None:
+def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool) -> str | None:
     """`print` or `write`, where a statement does only this."""
     if isinstance(statement, ast.With):
         return "write" if any(_opens_to_write(item.context_expr) for item in statement.items) else None
@@ -110,7 +111,7 @@ def _classify(script: Script, statement: ast.stmt, writers: set[str], quiet: boo
     name = script.module.name_of(call.func)
     last = name.rpartition(".")[2]
     base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    if name in _PRINTS or base in writers:
+    if name in _PRINTS or _holds(script, writers, base, statement):
         return "print"
     if name.partition(".")[0] in _TRACKERS:
         return "print" if last not in ("autolog", "set_tracking_uri") else None
@@ -194,33 +195,67 @@ def _is_pure(test: ast.expr) -> bool:
     ) and not any(isinstance(node, ast.NamedExpr) for node in ast.walk(test))
 
 
-def _hold_writers(script: Script, test: str) -> set[str]:
-    """Make trackers on the first process only; what the script calls them."""
-    names: set[str] = set()
+def _hold_writers(script: Script, test: str) -> Writers:
+    """Make trackers and files on the first process only; what the script calls them, and where."""
+    writers: Writers = {}
     for call in script.module.called(*_WRITERS):
         statement = script.module.parents.get(call)
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            names.add(script.written(statement.targets[0]))
+            _note(script, writers, statement)
             script.insert_behind(call, f" if {test} else None", "WS904", _OUTPUT)
-    while (passed := _list_passed(script, names)) - names:
-        names |= passed
-    return names
+    while any([_note_passed(script, writers), _note_assigned(script, writers)]):
+        pass
+    return writers
 
 
-def _list_passed(script: Script, names: set[str]) -> set[str]:
-    """The parameters and attributes that hold one of these: ``train(model, writer)``."""
-    found: set[str] = set()
+def _note(script: Script, writers: Writers, statement: ast.Assign) -> bool:
+    """Whether what a statement assigns was not known yet."""
+    scopes = writers.setdefault(script.written(statement.targets[0]), set())
+    known = script.scope(statement) in scopes
+    scopes.add(script.scope(statement))
+    return not known
+
+
+def _holds(script: Script, writers: Writers, text: str, node: ast.AST) -> bool:
+    """Whether a name or attribute holds one of these at a node."""
+    scopes = writers.get(text)
+    if scopes is None or "." in text:
+        return scopes is not None
+    return any(up in scopes for up, _ in script.module.ancestors(node)) and not (
+        script.scope(node) not in scopes and _binds(script, script.scope(node), text)
+    )
+
+
+def _binds(script: Script, scope: ast.AST, name: str) -> bool:
+    """Whether a name of a function is its own, and not that of the file."""
+    arguments = getattr(scope, "args", None)
+    takes = arguments is not None and any(each.arg == name for each in arguments.args)
+    return takes or any(script.scope(store) is scope for store in script.module.stores(name))
+
+
+def _note_passed(script: Script, writers: Writers) -> bool:
+    """Note the parameters that get one of these: ``train(model, writer)``."""
+    found = False
     for function in script.module.kinds.get(ast.FunctionDef, ()):
         parameters = [each.arg for each in function.args.args]
+        own = isinstance(script.module.parents.get(function), ast.ClassDef)
         for _, call in script.module.callers.get(function.name, ()):
-            own = isinstance(script.module.parents.get(function), ast.ClassDef)
             pairs = [*zip(parameters[own:], call.args, strict=False)]
             pairs += [(each.arg, each.value) for each in call.keywords if each.arg in parameters]
-            found |= {str(name) for name, value in pairs if script.written(value) in names}
-    for statement in script.module.kinds.get(ast.Assign, ()):
-        if len(statement.targets) == 1 and script.written(statement.value) in names:
-            found.add(script.written(statement.targets[0]))
+            for name, value in pairs:
+                scopes = writers.get(name, set())
+                if _holds(script, writers, script.written(value), call) and function not in scopes:
+                    writers[name] = {*scopes, function}
+                    found = True
     return found
+
+
+def _note_assigned(script: Script, writers: Writers) -> bool:
+    """Note other names for one of these: ``self.writer = writer``."""
+    statements = [each for each in script.module.kinds.get(ast.Assign, ()) if len(each.targets) == 1]
+    held = [each for each in statements if _holds(script, writers, script.written(each.value), each)]
+    news = [_note(script, writers, each) for each in held]
+    return any(news)
 
 
 def _open_on_first_rank(script: Script, header: Header) -> None:

@@ -63,6 +63,7 @@ class ScriptProfile(Struct, frozen=True):
     draws_noise: bool = False  # random numbers in the model or in its steps
     shuffles: bool = True  # the loader draws the order of the rows
     own_sampler: bool = False  # a sampler of the script chooses the rows
+    compares_rows: bool = False  # the loss is of the rows of a batch together, as a contrastive one is
     prepared_scheduler: bool = False  # Accelerate steps its scheduler
     saves: bool = False  # it saves weights or a model
     subcommand: str | None = None  # the one that trains

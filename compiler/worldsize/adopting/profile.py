@@ -19,6 +19,7 @@ _DROPOUT = re.compile(
 _AUGMENTATION = re.compile(
     r"Random(?!Sampler|ForestClassifier|State)\w+|ColorJitter|AutoAugment|TrivialAugmentWide|mixup"
 )
+_CONTRASTS = re.compile(r"nt_?xent|info_?nce|contrastive|simclr|triplet", re.IGNORECASE)
 _NOISE = ("torch.randn_like", "torch.rand_like", "torch.bernoulli", "torch.normal", "rsample", "normal_")
 _DRAWS = re.compile(
     r"(?:random|numpy\.random|np\.random|.*(?:rng|generator))\.(?:random|rand|randn|randint|randrange|integers|uniform|normal"
@@ -55,6 +56,7 @@ def describe_script(
             keyword.arg in _SAMPLER for call in module.called("DataLoader") for keyword in call.keywords
         ),
         module=find_module_name(module),
+        compares_rows=any(map(_CONTRASTS.search, words)) or _compares_rows(module),
         prepared_scheduler=any(
             "sched" in ast.unparse(each).lower() for call in module.called("prepare") for each in call.args
         ),
@@ -105,6 +107,15 @@ def _uses_transformers(module: Module) -> bool:
     """Whether a model of Transformers trains: most have dropout unless their configuration says otherwise."""
     return any(
         full.startswith("transformers.") and _TRANSFORMERS.search(full) for full in module.names.values()
+    )
+
+
+def _compares_rows(module: Module) -> bool:
+    """Whether a matrix is multiplied by its own transpose: ``z @ z.t()``."""
+    return any(
+        isinstance(node.op, ast.MatMult)
+        and ast.unparse(node.right) in (f"{ast.unparse(node.left)}.t()", f"{ast.unparse(node.left)}.T")
+        for node in module.kinds.get(ast.BinOp, ())
     )
 
 

@@ -191,8 +191,8 @@ def _check_places(request: ProjectRequest, options: Options) -> None:
         return
     project = make_project(request, _find_folder(request), beside=True)
     existing = find_existing(project.folder, project.files)
-    adoption = request.adoption
-    if existing and adoption.text == adoption.source and len(existing) == len(project.files):
+    done = request.adoption.text == request.adoption.source and len(existing) == len(project.files)
+    if existing and done and not options.as_json:
         common.say(f"`{request.script}` is adopted already, and its spec is there: nothing to write")
         raise SystemExit(0)
     if existing:

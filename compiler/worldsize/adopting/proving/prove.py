@@ -236,6 +236,8 @@ def _reasons(profile: ScriptProfile, batch: int, *, shuffled_here: bool) -> Iter
         yield "each process draws its own dropout masks"
     if profile.draws_noise:
         yield "each process draws noise of its own"
+    if profile.compares_rows:
+        yield "the loss compares the rows of a batch, of which each process has a part"
     if profile.prepared_scheduler:
         yield "Accelerate takes a step of a prepared scheduler for each process"
     if profile.random_augmentation:

@@ -63,6 +63,8 @@ def read_setting(program: Program, module: Module, node: ast.AST | None) -> obje
     """What an expression is, also by a constant, or the default of an argument that is not given."""
     if not isinstance(node, ast.Attribute):
         return try_evaluate(module, node)
+    if any(node.attr in each.once(_list_set_attributes) for each in program.modules):
+        return None
     declared = [
         call
         for each in program.modules
@@ -72,6 +74,13 @@ def read_setting(program: Program, module: Module, node: ast.AST | None) -> obje
     if len(declared) != 1 or any(flag.name == node.attr for flag in program.command.flags()):
         return None
     return constant_value(keyword_argument(declared[0], "default"))
+
+
+def _list_set_attributes(module: Module) -> set[str]:
+    """The attributes that a file sets, as in `args.rank = …`."""
+    return {
+        node.attr for node in module.kinds.get(ast.Attribute, ()) if not isinstance(node.ctx, ast.Load)
+    } | {str(constant_value(call.args[1])) for call in module.called("setattr") if len(call.args) > 1}
 
 
 def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:

@@ -13,7 +13,7 @@ from worldsize.rules.script._module import (
     list_bindings,
     variable_read,
 )
-from worldsize.rules.script._reached import Reached, find_scope
+from worldsize.rules.script._reached import Function, Reached, find_scope
 
 
 class Source(NamedTuple):
@@ -62,7 +62,18 @@ def _find_returned(
     found = reached.find(module, call.func)
     if len(found) != 1 or found[0][1].name == "__init__":
         return [(module, module.tree)]
-    other, function = found[0]
+    return _list_returned(*found[0], position)
+
+
+def _find_property(reached: Reached, name: str) -> list[tuple[Module, ast.AST]]:
+    """What the one property of a name returns."""
+    found = reached.functions.get(name, [])
+    decorators = found[0][1].decorator_list if len(found) == 1 else []
+    names = [getattr(each, "id", getattr(each, "attr", "")) for each in decorators]
+    return _list_returned(*found[0], None) if names in (["property"], ["cached_property"]) else []
+
+
+def _list_returned(other: Module, function: Function, position: int | None) -> list[tuple[Module, ast.AST]]:
     returned: list[tuple[Module, ast.AST]] = []
     for each in other.kinds.get(ast.Return, ()):
         if find_scope(other, each) is function:
@@ -80,7 +91,9 @@ def _find_values(
     """What a name is set to: by assignments, or by the calls of the function that has it as a parameter."""
     if isinstance(name, ast.Attribute):
         set_to = module.once(_list_values).get((None, name.attr), [])
-        return _open_calls(reached, module, set_to) if set_to else _find_made(reached, name.attr)
+        if not set_to:
+            return _find_made(reached, name.attr) or _find_property(reached, name.attr)
+        return _open_calls(reached, module, set_to)
     scope = find_scope(module, name)
     arguments = getattr(scope, "args", None)
     names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []

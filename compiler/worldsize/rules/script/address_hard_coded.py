@@ -12,6 +12,7 @@ from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
+from worldsize.rules.script._interface import try_evaluate
 from worldsize.rules.script._interfaces import read_setting, runs_in_job
 from worldsize.rules.script._module import (
     Module,
@@ -69,7 +70,7 @@ def _judge(program: Program, fixed: _Fixed) -> Iterator[Finding]:
 def _find_in_script(program: Program, module: Module) -> Iterator[tuple[ast.AST, str, object]]:
     """Where a file sets one of the names, and to what."""
     for name, written, statement in variable_writes(module):
-        yield statement, name, constant_value(written)
+        yield statement, name, try_evaluate(module, written)
     for call in module.called("os.environ.update"):
         for one in call.keywords:
             yield one.value, one.arg or "", constant_value(one.value)
@@ -78,8 +79,8 @@ def _find_in_script(program: Program, module: Module) -> Iterator[tuple[ast.AST,
             for key, written in pairs:
                 yield written, str(constant_value(key)), constant_value(written)
     for call in module.called("init_process_group"):
-        for name in ("world_size", "rank", "init_method"):
-            node = keyword_argument(call, name)
+        for name, position in (("world_size", 3), ("rank", 4), ("init_method", 1)):
+            node = keyword_argument(call, name) or next(iter(call.args[position : position + 1]), None)
             value = read_setting(program, module, node)
             if name != "init_method" or (isinstance(value, str) and _TCP.fullmatch(value)):
                 yield node or call, name, value

@@ -19,7 +19,7 @@ _SHARDS = ("Sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableD
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if program.processes > 1 and program.imports("accelerate"):
         yield from _judge_accelerate(program)
-    if program.processes < 2 or not program.complete or program.says(*_SHARDS):
+    if program.processes < 2 or not program.is_own_loop or program.says(*_SHARDS):
         return
     if any(module.once(_may_sample) for module in program.modules):
         return

@@ -13,14 +13,14 @@ SEE = "see `python tests/seeded/bench.py --all`"
 
 # The least that is found on its line of each class. Raise a bound when more is found; none may fall.
 LEAST_FOUND = {
-    "arguments": 105,  # of 109
-    "data": 35,  # of 35
-    "distribution": 103,  # of 103
-    "files": 122,  # of 122
+    "arguments": 115,  # of 119
+    "data": 38,  # of 38
+    "distribution": 111,  # of 111
+    "files": 129,  # of 129
     "graph": 15,  # of 15
     "idle_gpus": 34,  # of 34
     "secrets": 40,  # of 40
-    "training": 92,  # of 92
+    "training": 102,  # of 102
 }
 # The most findings that are not the fault, and the controls that may have a finding. Lower them, to zero.
 MOST_EXTRA_FINDINGS = 3

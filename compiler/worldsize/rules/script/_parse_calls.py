@@ -40,15 +40,14 @@ def refuses_rest(module: Module, call: ast.Call) -> bool:
     rest = target.elts[-1] if isinstance(target, ast.Tuple) else None
     name = rest.id if isinstance(rest, ast.Name) else None
     left, none = (name, f"len({name})", f"len({name}) > 0"), (f"not {name}", f"len({name}) == 0")
-    stops = [each for each in module.kinds.get(ast.If, ()) if ast.unparse(each.test) in left] if name else []
-    tests = (
-        [each for each in module.kinds.get(ast.Assert, ()) if ast.unparse(each.test) in none] if name else []
-    )
-    ends = [each.body[-1] for each in stops]
-    return bool(tests) or any(
-        isinstance(each, ast.Raise)
-        or getattr(getattr(getattr(each, "value", None), "func", None), "attr", "") in ("error", "exit")
-        for each in ends
+    asked = [*module.kinds.get(ast.If, ()), *module.kinds.get(ast.Assert, ())] if name else []
+    parser = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    ends = (f"{parser}.error(", "sys.exit(", "exit(", "raise ")
+    return any(
+        ast.unparse(each.test) in none
+        if isinstance(each, ast.Assert)
+        else ast.unparse(each.test) in left and ast.unparse(each.body[-1]).startswith(ends)
+        for each in asked
     )
 
 

@@ -42,7 +42,21 @@ def is_read_from(reached: Reached, module: Module, node: ast.AST, source: Source
         if name in source.calls or variable_read(node) in source.variables:
             return True
         return depth > 0 and _are_read(reached, _find_returned(reached, module, node), source, depth)
-    return variable_read(node) in source.variables
+    entry = _find_entry(module, node) if isinstance(node, ast.Subscript) and depth else None
+    return variable_read(node) in source.variables or (
+        entry is not None and is_read_from(reached, module, entry, source, depth - 1)
+    )
+
+
+def _find_entry(module: Module, node: ast.Subscript) -> ast.expr | None:
+    """What `ranks["global"]` is, in a dictionary that is written out and set once."""
+    stores = module.stores(node.value.id) if isinstance(node.value, ast.Name) else ()
+    made = module.parents.get(stores[0]) if len(stores) == 1 else None
+    listed, wanted = getattr(made, "value", None), constant_value(node.slice)
+    if not isinstance(listed, ast.Dict) or wanted is None:
+        return None
+    pairs = zip(listed.keys, listed.values, strict=True)
+    return next((value for key, value in pairs if constant_value(key) == wanted), None)
 
 
 def _are_read(reached: Reached, values: list[tuple[Module, ast.AST]], source: Source, depth: int) -> bool:

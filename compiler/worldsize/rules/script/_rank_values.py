@@ -137,20 +137,27 @@ def _find_values(
 
 
 def _find_made(reached: Reached, field: str) -> list[tuple[Module, ast.AST]]:
-    """What a field of a dataclass is given where its objects are made."""
-    classes = [
-        each.name
+    """What a field of a dataclass or named tuple is given where its objects are made."""
+    declared = {
+        each.name: names
         for found in reached.classes.values()
         for _, each in found
-        if any(
-            isinstance(line, ast.AnnAssign) and getattr(line.target, "id", "") == field for line in each.body
-        )
+        if field in (names := [_name_field(line) for line in each.body if isinstance(line, ast.AnnAssign)])
+    }
+    if len(declared) != 1:
+        return []
+    ((name, fields),) = declared.items()
+    position = fields.index(field)
+    made = [(module, call) for module in reached.modules for call in module.called(name)]
+    given = [
+        (module, keyword_argument(call, field) or next(iter(call.args[position : position + 1]), None))
+        for module, call in made
     ]
-    made = (
-        [(module, call) for module in reached.modules for call in module.called(*classes)] if classes else []
-    )
-    given = [(module, keyword_argument(call, field)) for module, call in made]
-    return [(module, value or module.tree) for module, value in given] if len(classes) == 1 else []
+    return [(module, value or module.tree) for module, value in given]
+
+
+def _name_field(line: ast.AnnAssign) -> str:
+    return line.target.id if isinstance(line.target, ast.Name) else ""
 
 
 def _is_overwritten(module: Module, values: list[tuple[ast.AST, int | None]]) -> bool:

@@ -117,7 +117,7 @@ def _report(
     if fault.what == "unknown":
         flag = fault.argument.written.partition("=")[0]
         if span == launch.span(program.command.arguments[0]):
-            launcher = program.command.arguments[0].bare
+            launcher = program.inner.name if program.inner is not None else program.command.arguments[0].bare
             message = f"`{launcher}` gives `{script}` the argument `{flag}`, which it does not declare"
             help_: str | None = f'add `parser.add_argument("{flag}", type=int)` to the script'
         elif fault.argument.is_flag:

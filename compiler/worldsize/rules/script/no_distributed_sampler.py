@@ -19,7 +19,7 @@ from worldsize.rules.script._module import (
 from worldsize.rules.script._program import Program
 from worldsize.rules.script._settings import find_given
 
-_LIBRARIES = ("torch", "torchvision", "torchaudio", "torchtext")
+_COLLECTIONS = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.")
 _SHARDS = ("Sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableDataset", "Subset(")
 
 
@@ -52,15 +52,20 @@ def _is_true(program: Program, module: Module, node: ast.AST | None) -> bool:
 
 
 def _trains_in_order(program: Program, module: Module, loader: ast.Call) -> bool:
-    """Whether a loader in order gives all rows of a library's data set to a loop that trains."""
+    """Whether a loader in order gives all rows of a collection to a loop that trains."""
     rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
     stores = module.stores(rows.id) if isinstance(rows, ast.Name) else ()
     made = getattr(module.parents.get(stores[0]), "value", None) if len(stores) == 1 else None
-    if not isinstance(made, ast.Call) or module.name_of(made.func).partition(".")[0] not in _LIBRARIES:
+    if not isinstance(made, ast.Call) or not module.name_of(made.func).startswith(_COLLECTIONS):
         return False
     if {each.arg for each in loader.keywords} & {None, "shuffle", "batch_sampler", "collate_fn"}:
         return False
-    if _ranks.mentions_rank(module, made) or any(each.once(_takes_part) for each in program.modules):
+    worked_out = any(isinstance(each, ast.JoinedStr | ast.BinOp) for each in ast.walk(made))
+    if (
+        worked_out
+        or _ranks.mentions_rank(module, made)
+        or any(each.once(_takes_part) for each in program.modules)
+    ):
         return False
     names = {name for name, _, call in find_assigned(module, "DataLoader") if call is loader}
     loops = [find_loop(module, call) for call in list_backward_calls(module)]

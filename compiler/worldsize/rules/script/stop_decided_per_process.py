@@ -28,7 +28,8 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     for module in program.modules:
         for node in module.once(_find_stops):
-            if read_reached(program).runs(module, node):
+            alone = _ranks.is_guarded_by_rank(program.modules, module, node)
+            if read_reached(program).runs(module, node) and not alone:
                 message = (
                     "each process decides this by its own loss: if they differ, some wait forever for others"
                 )

@@ -13,14 +13,14 @@ SEE = "see `python tests/seeded/bench.py --all`"
 
 # The least that is found on its line of each class. Raise a bound when more is found; none may fall.
 LEAST_FOUND = {
-    "arguments": 94,  # of 98
-    "data": 35,  # of 35
-    "distribution": 94,  # of 94
-    "files": 110,  # of 110
+    "arguments": 122,  # of 126
+    "data": 38,  # of 38
+    "distribution": 115,  # of 115
+    "files": 129,  # of 129
     "graph": 15,  # of 15
-    "idle_gpus": 31,  # of 31
-    "secrets": 35,  # of 35
-    "training": 81,  # of 81
+    "idle_gpus": 34,  # of 34
+    "secrets": 40,  # of 40
+    "training": 109,  # of 109
 }
 # The most findings that are not the fault, and the controls that may have a finding. Lower them, to zero.
 MOST_EXTRA_FINDINGS = 3

@@ -9,7 +9,7 @@ from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import declared_component, find_wires, known_ports, source_type
 
-_KINDS = {"uri_file": "a file", "uri_folder": "a folder"}
+_KINDS = {"uri_file": "a file"} | dict.fromkeys(("uri_folder", "mlflow_model", "triton_model"), "a folder")
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
@@ -19,13 +19,14 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         if target is None or source is None or wire.expression.side != "outputs":
             continue
         given = source_type(job, wire.expression)
-        if declared_component(wire.step) is None or {given, target.type} != _KINDS.keys():
+        kinds = {_KINDS.get(given or ""), _KINDS.get(target.type or "")}
+        if declared_component(wire.step) is None or None in kinds or len(kinds) < 2:
             continue
         name = wire.expression.port or ""
         setting, port = source.outputs.get(name), (known_ports(source, "outputs") or {}).get(name)
         if declared_component(source) is None and (setting is None or setting.value.type is None):
             continue  # bound to an output of the pipeline, which may have the right type
-        written, taken = _KINDS[given or ""], _KINDS[target.type]
+        written, taken = _KINDS[given or ""], _KINDS[target.type or ""]
         message = f"`{source.name}` writes {written} as `{name}`, but `{wire.name}` takes {taken}"
         related = (
             (Related(port.span, f"declared as `{given}` here"),) if port is not None and port.span else ()

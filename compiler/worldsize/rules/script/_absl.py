@@ -11,6 +11,7 @@ from worldsize.rules.script._program import is_known_package
 from worldsize.rules.script._reached import Reached
 
 _DEFINE = "absl.flags.DEFINE_"
+_DEFINE_FLAGS = ("ml_collections", "tensorflow.python", "absl.testing")
 _TRUTHS = ("bool", "boolean")
 _KINDS: dict[str, type[int | float]] = {"integer": int, "float": float}
 # What absl itself defines.
@@ -39,7 +40,7 @@ def read_absl(reached: Reached) -> Interface | None:
     for each in reached.modules:
         # Another package may define flags too.
         interface.closed &= all(
-            level or name.partition(".")[0] in beside or is_known_package(name, level)
+            level or name.partition(".")[0] in beside or _defines_none(name)
             for name, level, _ in each.imports
         )
         for name, call in each.calls:
@@ -49,6 +50,11 @@ def read_absl(reached: Reached) -> Interface | None:
     for option in interface.options:
         option.required |= option.name in required
     return interface
+
+
+def _defines_none(name: str) -> bool:
+    """Whether a package surely defines no flags of absl."""
+    return is_known_package(name, 0) and not name.startswith(_DEFINE_FLAGS)
 
 
 def _read_flag(interface: Interface, module: Module, call: ast.Call, kind: str) -> None:

@@ -14,12 +14,17 @@ from msgspec import Struct, field
 from worldsize.rules.script._add_argument import list_loop_values, read_option
 from worldsize.rules.script._interface import Interface, Option, try_evaluate
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.rules.script._parse_calls import (
+    PARSES,
+    PARSES_KNOWN,
+    is_alternative,
+    reads_command,
+    refuses_rest,
+)
 from worldsize.rules.script._reached import Reached, find_scope
 
 _WORDS = ("ArgumentParser", "add_argument", "parse_args", "parse_known_args")
 _GROUPS = ("add_argument_group", "add_mutually_exclusive_group")
-_PARSES = ("parse_args", "parse_intermixed_args")
-_PARSES_KNOWN = ("parse_known_args", "parse_known_intermixed_args")
 _HARMLESS = frozenset(
     {
         "set_defaults",
@@ -33,6 +38,16 @@ _HARMLESS = frozenset(
     }
     | {"_action_groups", "usage", "description", "epilog", "prog", "formatter_class"}
 )
+# What a class that inherits the parser would change of what is known of it.
+_OWN_METHODS = {
+    "add_argument",
+    "error",
+    "exit",
+    "convert_arg_line_to_args",
+    *_GROUPS,
+    *PARSES,
+    *PARSES_KNOWN,
+}
 _ROUNDS = 6  # calls through which a parser is passed on
 _DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi")
 
@@ -62,6 +77,23 @@ class _Reader:
             for name, call in module.calls:
                 if name == "argparse.ArgumentParser" and reached.runs(module, call):
                     self.parsers[call] = _Parser(module, call)
+                elif name.rpartition(".")[2] in reached.classes and reached.runs(module, call):
+                    self._hold_object(call, reached.classes[name.rpartition(".")[2]])
+
+    def _hold_object(self, call: ast.Call, classes: list[tuple[Module, ast.ClassDef]]) -> None:
+        """An object of a class that inherits `ArgumentParser`: `self` in its methods is a parser."""
+        module, node = classes[0]
+        if len(classes) > 1 or [module.name_of(each) for each in node.bases] != ["argparse.ArgumentParser"]:
+            return
+        methods = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.args.args]
+        above = [each for _, each in module.callers.get("super", ()) if node in dict(module.ancestors(each))]
+        asked = [module.parents[each] for each in above]
+        made = [module.parents.get(each) for each in asked if getattr(each, "attr", "") == "__init__"]
+        if len(above) > len(made) or len(made) > 1 or _OWN_METHODS & {each.name for each in methods}:
+            return
+        maker = made[0] if made and isinstance(made[0], ast.Call) else call
+        self.parsers[call] = parser = _Parser(module, maker)
+        self.held |= {(each, each.args.args[0].arg): {parser} for each in methods}
 
     def resolve(self, module: Module, node: ast.AST | None, depth: int = 8) -> set[_Parser]:
         """The parsers that an expression may be."""
@@ -236,7 +268,7 @@ class _Reader:
                 interface.exclusive.append(known)
 
     def _call(self, module: Module, method: str, call: ast.Call, parsers: set[_Parser]) -> None:
-        if method in (*_PARSES, *_PARSES_KNOWN):  # `parser = extend(parser)`: it is the one with the parents
+        if method in (*PARSES, *PARSES_KNOWN):  # `parser = extend(parser)`: it is the one with the parents
             parsers = parsers - {base for parser in parsers for base in parser.inherits}
         sure = len(parsers) == 1 and self.reached.surely_runs(module, call)
         for parser in parsers:
@@ -244,36 +276,15 @@ class _Reader:
                 before = len(parser.interface.options)
                 read_option(parser.interface, module, call, sure=sure)
                 self._exclude(module, call, parser.interface, parser.interface.options[before:])
-            elif method in (*_PARSES, *_PARSES_KNOWN):
-                if (sure or self._is_alternative(module, call)) and _reads_command(module, call):
-                    parser.parses.append(method in _PARSES)
+            elif method in (*PARSES, *PARSES_KNOWN):
+                if (sure or is_alternative(self.reached, module, call)) and reads_command(module, call):
+                    parser.parses.append(method in PARSES or refuses_rest(module, call))
                 else:
                     parser.known = False
             elif method in _GROUPS:
                 pass
             elif method not in (*_HARMLESS, "add_subparsers", "add_parser"):
                 parser.known = False
-
-    def _is_alternative(self, module: Module, call: ast.Call) -> bool:
-        """Whether it parses in one case, and a call like it in the other: `if args is None: … else: …`."""
-        above, child = next(
-            (each for each in module.ancestors(call) if isinstance(each[0], ast.If)), (None, None)
-        )
-        if isinstance(above, ast.If) and child is not above.test:
-            other = above.orelse if child in above.body else above.body
-            branch = self.reached.surely_runs(module, above)
-        else:  # behind an `if` that returns
-            place = next((each for each, _ in module.ancestors(call) if isinstance(each, ast.stmt)), None)
-            block = getattr(module.parents.get(place), "body", []) if place is not None else []
-            before = block[: block.index(place)] if place in block else []
-            tests = [each for each in before if isinstance(each, ast.If)]
-            other, branch = tests[0].body if len(tests) == 1 else [], True
-        names = (*_PARSES, *_PARSES_KNOWN)
-        return branch and any(
-            isinstance(each, ast.Attribute) and each.attr in names
-            for statement in other
-            for each in ast.walk(statement)
-        )
 
 
 def read_argparse(reached: Reached) -> Interface | None:
@@ -346,15 +357,3 @@ def _list_words(parser: _Parser) -> list[str]:
         words += [word, *others] if isinstance(others, tuple) else [None]
     texts = [word for word in words if isinstance(word, str)]
     return texts if len(texts) == len(words) else []
-
-
-def _reads_command(module: Module, call: ast.Call) -> bool:
-    """Whether it parses the arguments of the script, and not a list of its own."""
-    given = call.args[0] if call.args else keyword_argument(call, "args")
-    if given is None or (isinstance(given, ast.Constant) and given.value is None):
-        return True
-    if isinstance(given, ast.Name):
-        scope = find_scope(module, call)
-        names = getattr(scope, "args", None)
-        return names is not None and any(given.id == each.arg for each in (*names.args, *names.kwonlyargs))
-    return ast.unparse(given) in ("sys.argv[1:]", "argv[1:]")

@@ -132,7 +132,8 @@ def _describe_unknown(
     script, flag = program.path.name, _flag(fault)
     words = [word.bare for word in program.command.arguments]
     if at_launcher:
-        message = f"`{words[0]}` gives `{script}` the argument `{flag}`, which it does not declare"
+        launcher = program.inner.name if program.inner is not None else words[0]
+        message = f"`{launcher}` gives `{script}` the argument `{flag}`, which it does not declare"
         return message, f'add `parser.add_argument("{flag}", type=int)` to the script'
     help_: str | None = None
     if fault.argument is not None and fault.argument.is_flag:

@@ -43,6 +43,7 @@ def read_dataclass_arguments(reached: Reached) -> Interface | None:
         known = isinstance(each.func, ast.Attribute) and each.func.attr == "parse_known_args"
         interface.ignores_others |= known or rest not in (None, False)
     given = call.args[0] if call.args else keyword_argument(call, "dataclass_types")
+    given = _find_types(module, given)
     types = given.elts if isinstance(given, ast.List | ast.Tuple) else [given]
     for node in types:
         found = find_class(reached, module, node)
@@ -55,6 +56,14 @@ def read_dataclass_arguments(reached: Reached) -> Interface | None:
     _add_others(reached, interface, module, call)
     interface.options.append(Option(("-h", "--help"), "help", module, call, 0, 0))
     return interface
+
+
+def _find_types(module: Module, given: ast.expr | None) -> ast.expr | None:
+    """The tuple or list of a variable that is set once."""
+    stores = module.stores(given.id) if isinstance(given, ast.Name) else ()
+    made = module.parents.get(stores[0]) if len(stores) == 1 else None
+    listed = made.value if isinstance(made, ast.Assign) else None
+    return listed if isinstance(listed, ast.List | ast.Tuple) else given
 
 
 def _add_others(reached: Reached, interface: Interface, module: Module, maker: ast.Call) -> None:

@@ -63,6 +63,8 @@ def read_setting(program: Program, module: Module, node: ast.AST | None) -> obje
     """What an expression is, also by a constant, or the default of an argument that is not given."""
     if not isinstance(node, ast.Attribute):
         return try_evaluate(module, node)
+    if any(node.attr in each.once(_list_set_attributes) for each in program.modules):
+        return None
     declared = [
         call
         for each in program.modules
@@ -72,6 +74,13 @@ def read_setting(program: Program, module: Module, node: ast.AST | None) -> obje
     if len(declared) != 1 or any(flag.name == node.attr for flag in program.command.flags()):
         return None
     return constant_value(keyword_argument(declared[0], "default"))
+
+
+def _list_set_attributes(module: Module) -> set[str]:
+    """The attributes that a file sets, as in `args.rank = …`."""
+    return {
+        node.attr for node in module.kinds.get(ast.Attribute, ()) if not isinstance(node.ctx, ast.Load)
+    } | {str(constant_value(call.args[1])) for call in module.called("setattr") if len(call.args) > 1}
 
 
 def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
@@ -151,14 +160,18 @@ def find_words_read(reached: Reached) -> tuple[int, Module, ast.AST] | None:
     for module in reached.modules:
         for node in module.once(_list_argv):
             above = module.parents.get(node)
-            if not isinstance(above, ast.Subscript) or not isinstance(above.ctx, ast.Load):
+            if isinstance(above, ast.Assign) and above.value is node:
+                count, place = _count_targets(above), above.targets[0]
+                count = count - 1 if count is not None else None  # the first is the script
+            elif isinstance(above, ast.Subscript) and isinstance(above.ctx, ast.Load):
+                count, place = _read_count(module, above), above
+            else:
                 return None
-            count = _read_count(module, above)
             if count is None:
                 return None
             caught = any(isinstance(each, ast.Try) for each, _ in module.ancestors(node))
             if not caught and reached.surely_runs(module, node):
-                found.append((count, module, above))
+                found.append((count, module, place))
     return max(found, key=lambda each: each[0], default=None)
 
 
@@ -176,7 +189,12 @@ def _read_count(module: Module, node: ast.Subscript) -> int | None:
     above = module.parents.get(node)
     if isinstance(above, ast.Call) and module.name_of(above.func) == "map":
         above = module.parents.get(above)
-    target = above.targets[0] if isinstance(above, ast.Assign) else None
+    return _count_targets(above) if isinstance(above, ast.Assign) else None
+
+
+def _count_targets(statement: ast.Assign) -> int | None:
+    """How many values `a, b = …` takes apart; None where that varies."""
+    target = statement.targets[0]
     if not isinstance(target, ast.Tuple) or any(isinstance(each, ast.Starred) for each in target.elts):
         return None
     return len(target.elts)

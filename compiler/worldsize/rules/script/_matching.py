@@ -246,7 +246,8 @@ def _judge_values(
         )
         return
     for value in values if option.most != 0 else ():
-        yield from _judge_value(option, value)
+        for each in value.choices or (value,):
+            yield from _judge_value(option, each)
 
 
 def _judge_value(option: Option, value: Argument) -> Iterator[Fault]:

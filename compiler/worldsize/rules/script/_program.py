@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import posixpath
 import re
 import sys
 from collections.abc import Iterator
@@ -34,9 +35,20 @@ _KNOWN = re.compile(  # packages that start no process group and shard no data b
     "torch|torchvision|torchaudio|torchtext|tensorflow|tensorboard|keras|horovod|mpi4py|numpy|pandas|scipy|sklearn"
     "|matplotlib|seaborn|PIL|cv2|tqdm|yaml|mlflow|azureml|azure|pyarrow|joblib|requests|datasets|tokenizers"
     "|absl|sentencepiece|packaging|psutil|einops|regex|dotenv|click|rich|fsspec|h5py|timm|skimage|imageio"
+    "|wandb|omegaconf|hydra|torchmetrics|torchinfo|albumentations|kornia|evaluate|sacrebleu|rouge_score|seqeval|nltk"
+    "|lmdb|loguru|tabulate|termcolor|prettytable|colorama|fvcore|iopath|visdom|imgaug|pycocotools|numba|sympy|networkx"
+    "|jsonlines|munch|addict|easydict|yacs|ml_collections|typer|fire|tyro|pydantic|attr|attrs|toml|tomli|boto3"
+    "|botocore|s3fs|gcsfs|adlfs|zarr|xarray|netCDF4|nibabel|pydicom|SimpleITK|librosa|soundfile|orjson|ujson|simplejson"
+    "|comet_ml|neptune|clearml|aim|tensorboardX|jsonargparse|configargparse|simple_parsing|docopt|tap|shap|plotly"
 )
 _COMMENT = re.compile(r"^[ \t]*#.*|[ \t]#[^\"'\n]*$", re.MULTILINE)
-_Closure = tuple[tuple[Module, ...], bool]
+# Packages that give a model to a loop that DDP makes parallel, and do the rest only for a Trainer of theirs.
+_GIVE_MODELS = frozenset(
+    {"transformers", "peft", "diffusers", "bitsandbytes", "open_clip", "segmentation_models_pytorch"}
+    | {"efficientnet_pytorch", "xformers", "flash_attn", "clip", "sentence_transformers"}
+)
+_UNREAD = ""  # among the packages: a module that could not be read
+_Closure = tuple[tuple[Module, ...], frozenset[str]]
 
 
 class Program(Struct, eq=False):
@@ -50,13 +62,26 @@ class Program(Struct, eq=False):
     path: Path
     modules: tuple[Module, ...]
     folders: tuple[Path, ...]  # where its imports are looked for
-    complete: bool  # every module was read, and every other import is a package whose effect is known
+    unknown: frozenset[str]  # the packages that it imports whose effect is not known
     inner: Launcher | None = None  # of the command, inside of Azure ML's own
 
     @property
     def entry(self) -> Module:
         """The script."""
         return self.modules[0]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every module was read, and every other import is a package whose effect is known."""
+        return not self.unknown
+
+    @property
+    def is_own_loop(self) -> bool:
+        """The same, or what else it imports only gives a model to the loop of its own that DDP wraps."""
+        if self.complete or not self.unknown <= _GIVE_MODELS:
+            return self.complete
+        wraps = self.refers("DistributedDataParallel") and self.refers("init_process_group")
+        return wraps and not self.says("Trainer(", "Trainer,", "Accelerator(")
 
     @property
     def kind(self) -> str | None:
@@ -214,7 +239,7 @@ def _program(context: Context, launch: Launch, command: Command, folder: str) ->
     if named is None or not roots:
         return None
     word, names = named
-    names = [str(PurePosixPath(folder, name)) for name in names]
+    names = [posixpath.normpath(PurePosixPath(folder, name)) for name in names]
     path = next((at for name in names if (at := _locate(context, roots, name)) is not None), None)
     if path is None:
         return None
@@ -222,10 +247,10 @@ def _program(context: Context, launch: Launch, command: Command, folder: str) ->
     known = context.once(_read_before, context.root)
     if (path, folders) not in known:
         known[path, folders] = _closure(context, path, folders)
-    modules, complete = known[path, folders]
+    modules, unknown = known[path, folders]
     place = _place(component, word)
     inner = find_launcher(launch, command)
-    program = Program(launch, [launch], command, word, place, path, modules, folders, complete, inner)
+    program = Program(launch, [launch], command, word, place, path, modules, folders, unknown, inner)
     return program if modules else None
 
 
@@ -300,25 +325,27 @@ def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Clos
     """The script and what it imports from beside it."""
     modules: dict[Path, Module] = {}
     found: dict[tuple[str, int, Path | None], list[Path]] = {}  # relative imports also by their file
-    waiting, complete = [script], True
+    waiting, unknown = [script], set[str]()
     while waiting:
         path = waiting.pop(0)
         if path in modules:
             continue
         module = read_module(context, path) if len(modules) < _MAX_MODULES else None
         if module is None:
-            complete = False
+            unknown.add(_UNREAD)
             continue
         modules[path] = module
-        complete = complete and len(module.imports) <= _IMPORTS
+        if len(module.imports) > _IMPORTS:
+            unknown.add(_UNREAD)
         for name, level, _ in module.imports[:_IMPORTS]:
             key = (name, level, path if level else None)
             if key not in found:
                 found[key] = list(_imported(context, path, folders, name, level))
             places = found[key]
             waiting += places
-            complete = complete and (bool(places) or is_known_package(name, level))
-    return tuple(modules.values()), complete
+            if not places and not is_known_package(name, level):
+                unknown.add(_UNREAD if level else name.partition(".")[0])
+    return tuple(modules.values()), frozenset(unknown)
 
 
 def read_module(context: Context, path: Path) -> Module | None:

@@ -13,7 +13,7 @@ from worldsize.rules.script._module import (
     list_bindings,
     variable_read,
 )
-from worldsize.rules.script._reached import Reached, find_scope
+from worldsize.rules.script._reached import Function, Reached, find_scope
 
 
 class Source(NamedTuple):
@@ -42,7 +42,21 @@ def is_read_from(reached: Reached, module: Module, node: ast.AST, source: Source
         if name in source.calls or variable_read(node) in source.variables:
             return True
         return depth > 0 and _are_read(reached, _find_returned(reached, module, node), source, depth)
-    return variable_read(node) in source.variables
+    entry = _find_entry(module, node) if isinstance(node, ast.Subscript) and depth else None
+    return variable_read(node) in source.variables or (
+        entry is not None and is_read_from(reached, module, entry, source, depth - 1)
+    )
+
+
+def _find_entry(module: Module, node: ast.Subscript) -> ast.expr | None:
+    """What `ranks["global"]` is, in a dictionary that is written out and set once."""
+    stores = module.stores(node.value.id) if isinstance(node.value, ast.Name) else ()
+    made = module.parents.get(stores[0]) if len(stores) == 1 else None
+    listed, wanted = getattr(made, "value", None), constant_value(node.slice)
+    if not isinstance(listed, ast.Dict) or wanted is None:
+        return None
+    pairs = zip(listed.keys, listed.values, strict=True)
+    return next((value for key, value in pairs if constant_value(key) == wanted), None)
 
 
 def _are_read(reached: Reached, values: list[tuple[Module, ast.AST]], source: Source, depth: int) -> bool:
@@ -62,7 +76,18 @@ def _find_returned(
     found = reached.find(module, call.func)
     if len(found) != 1 or found[0][1].name == "__init__":
         return [(module, module.tree)]
-    other, function = found[0]
+    return _list_returned(*found[0], position)
+
+
+def _find_property(reached: Reached, name: str) -> list[tuple[Module, ast.AST]]:
+    """What the one property of a name returns."""
+    found = reached.functions.get(name, [])
+    decorators = found[0][1].decorator_list if len(found) == 1 else []
+    names = [getattr(each, "id", getattr(each, "attr", "")) for each in decorators]
+    return _list_returned(*found[0], None) if names in (["property"], ["cached_property"]) else []
+
+
+def _list_returned(other: Module, function: Function, position: int | None) -> list[tuple[Module, ast.AST]]:
     returned: list[tuple[Module, ast.AST]] = []
     for each in other.kinds.get(ast.Return, ()):
         if find_scope(other, each) is function:
@@ -80,7 +105,9 @@ def _find_values(
     """What a name is set to: by assignments, or by the calls of the function that has it as a parameter."""
     if isinstance(name, ast.Attribute):
         set_to = module.once(_list_values).get((None, name.attr), [])
-        return _open_calls(reached, module, set_to) if set_to else _find_made(reached, name.attr)
+        if not set_to:
+            return _find_made(reached, name.attr) or _find_property(reached, name.attr)
+        return _open_calls(reached, module, set_to)
     scope = find_scope(module, name)
     arguments = getattr(scope, "args", None)
     names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []
@@ -110,20 +137,27 @@ def _find_values(
 
 
 def _find_made(reached: Reached, field: str) -> list[tuple[Module, ast.AST]]:
-    """What a field of a dataclass is given where its objects are made."""
-    classes = [
-        each.name
+    """What a field of a dataclass or named tuple is given where its objects are made."""
+    declared = {
+        each.name: names
         for found in reached.classes.values()
         for _, each in found
-        if any(
-            isinstance(line, ast.AnnAssign) and getattr(line.target, "id", "") == field for line in each.body
-        )
+        if field in (names := [_name_field(line) for line in each.body if isinstance(line, ast.AnnAssign)])
+    }
+    if len(declared) != 1:
+        return []
+    ((name, fields),) = declared.items()
+    position = fields.index(field)
+    made = [(module, call) for module in reached.modules for call in module.called(name)]
+    given = [
+        (module, keyword_argument(call, field) or next(iter(call.args[position : position + 1]), None))
+        for module, call in made
     ]
-    made = (
-        [(module, call) for module in reached.modules for call in module.called(*classes)] if classes else []
-    )
-    given = [(module, keyword_argument(call, field)) for module, call in made]
-    return [(module, value or module.tree) for module, value in given] if len(classes) == 1 else []
+    return [(module, value or module.tree) for module, value in given]
+
+
+def _name_field(line: ast.AnnAssign) -> str:
+    return line.target.id if isinstance(line.target, ast.Name) else ""
 
 
 def _is_overwritten(module: Module, values: list[tuple[ast.AST, int | None]]) -> bool:

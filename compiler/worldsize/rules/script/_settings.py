@@ -8,6 +8,7 @@ from worldsize.base.span import Span
 from worldsize.rules.script._interfaces import read_setting
 from worldsize.rules.script._module import Module, keyword_argument
 from worldsize.rules.script._program import Program
+from worldsize.rules.script._reached import find_scope
 from worldsize.rules.script._words import read_arguments
 
 
@@ -61,3 +62,28 @@ def find_place(program: Program, module: Module, node: ast.AST) -> Span:
             if word is not None and given.span is not None and given.place == program.launch.span(word):
                 return given.span
     return module.span(node)
+
+
+def find_given(program: Program, module: Module, node: ast.Name) -> list[ast.expr | None] | None:
+    """What the calls of a function give for its parameter, or its default; None of what is no parameter."""
+    scope = find_scope(module, node)
+    arguments = getattr(scope, "args", None)
+    if not isinstance(arguments, ast.arguments):
+        return None
+    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    if node.id not in names or any(find_scope(module, each) is scope for each in module.stores(node.id)):
+        return None
+    position = names.index(node.id)
+    defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
+    calls = [call for other in program.modules for call in other.called(getattr(scope, "name", ""))]
+    plain = [
+        call
+        for call in calls
+        if not any(isinstance(each, ast.Starred) for each in call.args)
+        and all(each.arg is not None for each in call.keywords)
+    ]
+    return [
+        keyword_argument(call, node.id)
+        or next(iter(call.args[position : position + 1]), defaults.get(node.id))
+        for call in plain
+    ]

@@ -6,10 +6,12 @@ import re
 from typing import NamedTuple
 
 from worldsize.azureml import binding, literals
+from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Binding, Literal, Port
 from worldsize.base.span import Span
 from worldsize.rules.launch import Launch, read_input
 from worldsize.rules.script._program import Program
+from worldsize.yaml.nodes import Mapping, Scalar, Sequence
 
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a negative number
 _SHELL = re.compile(r"[$`*?\\~]|\{[^{}]*(?:,|\.\.)[^{}]*\}")
@@ -28,6 +30,7 @@ class Argument(NamedTuple):
     place: Span | None = None  # of the word in the command
     numeric: bool = True  # False where the value surely is no number, such as a path of data
     loose: bool = False  # may be none or several words
+    choices: tuple[Argument, ...] = ()  # what it is in the trials of a sweep
 
     @property
     def is_flag(self) -> bool:
@@ -91,6 +94,9 @@ def _argument(launch: Launch, bare: str, span: Span | None, *, quoted: bool) -> 
         return Argument(
             bare, text, span, span, loose=shell and not bare.startswith("-") and not _ONE_WORD.fullmatch(bare)
         )
+    choices = _read_choices(launch, expression, bare, span)
+    if choices:
+        return Argument(bare, None, span, span, choices=choices)
     value = _value(launch, bare)
     port = launch.step.component.inputs.get(expression.port or "") if launch.step.component else None
     is_data = expression.scope == "outputs" or (port is not None and port.is_data)
@@ -102,6 +108,26 @@ def _argument(launch: Launch, bare: str, span: Span | None, *, quoted: bool) -> 
         return Argument(bare, known, _value_span(launch, expression.port) or span, span, not is_data, loose)
     is_text = not is_data and (port is None or port.type == "string")
     return Argument(bare, None, span, span, not is_data, is_text and not quoted)
+
+
+def _read_choices(
+    launch: Launch, expression: Expression, bare: str, span: Span | None
+) -> tuple[Argument, ...]:
+    """The words that a sweep chooses from for `${{search_space.x}}`, or for an input of its trial."""
+    raw = launch.step.raw
+    space = raw.get("search_space") if launch.step.type == "sweep" and isinstance(raw, Mapping) else None
+    entry = space.get(expression.port or "") if isinstance(space, Mapping) else None
+    values = entry.get("values") if isinstance(entry, Mapping) else None
+    if expression.scope not in ("search_space", "inputs") or not isinstance(values, Sequence):
+        return ()
+    texts = [
+        (literals.render_literal(each.value), each.span)
+        for each in values.items
+        if isinstance(each, Scalar) and isinstance(each.value, str | int | float)
+    ]
+    return tuple(
+        Argument(bare, text, place, span) for text, place in texts if text and not _SHELL.search(text)
+    )
 
 
 def _accepts(port: Port | None, value: object) -> bool:

@@ -73,7 +73,8 @@ def _judge_wrap(module: Module, call: ast.Call, given: ast.expr) -> Iterator[_Fo
     for name, maker in module.calls:
         if ".optim." not in name or not maker.args or find_block(module, maker) is not scope:
             continue
-        if not any(each in ast.unparse(maker.args[0]) for each in held) or maker.lineno >= call.lineno:
+        groups = _open_variable(module, maker.args[0])
+        if not any(each in ast.unparse(groups) for each in held) or maker.lineno >= call.lineno:
             continue
         if _excludes(module, maker, call) or _is_made_again(module, maker, call):
             continue
@@ -82,6 +83,13 @@ def _judge_wrap(module: Module, call: ast.Call, given: ast.expr) -> Iterator[_Fo
         help_ = f"create the optimizer after `{wrapper}`, else it never updates the sharded parameters"
         related = (Related(module.span(call), "replaced here"),)
         yield "optimizer-before-sharding", Finding(module.span(maker), message, help_, related), maker
+
+
+def _open_variable(module: Module, node: ast.expr) -> ast.expr:
+    """What a variable is that is set once."""
+    stores = module.stores(node.id) if isinstance(node, ast.Name) else ()
+    made = module.parents.get(stores[0]) if len(stores) == 1 else None
+    return made.value if isinstance(made, ast.Assign) else node
 
 
 def _excludes(module: Module, first: ast.AST, second: ast.AST) -> bool:

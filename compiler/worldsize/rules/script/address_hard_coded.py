@@ -12,6 +12,7 @@ from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
+from worldsize.rules.script._interface import try_evaluate
 from worldsize.rules.script._interfaces import read_setting, runs_in_job
 from worldsize.rules.script._module import (
     Module,
@@ -20,11 +21,13 @@ from worldsize.rules.script._module import (
     variable_writes,
 )
 from worldsize.rules.script._program import Program
+from worldsize.rules.script._settings import find_given
 
 _ADDRESSES = ("MASTER_ADDR", "init_method")
-_COUNTS = ("WORLD_SIZE", "world_size", "nprocs")
+_COUNTS = ("WORLD_SIZE", "world_size", "nprocs", "num_replicas")
 _RANKS = ("RANK", "LOCAL_RANK", "rank")  # of each process
 _NAMES = frozenset({*_ADDRESSES, *_COUNTS, *_RANKS})
+_OF_TESTS = re.compile(r"val|test|eval|dev", re.IGNORECASE)
 _TCP = re.compile(r"tcp://[\w.-]+(?::\d+)?")
 
 
@@ -63,13 +66,15 @@ def _judge(program: Program, fixed: _Fixed) -> Iterator[Finding]:
         return
     related = program.related if program.place is None or program.place.path != span.path else ()
     help_ = f"leave `{name}` out: Azure ML sets what `init_process_group` needs"
+    if name == "num_replicas":
+        help_ = "leave `num_replicas` and `rank` out: the sampler asks the process group"
     yield Finding(span, message, help_, related=related)
 
 
 def _find_in_script(program: Program, module: Module) -> Iterator[tuple[ast.AST, str, object]]:
     """Where a file sets one of the names, and to what."""
     for name, written, statement in variable_writes(module):
-        yield statement, name, constant_value(written)
+        yield statement, name, _read_parameter(program, module, written)
     for call in module.called("os.environ.update"):
         for one in call.keywords:
             yield one.value, one.arg or "", constant_value(one.value)
@@ -77,15 +82,35 @@ def _find_in_script(program: Program, module: Module) -> Iterator[tuple[ast.AST,
             pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
             for key, written in pairs:
                 yield written, str(constant_value(key)), constant_value(written)
+    yield from _find_in_calls(program, module)
+
+
+def _find_in_calls(program: Program, module: Module) -> Iterator[tuple[ast.AST, str, object]]:
     for call in module.called("init_process_group"):
-        for name in ("world_size", "rank", "init_method"):
-            node = keyword_argument(call, name)
+        for name, position in (("world_size", 3), ("rank", 4), ("init_method", 1)):
+            node = keyword_argument(call, name) or next(iter(call.args[position : position + 1]), None)
             value = read_setting(program, module, node)
             if name != "init_method" or (isinstance(value, str) and _TCP.fullmatch(value)):
                 yield node or call, name, value
+    for call in module.called("DistributedSampler"):
+        rows = ast.unparse(call.args[0] if call.args else call)
+        if _OF_TESTS.search(rows):
+            continue  # each rank may judge the model by all rows
+        for name in ("num_replicas", "rank"):
+            node = keyword_argument(call, name)
+            yield node or call, name, try_evaluate(module, node)
     for call in module.called("mp.spawn", "multiprocessing.spawn"):
         node = keyword_argument(call, "nprocs")
         yield node or call, "nprocs", constant_value(node)
+
+
+def _read_parameter(program: Program, module: Module, node: ast.expr) -> object:
+    """A literal or constant, also as what every call of the function gives, or leaves to its default."""
+    given = find_given(program, module, node) if isinstance(node, ast.Name) else None
+    if given is None:
+        return try_evaluate(module, node)
+    values = {str(constant_value(each)) for each in given if constant_value(each) is not None}
+    return values.pop() if len(values) == 1 and all(constant_value(each) for each in given) else None
 
 
 def _find_in_job(_context: Context, launch: Launch) -> Iterator[_Fixed]:

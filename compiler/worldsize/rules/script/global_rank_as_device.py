@@ -38,6 +38,13 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     per_instance = program.per_instance if inner is None else inner.starts or 0
     if (launch.instances.value or 1) < 2 or launch.kind not in ("pytorch", "mpi") or per_instance < 2:
         return
+    for flag in program.command.flags():
+        value = flag.value
+        span = launch.span(value) if value is not None and value.bare in ("$RANK", "${RANK}") else None
+        if flag.name == "local_rank" and span is not None:
+            message = f"`RANK` counts all processes, but each instance numbers its {per_instance} from 0"
+            yield Finding(span, message, "write `$LOCAL_RANK`")
+            return
     reached = read_reached(program)
     for module in program.modules:
         for node in module.once(list_devices):

@@ -13,7 +13,7 @@ from worldsize.rules.script._program import Program
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
-    if program.kind != "pytorch" or program.per_instance < 2 or not program.complete:
+    if program.kind != "pytorch" or program.per_instance < 2 or not program.is_own_loop:
         return
     # A default device, copies on the CPU, and weights of another script may lie anywhere.
     if program.says("set_default_device", ".cpu(") or not program.says("cuda"):

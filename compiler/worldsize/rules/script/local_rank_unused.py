@@ -16,7 +16,7 @@ from worldsize.rules.script.global_rank_as_device import list_devices
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
-    if program.kind != "pytorch" or program.per_instance < 2 or not program.complete:
+    if program.kind != "pytorch" or program.per_instance < 2 or not program.is_own_loop:
         return
     yield from _check_fixed(program)
     yield from _check_hidden(program)
@@ -91,9 +91,14 @@ def _check_argument(program: Program) -> Iterator[Finding]:
 
 
 def _sets_device(module: Module) -> bool:
-    """Whether a GPU is chosen by something that is worked out, in whatever way."""
-    chosen = [each for call in module.called("torch.cuda.set_device", "set_device") for each in call.args]
-    return any(not isinstance(each, ast.Constant) for each in chosen)
+    """Whether a GPU is chosen by a number that is worked out, in whatever way."""
+    devices = module.called("torch.device")
+    numbers = [each for call in module.called("set_device") for each in call.args]
+    numbers += [each for call in devices for each in call.args[1:]]
+    texts = [each for call in devices for each in call.args[:1]]
+    return any(not isinstance(each, ast.Constant) for each in numbers) or any(
+        isinstance(each, ast.JoinedStr | ast.BinOp) for each in texts
+    )
 
 
 def _find_wrapped(module: Module) -> Iterator[tuple[ast.AST, str]]:

@@ -7,19 +7,26 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _edits
-from worldsize.rules.script._loops import find_assigned
-from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
+from worldsize.rules.script import _edits, _ranks
+from worldsize.rules.script._loops import find_assigned, find_loop, list_backward_calls
+from worldsize.rules.script._module import (
+    Module,
+    constant_value,
+    find_mentions,
+    is_environment,
+    keyword_argument,
+)
 from worldsize.rules.script._program import Program
-from worldsize.rules.script._reached import find_scope
+from worldsize.rules.script._settings import find_given
 
+_COLLECTIONS = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.")
 _SHARDS = ("Sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableDataset", "Subset(")
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if program.processes > 1 and program.imports("accelerate"):
         yield from _judge_accelerate(program)
-    if program.processes < 2 or not program.complete or program.says(*_SHARDS):
+    if program.processes < 2 or not program.is_own_loop or program.says(*_SHARDS):
         return
     if any(module.once(_may_sample) for module in program.modules):
         return
@@ -28,33 +35,50 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     for module in program.modules:
         for call in module.called("DataLoader"):
             shuffle = keyword_argument(call, "shuffle")
-            if _is_true(program, module, shuffle) or _asks_for_none(shuffle):
+            shuffles = _is_true(program, module, shuffle) or _asks_for_none(shuffle)
+            if shuffles or _trains_in_order(program, module, call):
                 message = "every rank reads all rows: nothing divides them among the ranks"
-                help_ = "write `sampler=DistributedSampler(rows)` in place of `shuffle=True`"
-                fix = _edits.divide_rows(module, call)
+                help_ = "write `sampler=DistributedSampler(rows)`"
+                help_ += " in place of `shuffle=True`" if shuffles else ""
+                fix = _edits.divide_rows(module, call) if shuffles else None
                 yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
                 return
 
 
 def _is_true(program: Program, module: Module, node: ast.AST | None) -> bool:
     """Whether it is true, also as a parameter that is true by default and in some call left out, or given."""
-    scope = find_scope(module, node) if isinstance(node, ast.Name) else module.tree
-    arguments = getattr(scope, "args", None)
-    if not isinstance(node, ast.Name) or not isinstance(arguments, ast.arguments):
-        return constant_value(node) is True
-    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
-    if node.id not in names or any(find_scope(module, each) is scope for each in module.stores(node.id)):
+    given = find_given(program, module, node) if isinstance(node, ast.Name) else None
+    return constant_value(node) is True or any(constant_value(each) is True for each in given or ())
+
+
+def _trains_in_order(program: Program, module: Module, loader: ast.Call) -> bool:
+    """Whether a loader in order gives all rows of a collection to a loop that trains."""
+    rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
+    stores = module.stores(rows.id) if isinstance(rows, ast.Name) else ()
+    made = getattr(module.parents.get(stores[0]), "value", None) if len(stores) == 1 else None
+    if not isinstance(made, ast.Call) or not module.name_of(made.func).startswith(_COLLECTIONS):
         return False
-    position = names.index(node.id)
-    defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
-    calls = [call for other in program.modules for call in other.called(getattr(scope, "name", ""))]
-    given = [
-        keyword_argument(call, node.id) or next(iter(call.args[position : position + 1]), None)
-        for call in calls
-        if not any(isinstance(each, ast.Starred) for each in call.args)
-        and all(each.arg is not None for each in call.keywords)
-    ]
-    return any(constant_value(each or defaults.get(node.id)) is True for each in given)
+    if {each.arg for each in loader.keywords} & {None, "shuffle", "batch_sampler", "collate_fn"}:
+        return False
+    worked_out = any(isinstance(each, ast.JoinedStr | ast.BinOp) for each in ast.walk(made))
+    if (
+        worked_out
+        or _ranks.mentions_rank(module, made)
+        or any(each.once(_takes_part) for each in program.modules)
+    ):
+        return False
+    names = {name for name, _, call in find_assigned(module, "DataLoader") if call is loader}
+    loops = [find_loop(module, call) for call in list_backward_calls(module)]
+    iterated = [set(find_mentions(loop.iter)) for loop in loops if isinstance(loop, ast.For)]
+    return any(names & each for each in iterated)
+
+
+def _takes_part(module: Module) -> bool:
+    """Whether a file takes a part of something by the rank: `rows[rank::world]`."""
+    return any(
+        _ranks.mentions_rank(module, node.slice) and not is_environment(node.value)
+        for node in module.kinds.get(ast.Subscript, ())
+    )
 
 
 def _may_sample(module: Module) -> bool:

@@ -13,7 +13,7 @@ from worldsize.rules.script._program import Program
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
-    if not program.complete or program.says("set_epoch") or not _has_epochs(program):
+    if not program.is_own_loop or program.says("set_epoch") or not _has_epochs(program):
         return
     for module in program.modules:
         for call in module.called("DistributedSampler"):

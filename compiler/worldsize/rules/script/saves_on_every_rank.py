@@ -17,7 +17,7 @@ _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint",
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
-    if program.processes < 2 or not program.complete or program.says(*_SHARDED):
+    if program.processes < 2 or not program.is_own_loop or program.says(*_SHARDED):
         return
     if is_without_group(program):
         return  # that is the cause

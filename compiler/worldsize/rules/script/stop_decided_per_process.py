@@ -12,6 +12,7 @@ from worldsize.rules.script._interfaces import read_reached
 from worldsize.rules.script._loops import find_block, list_backward_calls
 from worldsize.rules.script._module import Module, find_mentions
 from worldsize.rules.script._program import Program
+from worldsize.rules.script._rank_tests import read_side
 
 _AGREES = (
     "all_reduce", "reduce", "broadcast", "broadcast_object_list", "all_gather", "all_gather_object", "gather",
@@ -27,10 +28,13 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     for module in program.modules:
         for node in module.once(_find_stops):
-            if read_reached(program).runs(module, node):
+            alone = _ranks.is_guarded_by_rank(program.modules, module, node)
+            if read_reached(program).runs(module, node) and not alone:
                 message = (
                     "each process decides this by its own loss: if they differ, some wait forever for others"
                 )
+                if read_side(module, node.test) == "first":
+                    message = "only the first process leaves the loop here: the others wait forever for it"
                 help_ = "average the value first with `dist.all_reduce`, so that all processes decide alike"
                 yield Finding(module.span(node.test), message, help_, related=program.related)
                 return
@@ -58,7 +62,7 @@ def _find_stops(module: Module) -> list[ast.If]:
                 trains
                 and isinstance(node.body[-1], _LEAVES)
                 and not before
-                and not _ranks.mentions_rank(module, node.test)
+                and (not _ranks.mentions_rank(module, node.test) or read_side(module, node.test) == "first")
             ):
                 found.append(node)
     return found

@@ -372,35 +372,3 @@ def test_a_module_of_a_package_is_started_as_one(tmp_path: Path) -> None:
     assert {"src/mine/__init__.py", "src/mine/nets.py", "src/mine/train.py"} <= project.files.keys()
     assert b"python -m mine.train" in project.files["train.yml"]
     assert b"mine" not in project.files["conda.yml"]
-
-
-HELD = """
-log = open("log.txt", "w")
-seen = open("seen.txt", "w")
-count = seen.write("x")
-
-
-def read():
-    log = open("rows.txt")
-    log.seek(0)
-    return log.read()
-
-
-log.write(read())
-"""
-
-
-def test_a_file_that_stays_open_is_held_where_it_is_only_written() -> None:
-    text = adopt_text(PLAIN + HELD.encode()).text
-
-    assert '"log.txt"), "w") if RANK == 0 else None\n' in text
-    assert '"seen.txt"), "w")\n' in text
-    assert "    log.seek(0)\n    return" in text
-    assert "if RANK == 0:\n    log.write(read())" in text
-
-
-def test_a_loss_of_a_batch_together_is_a_known_cause() -> None:
-    text = PLAIN.decode() + "\n\ndef similar(z):\n    return z @ z.t()\n"
-
-    assert adopt_text(text).profile.compares_rows
-    assert not adopt_text(PLAIN).profile.compares_rows

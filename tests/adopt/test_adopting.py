@@ -7,6 +7,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from adopt_text import PLAIN, adopt_text
 
 import worldsize
 from worldsize.adopting.adopt import adopt_module, adopt_script
@@ -21,7 +22,6 @@ MORE = sorted((HERE / "more").glob("*.py"))  # not proven by processes in these 
 REFUSED = sorted(path for path in (HERE / "refused").iterdir() if path.suffix in (".py", ".txt"))
 BY_NAME = pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 ALL = pytest.mark.parametrize("path", [*SCRIPTS, *MORE], ids=lambda path: path.stem)
-PLAIN = (HERE / "scripts/globals_blobs.py").read_bytes()
 
 
 NET = "def build():\n    return torch.nn.Linear(4, 1)\n"
@@ -53,11 +53,6 @@ def show(path: Path) -> str:
     why = [f"{each.line}: {each.rule or '-'} {each.reason}\n" for each in adoption.changes]
     flags = [f"{each.option} {each.role} {each.default!r}\n" for each in adoption.profile.flags]
     return "".join([diff, "\n== left to the author\n", *left, "\n== why\n", *why, "\n== options\n", *flags])
-
-
-def adopt_text(text: str | bytes):
-    module, encoding = parse_bytes("train.py", text.encode() if isinstance(text, str) else text)
-    return adopt_module(module, encoding)
 
 
 @ALL

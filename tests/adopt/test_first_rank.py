@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from worldsize.adopting.adopt import adopt_module
-from worldsize.adopting.reading import parse_bytes
-
-PLAIN = (Path(__file__).parent / "scripts/globals_blobs.py").read_bytes()
-
-
-def adopt_text(text: str | bytes):
-    module, encoding = parse_bytes("train.py", text.encode() if isinstance(text, str) else text)
-    return adopt_module(module, encoding)
-
+from adopt_text import PLAIN, adopt_text
 
 HELD = """
 log = open("log.txt", "w")

@@ -300,7 +300,7 @@ def test_a_bucket_of_google(downloads: ModuleType, tmp_path: Path, monkeypatch: 
     server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="wine")
     server.start()
     try:
-        port = server._api._httpd.server_port  # noqa: SLF001 - no other way to learn it
+        port = server._api._httpd.server_port
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
         gcsfs.GCSFileSystem(token="anon").pipe("wine/d/train/a.csv", TABLE.encode())
         folder = downloads.download("gs://wine/d", tmp_path)

@@ -213,7 +213,12 @@ def _may_pass(error: Exception) -> bool:
     status = _status_of(error)
     if status:
         return status >= 500 or status in (408, 429)
-    return "credential" not in type(error).__name__.lower()
+    return not _lacks_credentials(error)
+
+
+def _lacks_credentials(error: Exception) -> bool:
+    kind = type(error).__name__.lower()
+    return "credential" in kind or "authentication" in kind
 
 
 def _status_of(error: Exception) -> int:
@@ -225,7 +230,7 @@ def _explain(error: Exception, shown: str) -> UserError:
     status, kind = _status_of(error), type(error).__name__
     if isinstance(error, FileNotFoundError) or status == 404:
         return UserError(f"`{shown}` does not exist", "correct the address")
-    if isinstance(error, PermissionError) or status in _FORBIDDEN or "credential" in kind.lower():
+    if isinstance(error, PermissionError) or status in _FORBIDDEN or _lacks_credentials(error):
         answer = f": the server answered {status}" if status else ""
         return UserError(
             f"`{shown}` may not be read with the credentials here{answer}",

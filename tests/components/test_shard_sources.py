@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import io
 import json
-import shutil
 import socket
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -205,110 +201,6 @@ def test_a_package_that_is_missing(
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(UserError, match="`s3://bucket/a` needs the package `s3fs`, which is not installed"):
         downloads.download("s3://bucket/a", tmp_path)
-
-
-def test_a_bucket(downloads: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("s3fs")
-    moto = pytest.importorskip("moto.server")
-    boto3 = pytest.importorskip("boto3")
-    server = moto.ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "here")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "here")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    try:
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="wine")
-        for name in ("d/train/a.csv", "d/test/b.csv"):
-            client.put_object(Bucket="wine", Key=name, Body=TABLE.encode())
-        root = downloads.download("s3://wine/d", tmp_path)
-        assert [(root / name).read_text() for name in ("train/a.csv", "test/b.csv")] == [TABLE, TABLE]
-        with pytest.raises(UserError, match="does not exist"):
-            downloads.download("s3://wine/none", tmp_path)
-    finally:
-        server.stop()
-
-
-@pytest.mark.parametrize(
-    ("address", "connection", "message"),
-    [
-        ("az://wine/d", "", "`az://wine/d` names a container, and no storage account is known"),
-        (
-            "abfss://wine@here.dfs.core.windows.net/d",
-            "AccountName=there;AccountKey=a2V5",
-            "is in the storage account `here`, and `AZURE_STORAGE_CONNECTION_STRING` is of `there`",
-        ),
-    ],
-)
-def test_the_storage_account_is_the_address_s(
-    address: str, connection: str, message: str, downloads: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection)
-    with pytest.raises(UserError, match=message):
-        downloads.download(address, Path())
-
-
-@pytest.fixture
-def azurite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The client of a container in Azure's storage emulator, where its program and the libraries are."""
-    pytest.importorskip("adlfs")
-    blobs = pytest.importorskip("azure.storage.blob")
-    program = shutil.which("azurite-blob")
-    if program is None:
-        pytest.skip("azurite is not installed")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [program, "--silent", "--location", str(tmp_path / "azurite"), "--blobPort", str(port)]
-    process = subprocess.Popen([*command, "--skipApiVersionCheck", "--disableTelemetry"])
-    # The emulator's account and key are the same everywhere, and published.
-    key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-    connection = f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={key}"
-    connection += f";BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1;"
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection)
-    try:
-        for _ in range(100):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.1)
-        container = blobs.ContainerClient.from_connection_string(connection, "wine")
-        container.create_container()
-        yield container
-    finally:
-        process.terminate()
-        process.wait()
-
-
-@pytest.mark.parametrize("root", ["az://wine/", "abfss://wine@devstoreaccount1.dfs.core.windows.net/"])
-def test_a_storage_account(root: str, azurite: Any, downloads: ModuleType, tmp_path: Path) -> None:
-    for name in ("d/train/a b.csv", "d/_left_out.csv"):
-        azurite.upload_blob(name, TABLE.encode())
-    folder = downloads.download(f"{root}d", tmp_path)
-    assert [path.name for path in folder.rglob("*.csv")] == ["a b.csv"]
-    assert downloads.download(f"{root}d/train/a b.csv", tmp_path / "azurite").read_text() == TABLE
-    with pytest.raises(UserError, match="does not exist"):
-        downloads.download(f"{root}none", tmp_path)
-
-
-def test_a_bucket_of_google(downloads: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gcsfs = pytest.importorskip("gcsfs")
-    emulator = pytest.importorskip("gcp_storage_emulator.server")
-    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # the emulator has no gRPC
-    server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="wine")
-    server.start()
-    try:
-        port = server._api._httpd.server_port
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-        gcsfs.GCSFileSystem(token="anon").pipe("wine/d/train/a.csv", TABLE.encode())
-        folder = downloads.download("gs://wine/d", tmp_path)
-        assert (folder / "train" / "a.csv").read_text() == TABLE
-        with pytest.raises(UserError, match="does not exist"):
-            downloads.download("gs://wine/none", tmp_path)
-    finally:
-        server.stop()
 
 
 def _save(folder: Path, table: Any, features: dict[str, Any]) -> None:

@@ -190,7 +190,6 @@ CASES: dict[str, tuple[Make, str, str]] = {
         'row 1 of `d.jsonl` has the object `{"y": 1}` in `x`',
         "fields of their own",
     ),
-    "equal rows": (_csv(GOOD, label="label"), "too few of 20 differ: none is for validation", "to 0"),
     "UTF-16": (lambda folder: _write(folder, d__csv=GOOD.encode("utf-16")), "it is UTF-16", "as UTF-8"),
     "json text feature": (
         _jsonl("".join(f'{{"x": "name {row}", "label": {row % 2}}}\n' for row in range(20))),

@@ -1,4 +1,4 @@
-"""Data in the object stores of Amazon, Azure and Google, read by their real clients from emulators."""
+"""Data in the object stores of Amazon and Azure, read by their real clients from emulators."""
 
 from __future__ import annotations
 
@@ -106,21 +106,3 @@ def test_a_storage_account(root: str, azurite: Any, downloads: ModuleType, tmp_p
     assert downloads.download(f"{root}d/train/a b.csv", tmp_path / "azurite").read_text() == TABLE
     with pytest.raises(UserError, match="does not exist"):
         downloads.download(f"{root}none", tmp_path)
-
-
-def test_a_bucket_of_google(downloads: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gcsfs = pytest.importorskip("gcsfs")
-    emulator = pytest.importorskip("gcp_storage_emulator.server")
-    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # the emulator has no gRPC
-    server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="wine")
-    server.start()
-    try:
-        port = server._api._httpd.server_port
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-        gcsfs.GCSFileSystem(token="anon").pipe("wine/d/train/a.csv", TABLE.encode())
-        folder = downloads.download("gs://wine/d", tmp_path)
-        assert (folder / "train" / "a.csv").read_text() == TABLE
-        with pytest.raises(UserError, match="does not exist"):
-            downloads.download("gs://wine/none", tmp_path)
-    finally:
-        server.stop()

@@ -185,6 +185,12 @@ CASES: dict[str, tuple[Make, str, str]] = {
         'row 4 of `d.jsonl` has `"red"` in `x`, and the first row a number',
         "one kind",
     ),
+    "json object": (
+        _jsonl('{"x": {"y": 1}, "label": "a"}\n'),
+        'row 1 of `d.jsonl` has the object `{"y": 1}` in `x`',
+        "fields of their own",
+    ),
+    "UTF-16": (lambda folder: _write(folder, d__csv=GOOD.encode("utf-16")), "it is UTF-16", "as UTF-8"),
     "json text feature": (
         _jsonl("".join(f'{{"x": "name {row}", "label": {row % 2}}}\n' for row in range(20))),
         "column `x` of `d.jsonl` has another text in nearly every row: 20 in 20 rows",

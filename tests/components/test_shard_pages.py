@@ -239,7 +239,8 @@ def test_what_is_written_by_hand_is_read_where_it_is_true(
     measure_shard: Callable[[Path, Path], tuple[int, str, float, int]], tmp_path: Path
 ) -> None:
     (tmp_path / "data").mkdir()
-    columns = [numbers(rows=FEW), two_texts("label", b"a", rows=FEW)]
+    counted = struct.pack(f"<{FEW}f", *range(FEW))
+    columns = [Column("x", FLOAT, page(counted, FEW), FEW), two_texts("label", b"a", rows=FEW)]
     (tmp_path / "data" / "d.parquet").write_bytes(parquet(FEW, columns, 3))
     assert measure_shard(tmp_path / "data", tmp_path / "out")[:2] == (0, "")
 

@@ -204,30 +204,6 @@ def test_a_package_that_is_missing(
         downloads.download("s3://bucket/a", tmp_path)
 
 
-def test_a_bucket(downloads: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("s3fs")
-    moto = pytest.importorskip("moto.server")
-    boto3 = pytest.importorskip("boto3")
-    server = moto.ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "here")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "here")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    try:
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="wine")
-        for name in ("d/train/a.csv", "d/test/b.csv"):
-            client.put_object(Bucket="wine", Key=name, Body=TABLE.encode())
-        root = downloads.download("s3://wine/d", tmp_path)
-        assert [(root / name).read_text() for name in ("train/a.csv", "test/b.csv")] == [TABLE, TABLE]
-        with pytest.raises(UserError, match="does not exist"):
-            downloads.download("s3://wine/none", tmp_path)
-    finally:
-        server.stop()
-
-
 def _save(folder: Path, table: Any, features: dict[str, Any]) -> None:
     """Write a table as `datasets.Dataset.save_to_disk` does."""
     import pyarrow as pa

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,11 +35,16 @@ class EncodedColumn:
         return [self._column[row].as_buffer().to_pybytes() for row in rows.tolist()]
 
 
-def decode_rows(files: Sequence[bytes], shape: tuple[int, ...]) -> Array:
-    """Return pictures as uint8 `[n, width]`; errors are those of :func:`decode_picture`."""
-    rows = np.empty((len(files), math.prod(shape)), np.uint8)
+def decode_rows(files: Sequence[bytes], shape: tuple[int, ...], dtype: str, scale: float) -> Array:
+    """Return pictures as `[n, channels, height, width]`, pixels times `scale`.
+
+    Each goes straight to its place in the batch: a batch of bytes beside it would be touched once and freed.
+    Errors are those of :func:`decode_picture`.
+    """
+    rows = np.empty((len(files), *shape), dtype)
+    factor = np.dtype(dtype).type(scale)
     for row, data in zip(rows, files, strict=True):
-        row[:] = decode_picture(data, shape).reshape(-1)
+        np.multiply(decode_picture(data, shape), factor, out=row, dtype=dtype)
     return rows
 
 

@@ -75,8 +75,8 @@ class ShardReader:
         features, labels = self.gather_stored(indices)
         spec = self.manifest.features
         if isinstance(features, list):
-            features = decode_rows(features, spec.shape)
-        if spec.stored:
+            features = decode_rows(features, spec.shape, spec.dtype, spec.scale)
+        elif spec.stored:
             features = np.multiply(features, np.dtype(spec.dtype).type(spec.scale), dtype=spec.dtype)
         return features.reshape(len(indices), *spec.shape), labels
 

@@ -90,6 +90,8 @@ def check_content(request: Request, file: Path, kind: str) -> None:
     if head and kind in ("csv", "jsonl") and not is_packed(file):
         reason = next((reason for start, reason in _CONTENTS if head.startswith(start)), None)
         if reason is not None:
+            if head[:1] in b"\xff\xfe":
+                raise UserError(f"cannot read `{name}`: {reason}", "save the file as UTF-8")
             raise unreadable(name, reason)
     start, reason = _BEGINS.get(kind, (b"", ""))
     if head and not head.startswith(start):

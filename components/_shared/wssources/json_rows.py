@@ -26,6 +26,7 @@ A_NUMBER, NUMBERS, WHOLE, A_BOOLEAN, TEXT = (
     "text",
 )
 TEXTS = "a list of texts"
+OBJECT_HELP = "write its values as fields of their own, or leave it out of `features`"
 _BY_KIND = {NUMBER: A_NUMBER, BOOLEAN: A_BOOLEAN, CATEGORY: TEXT, DATE: TEXT}
 
 
@@ -162,6 +163,12 @@ def read_json_rows(
         yield None if missing and plan.missing == DROP else row
 
 
+def _describe_misfit(value: Any, name: str, kind: str) -> tuple[str, str]:
+    if isinstance(value, dict):
+        return f"has the object `{_shown(value)}` in `{name}`", OBJECT_HELP
+    return f"has `{_shown(value)}` in `{name}`, and the first row {kind}", ONE_KIND
+
+
 def _json_fault(
     row: Mapping[str, Any], plan: TablePlan, kinds: Mapping[str, str], missing: set[str]
 ) -> tuple[str, str] | None:
@@ -175,7 +182,7 @@ def _json_fault(
             help_ = LABEL_HELP if field in plan.labels else FILL_HELP
             return f"has no value in column `{name}`", help_
         if not _fits(row[field], kind):
-            return f"has `{_shown(row[field])}` in `{name}`, and the first row {kind}", ONE_KIND
+            return _describe_misfit(row[field], name, kind)
         if plan.features.get(field) == DATE and parse_date(row[field]) is None:
             return f"has `{_shown(row[field])}` in column `{name}`, which is not a date", KIND_HELP[DATE]
         if isinstance(row[field], float) and not math.isfinite(row[field]) and plan.missing == REFUSE:

@@ -111,6 +111,36 @@ def make_split(values: Mapping[str, Any], seed: int = 0) -> SplitSettings:
     )
 
 
+def expect_held_out(split: SplitSettings, rows: Sequence[int], *, fixed: frozenset[int], groups: int) -> None:
+    """Refuse a division by time or group that leaves a part without rows, though inputs ask for some.
+
+    Args:
+        split: the settings.
+        rows: of each part.
+        fixed: parts that dates or files fill.
+        groups: how many there are; 0 if rows are not divided by group.
+
+    Raises:
+        UserError: naming the input to change.
+    """
+    wanted = ((VALIDATION, split.validation, split.validation_after), (TEST, split.test, split.test_after))
+    for part, fraction, after in wanted if sum(rows) else ():
+        name, total = SPLITS[part], f"{sum(rows):,} rows"
+        if rows[part]:
+            continue
+        if part in fixed and after:
+            raise UserError(
+                f"none of {total} is from `{clip_text(after)}` on, so none is left for {name}",
+                f"give an earlier `{name}_after`",
+            )
+        if part not in fixed and fraction and groups:
+            many = f"{groups:,} {'value' if groups == 1 else 'values'}"
+            raise UserError(
+                f"{total} have {many} in `{clip_text(split.by)}`, so none is left for {name}",
+                f"split by a column with more values, or set `{name}_fraction` to 0",
+            )
+
+
 def check_without_columns(split: SplitSettings | None, called: str, what: str) -> None:
     """Refuse to divide data without columns by one; raises InputError."""
     if split is None or not (split.columns or split.by_time):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,10 +10,11 @@ import numpy.typing as npt
 from spill import Rows, Spill
 
 from wsshards.errors import UserError
+from wsshards.terms import SPLITS
 from wssources.groups import group_limits
 from wssources.planned_rows import held_out_rows
 from wssources.split import I64, U64, find_thresholds
-from wssources.split_settings import TEST, TRAIN, UNDECIDED, VALIDATION, SplitSettings
+from wssources.split_settings import TEST, TRAIN, UNDECIDED, VALIDATION, SplitSettings, expect_held_out
 
 U8 = npt.NDArray[np.uint8]
 GROUP_SHARE = 16  # of the memory limit: that the hashes of all groups may take
@@ -25,6 +27,8 @@ class Division:
         self, split: SplitSettings, memory: int, fixed: frozenset[int] = frozenset(), *, grouped: bool = False
     ) -> None:
         self._memory, self._grouped = memory, grouped
+        self._split, self._fixed = split, fixed
+        self._wanted = np.zeros(2, np.int64)  # rows that are to validate and to test
         self._validation = 0.0 if VALIDATION in fixed else split.validation
         self._test = 0.0 if TEST in fixed else split.test
         self._rows = np.zeros(0, np.int64)  # undecided rows of each class
@@ -56,6 +60,7 @@ class Division:
         quotas = np.array(
             [held_out_rows(count, self._validation, self._test) for count in rows], np.int64
         ).reshape(-1, 2)
+        self._wanted = quotas.sum(axis=0)
 
         def chunks() -> Iterator[tuple[U64, npt.NDArray[np.int32]]]:
             for piece in store.index():
@@ -87,3 +92,18 @@ class Division:
         for rows in store.index():
             counts += np.bincount(self.parts(rows), minlength=3)
         return [int(count) for count in counts]
+
+    def expect_held_out(self, rows: list[int]) -> None:
+        """Refuse counts without rows of a part that inputs ask for; warn if equal rows are the reason.
+
+        Raises:
+            UserError: groups or dates leave a part without rows.
+        """
+        expect_held_out(self._split, rows, fixed=self._fixed, groups=len(self._groups))
+        for part, wanted in zip((VALIDATION, TEST), self._wanted.tolist(), strict=True):
+            if wanted and not rows[part]:
+                print(
+                    f"warning: rows that are equal stay together, and too few of {sum(rows):,} differ: none"
+                    f" is for {SPLITS[part]}",
+                    file=sys.stderr,
+                )

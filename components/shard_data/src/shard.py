@@ -101,6 +101,7 @@ def write(
     division.find_limits(store)
     counts = division.count(store)
     labels.check(counts[TRAIN], store.rows, mask_address(options.source), options.shard_count)
+    division.expect_held_out(counts)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / contents.MANIFEST_NAME).unlink(missing_ok=True)  # until the end the folder is incomplete
     source.write(folder)

@@ -20,11 +20,12 @@ def describe_doubtful(labels: Mapping[str, int], called: str, *, complete: bool)
     """
     alike: dict[str, str] = {}
     for name in sorted(labels):
-        other = alike.setdefault(" ".join(name.split()).casefold(), name)
+        visible = "".join(sign if sign.isprintable() else " " for sign in name)
+        other = alike.setdefault(" ".join(visible.split()).casefold(), name)
         if other != name:
             return UserError(
                 f"`{clip_text(other)}` and `{clip_text(name)}` of `{called}` are two classes that differ in"
-                " capitals or blanks alone",
+                " capitals, blanks or invisible characters alone",
                 "write them alike, unless they are meant to be two",
             )
     rows = sum(labels.values())

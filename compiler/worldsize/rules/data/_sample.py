@@ -17,7 +17,7 @@ from wssources.input_error import blame_input
 from wssources.part_counts import PartCounts
 from wssources.planned_rows import divide_rows
 from wssources.request import Request, is_packed
-from wssources.split_settings import SplitSettings, find_parts
+from wssources.split_settings import SplitSettings, expect_held_out, find_parts
 from wssources.table_rows import Tally
 from wssources.tasks import name_class
 
@@ -63,11 +63,12 @@ class Sample(Struct):
             self.rows += 1
 
     def divide(self, request: Request) -> int:
-        """The training rows of data that was read whole."""
-        if self.tally is not None:
-            return self.tally.parts.divide()[0]
-        if self.parts is not None:
-            return self.parts.divide()[0]
+        """The training rows of data that was read whole; raises UserError if a part has none."""
+        parts = self.tally.parts if self.tally is not None else self.parts
+        if parts is not None:
+            rows = parts.divide()
+            expect_held_out(parts.split, rows, fixed=parts.fixed, groups=len(parts.groups))
+            return rows[0]
         split = request.split or SplitSettings()
         counts = list(self.labels.values()) if self.labels else [self.rows]
         return divide_rows(counts, split.validation, split.test)[0]

@@ -43,6 +43,7 @@ from wssources.unpack import Unpacked, is_described, unpack
 _TEXTS = ("source", "label", "format", "task", "missing", "split")
 _OPTIONAL = ("features", "column_types", "split_by", "split_time", "validation_after", "test_after")
 _CHOICES = {"task": TASK_CHOICES, "missing": MISSING, "split": ("hash", "given")}
+_DIVIDING = ("split_by", "validation_after", "test_after")
 _ALL_DIFFERENT = 10  # labels
 _NUMBERS = {
     "sequence_length": 1.0,
@@ -250,11 +251,16 @@ def _check_rows(source: _Source, request: Request, kind: str, *, whole: bool) ->
     if doubtful is not None:
         yield _report("class-doubtful", at_label, doubtful)
     names = list(read.labels) if read.task == CLASSIFICATION else []
+    if not (read.complete and whole):
+        return
     try:
-        if read.complete and whole:
-            train = read.divide(request)
-            rows = list(read.labels.values()) or [read.rows]
-            check_rows(train, rows, names, request.called, int(source.values["shard_count"]))
+        train = read.divide(request)
+    except UserError as error:
+        yield _report("data-too-few-rows", source.span_of(*_DIVIDING, "source"), error)
+        return
+    try:
+        rows = list(read.labels.values()) or [read.rows]
+        check_rows(train, rows, names, request.called, int(source.values["shard_count"]))
     except UserError as error:
         if len(names) == 1 and kind != "images":
             yield _report("label-not-a-class", at_label, error)

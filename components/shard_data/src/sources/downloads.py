@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from wsshards.errors import UserError, clip_text, describe_error
 from wsshards.regular_files import MAX_FILES
@@ -24,6 +26,7 @@ from wssources.source_urls import (
 )
 
 _ATTEMPTS, _PAUSE = 4, 0.5  # seconds, doubled after each attempt
+_PATIENCE = 20.0  # seconds: a library that took so long has tried again itself, as Azure's does for a minute
 _AZURE = ("az", "abfs", "abfss")
 _AZURE_KEYS = (
     "AZURE_STORAGE_ANON",
@@ -81,17 +84,42 @@ def _open_filesystem(address: str, shown: str) -> tuple[Any, str]:
             # Its own default ends a transfer after five minutes.
             limits = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
             options["client_kwargs"] = {"timeout": limits}
-        if protocol in _AZURE and not _has_azure_key():
-            options["anon"] = False  # the identity of the job, or of the person
+        if protocol in _AZURE:
+            _check_account(address, shown)
+            if not _has_azure_key():
+                options["anon"] = False  # the identity of the job, or of the person
         files, path = fsspec.core.url_to_fs(address, **options)
     except ImportError:
         package = PROTOCOLS[protocol] or "fsspec"
         raise UserError(
             f"`{shown}` needs the package `{package}`, which is not installed here", f"install `{package}`"
         ) from None
+    except UserError:
+        raise
     except Exception as error:
         raise _explain(error, shown) from None
     return files, path
+
+
+def _check_account(address: str, shown: str) -> None:
+    """Refuse an address without a storage account, or with another than the one whose keys are at hand.
+
+    The library reads the account of the connection string, whatever the address says.
+    """
+    named = re.search(r"@([^./]+)", urlsplit(address).netloc)
+    connection = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
+    if not named and not connection and not os.environ.get("AZURE_STORAGE_ACCOUNT_NAME"):
+        raise UserError(
+            f"`{shown}` names a container, and no storage account is known",
+            "write `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH`, or set AZURE_STORAGE_ACCOUNT_NAME",
+        )
+    other = re.search(r"(?:^|;)\s*AccountName=([^;]*)", connection)
+    if named and other and named[1].lower() != other[1].strip().lower():
+        raise UserError(
+            f"`{shown}` is in the storage account `{named[1]}`, and `AZURE_STORAGE_CONNECTION_STRING` is of"
+            f" `{clip_text(other[1].strip(), 60)}`",
+            "correct the address, or unset the variable",
+        )
 
 
 def _has_azure_key() -> bool:
@@ -148,9 +176,10 @@ class _BrokenOffError(Exception):
 
 def _retry(action: Callable[[], Item], shown: str) -> Item:
     """Return what an action returns; what may pass is tried again, and then raised as UserError."""
+    began = time.monotonic()
     for attempt in range(_ATTEMPTS - 1):
         with suppress(_PassingError):
-            return _attempt(action, shown, again=True)
+            return _attempt(action, shown, again=time.monotonic() - began < _PATIENCE)
         time.sleep(_PAUSE * 2**attempt)
     return _attempt(action, shown, again=False)
 
@@ -184,7 +213,12 @@ def _may_pass(error: Exception) -> bool:
     status = _status_of(error)
     if status:
         return status >= 500 or status in (408, 429)
-    return "credential" not in type(error).__name__.lower()
+    return not _lacks_credentials(error)
+
+
+def _lacks_credentials(error: Exception) -> bool:
+    kind = type(error).__name__.lower()
+    return "credential" in kind or "authentication" in kind
 
 
 def _status_of(error: Exception) -> int:
@@ -196,7 +230,7 @@ def _explain(error: Exception, shown: str) -> UserError:
     status, kind = _status_of(error), type(error).__name__
     if isinstance(error, FileNotFoundError) or status == 404:
         return UserError(f"`{shown}` does not exist", "correct the address")
-    if isinstance(error, PermissionError) or status in _FORBIDDEN or "credential" in kind.lower():
+    if isinstance(error, PermissionError) or status in _FORBIDDEN or _lacks_credentials(error):
         answer = f": the server answered {status}" if status else ""
         return UserError(
             f"`{shown}` may not be read with the credentials here{answer}",

@@ -33,6 +33,15 @@ def test_the_commands_of_a_page(name: str, tmp_path: Path) -> None:
         follow_block(block, tmp_path, name)
 
 
+@pytest.mark.run
+@pytest.mark.timeout(300)
+def test_the_tutorial_from_page_to_page(tmp_path: Path) -> None:
+    prepare(PAGES["tutorial/index.md"], tmp_path)
+    for name in ("scale", "check", "submit", "retrain"):
+        for block in read_blocks(PAGES[f"tutorial/{name}.md"]):
+            follow_block(block, tmp_path, f"{name}.md")
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_what_is_not_run_says_why(name: str) -> None:
     for block in read_blocks(PAGES[name]):

@@ -169,3 +169,21 @@ def test_without_its_data_nothing_is_proven(folder: Path) -> None:
 
     assert done.exit_code == 0, done.output
     assert "not proven: its data `rows/digits.npz` is not here: name it with `--data PATH`" in done.output
+
+
+def test_required_data_is_asked_for_without_the_proof_too(folder: Path) -> None:
+    text = (folder / SCRIPT).read_text(encoding="utf-8")
+    (folder / SCRIPT).write_text(
+        text.replace(
+            "    parser.add_argument('--epochs'",
+            "    parser.add_argument('--data-file', required=True)\n    parser.add_argument('--epochs'",
+        ),
+        encoding="utf-8",
+    )
+
+    done = adopt(SCRIPT, "--no-run")
+
+    assert (
+        "not proven: `--no-run`; `--data-file` has no default: name the data with `--data PATH`"
+        in done.output
+    )

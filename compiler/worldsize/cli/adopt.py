@@ -252,10 +252,15 @@ def _prove(request: ProjectRequest, options: Options) -> Proof | None:
 
 
 def _why_skipped(request: ProjectRequest, options: Options) -> str | None:
+    missing = _find_missing_data(request, options)
+    if options.proves:
+        return missing
+    return "`--no-run`" if missing is None else f"`--no-run`; {missing}"
+
+
+def _find_missing_data(request: ProjectRequest, options: Options) -> str | None:
     from worldsize.adopting.arguments import find_given
 
-    if not options.proves:
-        return "`--no-run`"
     flag = request.adoption.profile.flag("data")
     if flag is None or request.data is not None or find_given(flag, options.arguments) is not None:
         return None

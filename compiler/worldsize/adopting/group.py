@@ -14,7 +14,9 @@ from worldsize.rules.script._module import speaks_of_main
 
 MARK = "One process per GPU: the launcher sets these variables; by hand there is one process."
 _SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
-_LEAVE = "the group ends with the program"
+_LEAVE = "the processes end together, and the group with them"
+# A thread of Gloo that frees its last tensor while Python ends aborts the process. It needs a moment before.
+_WAIT = "atexit.register(time.sleep, 0.5)  # Gloo's threads free their tensors before Python ends"
 _IMPORTED = "what the added lines import"
 _Key = tuple[int, bool, str]
 _TESTS = ("sys.exit", "exit", "typer.run", "fire.Fire", "app")
@@ -79,14 +81,14 @@ def join_group(script: Script, header: Header, places: list[ast.AST]) -> None:
         script.insert_before(main.body[0], join, "WS901", reason)
     last, ends = _find_end(script)
     if not ends:
-        script.insert_after(last, ["dist.destroy_process_group()"], None, _LEAVE)
+        script.insert_after(last, ["dist.barrier()", "dist.destroy_process_group()"], None, _LEAVE)
         return
-    header.imports["import atexit"] = None
-    leave = "atexit.register(dist.destroy_process_group)"
+    header.imports |= {"import atexit": None, "import time": None}
+    leave = ["atexit.register(dist.destroy_process_group)", _WAIT]  # what is registered last runs first
     if early:
-        header.group.append(leave)
+        header.group += leave
     elif main is not None:
-        script.insert_before(main.body[0], [leave], None, _LEAVE)
+        script.insert_before(main.body[0], leave, None, _LEAVE)
 
 
 def leave_group(script: Script, header: Header) -> None:
@@ -95,7 +97,7 @@ def leave_group(script: Script, header: Header) -> None:
     if ends or not script.has_own_line(last) or script.module.called("destroy_process_group", "end_training"):
         return
     header.imports["import torch.distributed as dist"] = None
-    lines = ["if dist.is_initialized():", "    dist.destroy_process_group()"]
+    lines = ["if dist.is_initialized():", "    dist.barrier()", "    dist.destroy_process_group()"]
     script.insert_after(last, lines, None, _LEAVE)
 
 

@@ -14,7 +14,6 @@ _HELPER = '''def {name}(value):
     """{what} of a number over all processes."""
 {place}    total = torch.as_tensor(value, dtype=torch.float64).detach().clone(){move}
     dist.all_reduce(total)
-    {name}.kept = total  # Gloo's thread must not free it: Python may have ended by then
     return {result}'''
 _REASON = "the metric is of the rows of all processes"
 

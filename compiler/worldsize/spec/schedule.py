@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.spec import cron
@@ -77,7 +78,7 @@ def _check_times(schedule: Schedule) -> Iterator[Problem]:
 
 
 # Azure ML drops offsets and fractions of a second; Python 3.10 cannot read all of them.
-_TIME = re.compile(
+_TIME = compile_later(
     r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?)?\s*(?:Z|[+-]\d\d:?\d\d)?", re.IGNORECASE
 )
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from worldsize.azureml.model import Data, Field, Job, Literal
 from worldsize.azureml.references import describe_missing, exists, folder_of, local_path
-from worldsize.azureml.shape.other_words import ALIASES, PREVIEW
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
@@ -18,7 +17,6 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 NOWHERE = Span("", 1, 1, 1, 1)
 _DATA_TYPES = frozenset({"uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model"})
-_PATHS = {word for words in (ALIASES, PREVIEW) for word, meant in words.items() if meant == "path"}
 _WITHOUT_VERSION = re.compile(r"azureml:[\w.-]+")
 
 
@@ -56,13 +54,21 @@ def _check_paths(job: Job) -> Iterator[Problem]:
     for where, given in own:
         for name, field in given.items():
             data = field.value
-            if isinstance(field.node, Mapping) and _PATHS & {*field.node}:
-                continue  # the key that stands for the path is reported
-            if isinstance(data, Data) and data.path is None and (data.type or "").lower() in _DATA_TYPES:
+            if not isinstance(data, Data) or data.path is not None or _has_other_path(field.node):
+                continue
+            if (data.type or "").lower() in _DATA_TYPES:
                 message = f"the input `{name}`{where} has `type: {data.type}` but no `path`"
                 help_ = "add `path:` with a path, a URL or `azureml:NAME:VERSION`"
                 help_ += ", or write `${{parent.jobs.STEP.outputs.NAME}}`" if where else ""
                 yield Problem("data-without-path", field.key_span or NOWHERE, message, help_)
+
+
+def _has_other_path(node: Node | None) -> bool:
+    """Whether a key stands for the path, which is reported itself."""
+    from worldsize.azureml.shape.other_words import ALIASES, PREVIEW  # few inputs lack a path
+
+    words = {word for words in (ALIASES, PREVIEW) for word, meant in words.items() if meant == "path"}
+    return isinstance(node, Mapping) and not words.isdisjoint(node)
 
 
 def check_data(context: Context, asset: Data) -> Iterator[Problem]:

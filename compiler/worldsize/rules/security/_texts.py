@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from worldsize.azureml import environment
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import folder_of
+from worldsize.base.patterns import compile_later
 from worldsize.base.source import Source
 from worldsize.rules.context import Context
 from worldsize.rules.security._uploads import Upload, is_secret_file
@@ -20,8 +20,8 @@ _LANGUAGES = {
     "command": (".yml", ".yaml"),
 }
 _LANGUAGE_OF = {suffix: language for language, suffixes in _LANGUAGES.items() for suffix in suffixes}
-_OF_TESTS = re.compile(r"(?:^|/)(?:tests?|fixtures|mocks?)/|(?:^|/)(?:test_|conftest)[^/]*$|_test\.py$")
-PASSWORD = re.compile(r"[\d!@#%^&*?+~]")  # in code, a password has more than letters
+_OF_TESTS = compile_later(r"(?:^|/)(?:tests?|fixtures|mocks?)/|(?:^|/)(?:test_|conftest)[^/]*$|_test\.py$")
+PASSWORD = compile_later(r"[\d!@#%^&*?+~]")  # in code, a password has more than letters
 _LARGEST = 256 * 1024  # bytes of a file that is read; what is larger is data
 _FILES = 200  # of one upload that are read
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Component, Step
+from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping, Scalar
 
 # Curated environments have the prefix of the service, which finds their version itself.
-_WITHOUT_VERSION = re.compile(
+_WITHOUT_VERSION = compile_later(
     r"azureml:(?!AzureML-)[\w.-]+|azureml://registries/[\w.-]+/environments/[\w.-]+"
 )
-_LATEST = re.compile(r"(?:@|/labels/)latest\s*$")
+_LATEST = compile_later(r"(?:@|/labels/)latest\s*$")
 
 
 def check_component(context: Context, component: Component) -> Iterator[Problem]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from worldsize.azureml.model import Component, Job, Step
+from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 from worldsize.rules.security import _shell
 from worldsize.yaml.nodes import Scalar
 
-_SIGN = re.compile(r"[;&|<>*?()'\"\[\n]|[^\S\n]+")
-_CONTROL = re.compile(r"[;&|<>\n]")  # ends the command, or sends what it prints elsewhere
-_OPTIONS = re.compile(r"--?[A-Za-z]")  # `--lr 0.1 --epochs 3` is meant to be split
+_SIGN = compile_later(r"[;&|<>*?()'\"\[\n]|[^\S\n]+")
+_CONTROL = compile_later(r"[;&|<>\n]")  # ends the command, or sends what it prints elsewhere
+_OPTIONS = compile_later(r"--?[A-Za-z]")  # `--lr 0.1 --epochs 3` is meant to be split
 
 
-_NUMBERS = re.compile(r"[-+.,\deE\s]+")  # `28 35` is a list
-_FLAG = re.compile(r"(--?[A-Za-z][\w-]{0,80})[ \t]{0,9}$")
+_NUMBERS = compile_later(r"[-+.,\deE\s]+")  # `28 35` is a list
+_FLAG = compile_later(r"(--?[A-Za-z][\w-]{0,80})[ \t]{0,9}$")
 
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from worldsize.azureml import command_launchers
 from worldsize.azureml.command_line import Word
 from worldsize.azureml.model import Job
+from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Confidence, Finding, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
@@ -15,12 +15,12 @@ from worldsize.rules.launch import Launch, read_launches
 from worldsize.rules.topology import _launchers
 from worldsize.rules.topology._launchers import Launcher
 
-_LOCAL = re.compile(r"(?:\w+://)?(?:localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0)(?::\d+)?")
+_LOCAL = compile_later(r"(?:\w+://)?(?:localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0)(?::\d+)?")
 _ADDRESSES = ("master_addr", "rdzv_endpoint", "main_process_ip")
 _RANKS = ("node_rank", "machine_rank")
 _MEET = frozenset({*_ADDRESSES, *_RANKS, "rdzv_backend", "rdzv_id", "standalone"})
 
-_SAME_RANK = re.compile(r"^\$\{?(?:OMPI_COMM_WORLD_(?:NODE|LOCAL)_RANK|LOCAL_RANK)\}?$")
+_SAME_RANK = compile_later(r"^\$\{?(?:OMPI_COMM_WORLD_(?:NODE|LOCAL)_RANK|LOCAL_RANK)\}?$")
 _MACHINES = "--machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT"
 _WHERE = "--node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT"
 

@@ -63,7 +63,7 @@ def test_a_file_of_a_table_that_a_script_writes_is_not_missing(
     [
         ("raw/*", (), True),
         ("raw/*", ("raw/images",), False),
-        ("rows/", ("raw/images",), True),  # a folder that is missing is no less ignored
+        ("rows/", ("raw/images",), True),  # a missing folder is ignored as well
         ("images/", ("raw/images",), False),
     ],
 )

@@ -76,7 +76,7 @@ def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.expr]:
 
 def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
     value, scope = tracer.follow(node, script.scope(node))
-    whole: ast.expr | None = None  # `"epoch" + str(n)`, of which the constant is no path of its own
+    whole: ast.expr | None = None  # `"epoch" + str(n)`, whose constant is not a path
     while (inner := _find_start(script, value)) is not None:
         joins = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
         whole = (whole or value) if joins else None

@@ -43,7 +43,7 @@ _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical
 _OUTPUT = "the first process prints and logs for all"
 _FILE = "one process writes the file; the others would write over it"
 Together: TypeAlias = Collection[str]
-Writers: TypeAlias = dict[str, set[ast.AST]]  # what holds trackers and files, with the scopes of each name
+Writers: TypeAlias = dict[str, set[ast.AST]]  # what holds trackers, with the scopes of each name
 _PURE = frozenset({"len", "isinstance", "hasattr", "int", "min", "max", "abs"})
 
 
@@ -196,7 +196,7 @@ def _is_pure(test: ast.expr) -> bool:
 
 
 def _hold_writers(script: Script, test: str) -> Writers:
-    """Make trackers and files on the first process only; what the script calls them, and where."""
+    """Make trackers on the first process only; what the script calls them, and where."""
     writers: Writers = {}
     for call in script.module.called(*_WRITERS):
         statement = script.module.parents.get(call)

@@ -41,7 +41,7 @@ def _require_existing(
     """Refuse paths that do not exist; a broken link exists, and is reported as an unreadable file."""
     if STDIN in paths and len(paths) > 1:
         raise click.BadParameter("`-`, which is standard input, takes no other path beside it.")
-    paths = tuple(map(common.write_python_pipeline, paths))
+    paths = tuple(file for path in paths for file in common.write_python_files(path))
     for path in map(common.suggest_reference, paths):
         if path != STDIN and not os.path.lexists(path):
             raise click.BadParameter(f"Path '{path}' does not exist.")
@@ -143,6 +143,10 @@ def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> 
     if options["write_baseline"]:
         return _write_baseline(paths, choice, options["baseline"], texts)
     report = checker.check_files(paths, choice, texts=texts)[0]
+    if len(paths) > 1:
+        from worldsize.dsl.verbs import leave_out_repeated  # most checks name one path
+
+        report = leave_out_repeated(report)
     checker.write_output(_render(report, output))
     if report.unchecked and (output.statistics or output.format_ not in ("text", "concise")):
         common.say(f"note: no file was checked: {report.unchecked}", err=True)

@@ -80,12 +80,17 @@ def write_python_pipeline(target: str) -> str:
 
     Exits if it cannot be loaded or written.
     """
+    return write_python_files(target)[0]
+
+
+def write_python_files(target: str) -> list[str]:
+    """The same, and the spec that such a pipeline was planned as."""
     if ".py" not in target:  # as nearly all targets
-        return target
-    from worldsize.dsl.verbs import find_file
+        return [target]
+    from worldsize.dsl.verbs import list_files
 
     with exit_on_python_error():
-        return str(find_file(target))
+        return list(map(str, list_files(target)))
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A spec or a compute file gives a cluster another VM size than `worldsize.yml`, or than the file beside it."""
+"""A spec or a compute file gives a cluster another VM size than `worldsize.yml` or the file beside it."""
 
 from __future__ import annotations
 

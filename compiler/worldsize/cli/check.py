@@ -149,7 +149,7 @@ def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> 
         report = leave_out_repeated(report)
     checker.write_output(_render(report, output))
     if report.unchecked and (output.statistics or output.format_ not in ("text", "concise")):
-        common.say(f"note: no file was checked: {report.unchecked}", err=True)
+        common.say_sentences(f"note: no file was checked: {report.unchecked}", err=True)
     return report.exit_code
 
 

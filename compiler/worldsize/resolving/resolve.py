@@ -101,7 +101,7 @@ def _plan(state: ResolveState, vm_sizes: Learned) -> list[Problem]:
     """Derive the plan; return what follows from counts that a rule reports."""
     from worldsize.planning.derive import derive  # the catalogue of VM sizes is read by it
 
-    interfaces = components.read_interfaces(state.components)
+    interfaces = components.read_interfaces(state.components, state.files)
     derived = derive(state.spec, interfaces, rows.count_rows(state), vm_sizes)
     state.plan, state.topologies = derived.plan, derived.topologies
     if state.plan is not None:

@@ -92,7 +92,11 @@ OPTION = 'parser.add_argument("--{name}", type=int{more})\nDataLoader(data, num_
         ("DataLoader(train)\nDataLoader(test)\n", "", "4g  # 4 × (1 + 0) GiB"),
         # What is not a number of the script itself, or not one number, is assumed.
         (OPTION.format(name="workers", more=""), "", "20g  # 4 × (1 + 4) GiB"),
-        (OPTION.format(name="workers", more=", default=os.cpu_count()"), "", "20g  # 4 × (1 + 4) GiB"),
+        (
+            "import os\n" + OPTION.format(name="workers", more=", default=os.cpu_count()"),
+            "",
+            "20g  # 4 × (1 + 4) GiB",
+        ),
         ("DataLoader(train, num_workers=2)\nDataLoader(test, num_workers=1)\n", "", "20g  # 4 × (1 + 4) GiB"),
         ("DataLoader(train, **options)\n", "", "20g  # 4 × (1 + 4) GiB"),
         ("DataLoader(train\n", "", "20g  # 4 × (1 + 4) GiB"),

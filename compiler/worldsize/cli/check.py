@@ -92,8 +92,8 @@ class _Output(NamedTuple):
     "--stdin-filename",
     type=click.Path(dir_okay=False),
     metavar="PATH",
-    help="The file that standard input (-) stands for; its paths are relative to it. By default one in this"
-    " folder.",
+    help="The file that standard input (-) stands for; its paths are relative to it. Without it they are"
+    " relative to this folder, and no file is reported as missing.",
 )
 def command(paths: tuple[str, ...], **options: Any) -> None:
     """Check specs and Azure ML YAML: files, folders, or `-` for standard input. The default is `.`."""

@@ -203,6 +203,10 @@ def test_the_shell_completes_runs_steps_and_rules(home: Path) -> None:
     assert complete("diff", FIRST, "20260102-04") == [SECOND]
     assert complete("logs", FIRST, "tr") == ["train"]
     assert complete("logs", "2030", "tr") == []
+    assert complete("logs", "tr") == ["train"]  # of the newest run
+    assert complete("logs", "") == ["train", "last", SECOND, FIRST]
+    assert complete("plan", "--from", "20260102-04") == [SECOND]
+    assert complete("check", "--ignore", "WS203") == ["WS203"]
     assert complete("report", "--runs-dir", "elsewhere", "") == []
     assert complete("explain", "WS203") == ["WS203"]
     assert "processes-exceed-gpus" in complete("explain", "processes")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from worldsize.cli import common
+from worldsize.cli import common, completion
 
 if TYPE_CHECKING:
     from worldsize.checking import Report
@@ -63,9 +63,19 @@ class _Output(NamedTuple):
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as `--format json`.")
 @click.option(
-    "--select", multiple=True, metavar="CODE", help="Report only these codes, WS2 for a whole family."
+    "--select",
+    multiple=True,
+    metavar="CODE",
+    shell_complete=completion.complete_rules,
+    help="Report only these codes, WS2 for a whole family.",
 )
-@click.option("--ignore", multiple=True, metavar="CODE", help="Do not report these codes.")
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODE",
+    shell_complete=completion.complete_rules,
+    help="Do not report these codes.",
+)
 @click.option(
     "--min-severity",
     type=click.Choice(("info", "warning", "error")),

@@ -55,7 +55,7 @@ class _Logs(Protocol):
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs)
+@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs_and_steps)
 @click.argument("step", metavar="[STEP]", required=False, shell_complete=completion.complete_steps)
 @common.runs_dir
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")

@@ -191,8 +191,7 @@ def list_files(target: Target) -> list[str | os.PathLike[str]]:
     if Path(target).suffix == ".py" and Path(target).is_file():
         raise PipelineError(
             f"`{os.fspath(target)}` is a Python file, which may define several pipelines",
-            f"name the function with `@dsl.pipeline`: `{os.fspath(target)}:FUNCTION`;"
-            " a training script is checked with the job that starts it",
+            load.suggest_functions(os.fspath(target)),
         )
     return [target]
 

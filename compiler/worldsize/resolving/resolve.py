@@ -21,6 +21,7 @@ from worldsize.resolving import (
     arguments,
     components,
     own_command,
+    passed_plan,
     pipeline_ports,
     plan_values,
     quality_gate,
@@ -129,6 +130,7 @@ def _report_missing(state: ResolveState) -> None:
     for step in state.spec.steps:
         limits.check_time()
         wiring.report_unplanned(state, step)
+        passed_plan.check_passed(state, step)
         quality_gate.check_metrics(state, step)
         sweeps.check_sweep(state, step)
         sweeps.check_commands(state, step)

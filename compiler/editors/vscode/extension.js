@@ -49,10 +49,11 @@ function launch(command, said) {
 
 function makeClient(command, said) {
   const options = {
-    documentSelector: ["file", "untitled"].flatMap((scheme) => [
-      { scheme, language: "yaml" },
-      { scheme, language: "python" }, // diagnostics of training scripts are checked as they are typed
-    ]),
+    documentSelector: [
+      { scheme: "file", language: "yaml" },
+      { scheme: "untitled", language: "yaml" },
+      { scheme: "file", language: "python" }, // diagnostics of training scripts are checked as they are typed
+    ],
     initializationFailedHandler: () => false, // `start` tells the reason
   };
   const made = new Client("worldsize", "Worldsize", () => launch(command, said), options);

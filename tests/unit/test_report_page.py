@@ -16,7 +16,7 @@ from worldsize.reporting import charts, page
 from worldsize.reporting.curves import MAX_POINTS, make_curves, thin
 from worldsize.reporting.model import Period, RankSample
 from worldsize.reporting.read_run import read_run
-from worldsize.reporting.timeline import Axis, divide
+from worldsize.reporting.timeline import Axis, divide, render_ticks
 from worldsize.running.record.folder import hold_lock
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -289,7 +289,7 @@ def test_the_trials_of_a_sweep_are_a_table_with_its_winner(home: Path) -> None:
         {
             "name": f"train.trial-00{number}",
             "state": "succeeded",
-            "parameters": {"lr": number},
+            "parameters": {"lr": number, "decay": 0.00018157068639993668},
             "value": value,
         }
         for number, value in enumerate((0.5, 0.9, None))
@@ -301,12 +301,32 @@ def test_the_trials_of_a_sweep_are_a_table_with_its_winner(home: Path) -> None:
     assert "3 trials to maximize accuracy. The winner, marked ★, is train.trial-001." in text
     assert "Training: train.trial-001" in text
     assert "Training: train.trial-000" not in text
+    assert '<th scope="row">trial-001 ★</th>' in text
+    assert ">0.000181571</td>" in text
+    timeline = re.findall(r'<li class="(\w*)"><span class="name" title="([^"]+)">([^<]+)<', text)
+    assert timeline[timeline.index(("", "train", "train")) + 1] == ("below", "train.trial-000", "trial-000")
     shown = CliRunner().invoke(main, ["show"]).output
     table = [line.split() for line in shown.splitlines() if "trial-" in line]
     assert table[0][:4] == ["*", "trial-001", "succeeded", "0.9"]
     assert [row[0] for row in table[1:]] == ["trial-000", "trial-002"]
     found = json.loads(CliRunner().invoke(main, ["show", "--json"]).output)
     assert found["sweeps"]["train"]["best"] == "train.trial-001"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0, ["0"]),
+        (0.45, ["0", "0.1 s", "0.2 s", "0.3 s", "0.4 s"]),
+        (40.5, ["0", "10 s", "20 s", "30 s", "40 s"]),
+        (300.0, ["0", "1 min", "2 min", "3 min", "4 min", "5 min"]),
+        (7000.0, ["0", "30 min", "1 h", "1.5 h"]),
+        (900_000.0, ["0", "72 h", "144 h", "216 h"]),
+    ],
+)
+def test_the_timeline_has_an_axis_of_round_times(seconds: float, shown: list[str]) -> None:
+    text = render_ticks(Axis(Period(100.0, 100.0 + seconds), ()))
+    assert re.findall(r'%">([^<]+)</i>', text) == shown
 
 
 def test_a_hundred_thousand_points_are_thinned_with_their_peaks() -> None:

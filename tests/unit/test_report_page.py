@@ -13,7 +13,7 @@ from run_folders import FolderOfRun, report_progress, track
 
 from worldsize.cli.main import main
 from worldsize.reporting import charts, page
-from worldsize.reporting.curves import MAX_POINTS, make_curves, thin
+from worldsize.reporting.curves import MAX_POINTS, join_curves, make_curves, reported_curves, thin
 from worldsize.reporting.model import Period, RankSample
 from worldsize.reporting.read_run import read_run
 from worldsize.reporting.timeline import Axis, divide, render_ticks
@@ -311,6 +311,35 @@ def test_the_trials_of_a_sweep_are_a_table_with_its_winner(home: Path) -> None:
     assert [row[0] for row in table[1:]] == ["trial-000", "trial-002"]
     found = json.loads(CliRunner().invoke(main, ["show", "--json"]).output)
     assert found["sweeps"]["train"]["best"] == "train.trial-001"
+
+
+def test_a_curve_begins_with_the_attempts_before_a_restart(tmp_path: Path) -> None:
+    run = FolderOfRun(tmp_path)
+    folder = run.step("train")
+    report_progress(folder, 9)
+    root = run.finish()
+    whole = read_run(root).steps["train"].curves["loss"]
+    progress = folder / "progress.jsonl"
+    lines = progress.read_text().splitlines(keepends=True)
+    early = folder / "logs" / "attempt-1"
+    early.mkdir(parents=True)
+    (early / progress.name).write_text("".join(lines[:7]))
+    progress.write_text("".join(lines[5:]))
+    assert read_run(root).steps["train"].curves["loss"] == whole
+
+
+def test_what_mlflow_has_not_received_comes_from_the_reports() -> None:
+    reported = {"loss": [(1.0, 9.0), (2.0, 8.0), (3.0, 7.0)], "own": [(1.0, 0.0), (2.0, 1.0)]}
+    tracked = {"loss": [(3.0, 6.5), (4.0, 6.0)], "other": [(1.0, 0.0), (2.0, 1.0)]}
+    joined = join_curves(reported, tracked)
+    assert joined["loss"] == [(1.0, 9.0), (2.0, 8.0), (3.0, 6.5), (4.0, 6.0)]
+    assert joined.keys() == {"loss", "own", "other"}
+
+
+def test_steps_that_a_restart_has_not_reached_again_are_dropped() -> None:
+    steps = (1, 2, 3, 4, 2, 3)
+    reports = [{"step": step, "loss": float(number)} for number, step in enumerate(steps)]
+    assert reported_curves(reports)["loss"] == [(1.0, 0.0), (2.0, 4.0), (3.0, 5.0)]
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_hover_on_a_suppression_shows_the_rule(client: Client, uri: str) -> None
         ("    uses: train_ddp\n", "    uses:\t@\n", {"train_ddp"}),
         ("      model: cnn\n", "      model: cnn\n       prec@\n", {"precision"}),
         ("      model: cnn\n", "      model\n      prec@\n", {"precision"}),
-        ("uses: ./report.yml", "uses: ./@", {"./report.yml", "./spec.yml"}),
+        ("uses: ./report.yml", "uses: ./@", {"./report.yml", "./code/"}),
         ("uses: ./report.yml", "code: @", {"./code"}),
         ("uses: ./report.yml", "command: python @\n    code: .", {"report.py", "code/"}),
         ("uses: ./report.yml", "command: python code/s@\n    code: .", {"code/start.py"}),
@@ -186,6 +186,11 @@ def test_completion_while_typing(client: Client, uri: str, old: str, new: str, e
     items = complete(client, uri, SPEC.replace(old, new, 1))
     assert expected <= items.keys(), sorted(items)
     assert all(isinstance(item.text_edit, types.TextEdit) for item in items.values())
+
+
+def test_neither_settings_nor_the_document_are_completed_as_components(client: Client, uri: str) -> None:
+    items = complete(client, uri, SPEC.replace("uses: ./report.yml", "uses: ./@"))
+    assert items.keys().isdisjoint({"./worldsize.yml", "./spec.yml"})
 
 
 def test_a_completed_input_has_its_type_default_and_description(client: Client, uri: str) -> None:

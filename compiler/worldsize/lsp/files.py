@@ -9,6 +9,7 @@ from pathlib import Path
 from lsprotocol import types
 
 from worldsize.azureml.references import is_file, local_path
+from worldsize.checking.discover import SETTINGS
 from worldsize.lsp.buffers import YAML
 from worldsize.lsp.cursor import Cursor
 from worldsize.lsp.names import Names
@@ -26,8 +27,12 @@ def complete_path(names: Names, cursor: Cursor) -> Iterator[types.CompletionItem
     """The files and folders that a value may name, relative to the document."""
     key = str(cursor.path[-1]) if cursor.path else ""
     if key in _ENDINGS and (cursor.typed.startswith((".", "/")) or (key == "code" and not cursor.typed)):
-        folder = Path(names.path).parent
-        yield from _list_entries(folder, cursor.typed or "./", _ENDINGS[key], key == "code")
+        no_components = (f"./{Path(names.path).name}", *(f"./{name}" for name in SETTINGS))
+        for item in _list_entries(
+            Path(names.path).parent, cursor.typed or "./", _ENDINGS[key], key == "code"
+        ):
+            if item.label not in no_components:
+                yield item
 
 
 def complete_script(names: Names, cursor: Cursor, line: str) -> tuple[list[types.CompletionItem], int]:

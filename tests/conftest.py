@@ -29,7 +29,7 @@ settings.load_profile("repeatable")
 # `pytest --hypothesis-profile fuzz tests/unit` looks longer; tests/fuzz/check.py looks longest.
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000, deadline=None)
 
-MEMORY, ROOM = Path("/dev/shm"), 2 << 30  # noqa: S108
+MEMORY, ROOM = Path("/dev/shm"), 2 << 30
 CASES = [Path(__file__).with_name(name) for name in ("rules", "golden")]
 
 

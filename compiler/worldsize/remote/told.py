@@ -24,7 +24,7 @@ _FITTED = re.compile(
 class Fitted(NamedTuple):
     """A step that runs with another number of processes than planned."""
 
-    count: int
+    processes: int
     text: str  # both numbers, and what follows for the batch
 
 

@@ -100,9 +100,9 @@ def _update(statuses: dict[str, Status], job: RemoteJob, view: View, now: float)
 def _tell_fitted(status: Status, job: RemoteJob, view: View) -> None:
     """Say that a step which begins runs with other processes than planned, where the workspace says so."""
     fitted = job.fitted().get(status.name)
-    if fitted is not None and fitted.count != status.processes:
+    if fitted is not None and fitted.processes != status.processes:
         view.notice(f"{status.name}: {fitted.text}")
-        status.processes = fitted.count
+        status.processes = fitted.processes
 
 
 def _advance(status: Status, step: RemoteStep, now: float) -> bool:

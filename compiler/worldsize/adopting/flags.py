@@ -22,6 +22,7 @@ _HELP: dict[Role, str] = {
     "seed": "seed of the random numbers",
 }
 _OPTION: dict[Role, str] = {"learning_rate": "--lr"}
+_READERS = {"hydra", "absl", "docopt", "tyro", "simple_parsing", "jsonargparse"}
 _REASON = "the plan sets it for the whole cluster"
 
 
@@ -45,6 +46,8 @@ class Parser(Struct, eq=False):
 def find_parser(script: Script) -> Parser:
     """How the script reads its command line."""
     options = read_options(script.module)
+    if options.library is None and _reads_itself(script):
+        return Parser(options, "")
     if options.library is None:
         return Parser(options, script.new_name("args"), parser=script.new_name("parser"))
     if options.library != "argparse":
@@ -68,6 +71,14 @@ def find_parser(script: Script) -> Parser:
             if found is not None:
                 return found
     return _find_returned(script, options, declared)
+
+
+def _reads_itself(script: Script) -> bool:
+    """Whether the script reads its command line otherwise: another parser would not know what it knows."""
+    tops = {name.partition(".")[0] for name, _, _ in script.module.imports}
+    return bool(tops & _READERS) or any(
+        script.module.name_of(node) == "sys.argv" for node in script.module.kinds.get(ast.Attribute, ())
+    )
 
 
 def _declares_for(script: Script, last: ast.Call, parse: ast.Call) -> bool:
@@ -146,6 +157,8 @@ def _find_returned(script: Script, options: Options, declared: list[ast.Call]) -
 
 def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     """Whether the values of the options can be read at a node."""
+    if (function := find_default_of(script, node)) is not None:  # read where the function is defined
+        node = function
     holder = parser.function or parser.holder
     if holder is not None:
         return script.scope(node) is holder
@@ -161,6 +174,13 @@ def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     ):
         return any(each.arg == parser.name for each in getattr(getattr(scope, "args", None), "args", ()))
     return not isinstance(scope, ast.Module) or getattr(node, "lineno", 0) > parser.statement.lineno
+
+
+def find_default_of(script: Script, node: ast.AST) -> ast.FunctionDef | None:
+    """The function of which a node is the default of a parameter."""
+    above = script.module.parents.get(node)
+    function = script.module.parents.get(above) if isinstance(above, ast.arguments) else None
+    return function if isinstance(function, ast.FunctionDef) else None
 
 
 def add_flag(parser: Parser, role: Role, default: float | str | None) -> str:
@@ -190,10 +210,12 @@ def _show_value(value: float | str | None) -> str:
 def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
     value, scope = tracer.follow(node, script.scope(node))
-    while (inner := _find_inner(value, role)) is not None:
+    seen: set[ast.expr] = set()  # `n = int(n)`
+    while (inner := _find_inner(value, role)) is not None and value not in seen:
+        seen.add(value)
         value, scope = tracer.follow(inner, scope)
     number = _read_number(value)
-    declared = _find_default(tracer, parser, value)
+    declared = _find_default(tracer, parser, value) or _find_parameter(script, tracer, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
         if (parser.statement is None and parser.name) or is_visible(script, parser, value):
@@ -234,6 +256,14 @@ def _find_default(tracer: Tracer, parser: Parser, value: ast.expr) -> Declared |
         if isinstance(each.node, ast.arg) and tracer.default(function, each.name) is value:  # type: ignore[arg-type]
             return each
     return None
+
+
+def _find_parameter(script: Script, tracer: Tracer, parser: Parser, value: ast.expr) -> Declared | None:
+    """The option that has the name of a parameter, whose default this is: ``Model(**vars(args))`` sets it."""
+    function = find_default_of(script, value)
+    names = [each.arg for each in (*function.args.args, *function.args.kwonlyargs)] if function else []
+    name = next((each for each in names if function and tracer.default(function, each) is value), "")
+    return parser.options.named(name) if parser.function is None else None
 
 
 def _read_number(node: ast.expr) -> int | float | None:

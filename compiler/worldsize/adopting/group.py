@@ -13,6 +13,7 @@ from worldsize.adopting.script import Script
 from worldsize.rules.script._module import speaks_of_main
 
 MARK = "One process per GPU: the launcher sets these variables; by hand there is one process."
+_CALLS = "init_process_group|destroy_process_group|is_initialized|barrier|all_reduce|broadcast_object_list"
 _SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
 _LEAVE = "the processes end together, and the group with them"
 # A thread of Gloo that frees its last tensor while Python ends aborts the process. It needs a moment before.
@@ -83,12 +84,21 @@ def join_group(script: Script, header: Header, places: list[ast.AST]) -> None:
     if not ends:
         script.insert_after(last, ["dist.barrier()", "dist.destroy_process_group()"], None, _LEAVE)
         return
-    header.imports |= {"import atexit": None, "import time": None}
-    leave = ["atexit.register(dist.destroy_process_group)", _WAIT]  # what is registered last runs first
+    header.imports["import atexit"] = None
+    taken = is_taken(script, "time", "time")
+    header.imports["import threading" if taken else "import time"] = None
+    wait = _WAIT.replace("time.sleep", "threading.Event().wait") if taken else _WAIT
+    leave = ["atexit.register(dist.destroy_process_group)", wait]  # what is registered last runs first
     if early:
         header.group += leave
     elif main is not None:
         script.insert_before(main.body[0], leave, None, _LEAVE)
+
+
+def is_taken(script: Script, name: str, full: str) -> bool:
+    """Whether the script calls something else by a name that the added lines use for a module."""
+    bound = script.module.names.get(name)
+    return name in script.names and (bound != full or bool(script.module.stores(name)))
 
 
 def leave_group(script: Script, header: Header) -> None:
@@ -143,6 +153,13 @@ def _list_targets(script: Script, value: ast.expr) -> list[ast.expr]:
 
 def write_header(script: Script, header: Header) -> None:
     """Insert everything behind the imports."""
+    _insert_header(script, header)
+    if is_taken(script, "dist", "torch.distributed"):
+        script.rename_added(r"\btorch\.distributed as dist\b", "torch.distributed")
+        script.rename_added(rf"\bdist\.(?=(?:{_CALLS})\b)", "torch.distributed.")
+
+
+def _insert_header(script: Script, header: Header) -> None:
     place = _last_import(script)
     imports = list(_list_missing(script, header, place))
     if place is not None:

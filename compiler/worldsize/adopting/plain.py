@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from worldsize.adopting.devices import may_use_gpu, refuse_several_gpus, use_own_gpu
+from worldsize.adopting.downloads import wait_for_downloads
 from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
 from worldsize.adopting.flags import Parser, find_parser, write_flags
 from worldsize.adopting.group import join_group, start_header, write_header
@@ -42,6 +43,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
         script.leave(
             training.model, "this script trains on the processor: nothing moves this model to a GPU", help_
         )
+    downloads = wait_for_downloads(script, header)
     wrapped = wrap_model(script, tracer, training)
     sync_once(script, training, wrapped)
     divide_rows(script, tracer, training, header, parser)
@@ -70,7 +72,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
             "`nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes, and is slower"
         )
         script.leave(norm, "batch normalization takes the mean of the rows of one process", help_)
-    join_group(script, header, [training.loader, training.optimizer, wrapped.anchor])
+    join_group(script, header, [training.loader, training.optimizer, wrapped.anchor, *downloads])
     write_flags(script, parser, header)
     write_header(script, header)
     return parser

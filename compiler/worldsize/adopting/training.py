@@ -15,6 +15,7 @@ _OPTIMIZERS = frozenset(
     {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "ASGD"}
     | {"LBFGS", "Adafactor", "LAMB", "Lion"}
 )
+_WRAPPERS = 6  # around each other
 _CLOSURE = (
     "this optimizer runs the model inside of `step`, as L-BFGS does",
     "choose an optimizer that takes no closure",
@@ -241,17 +242,30 @@ def _find_feed(
 def _find_loader(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
     scope = script.scope(loop)
     value, where = tracer.follow(node, scope)
-    while is_wrapper(script, value):
-        assert isinstance(value, ast.Call)
+    for _ in range(_WRAPPERS):
+        if not isinstance(value, ast.Call) or not is_wrapper(script, value):
+            break
         if isinstance(node, ast.Name) and script.scope(value) is scope:
             node = value.args[0]
-        value, where = tracer.follow(value.args[0], where)
+        inner = tracer.follow_wrapped(value, where)
+        if inner is None:
+            return None
+        value, where = inner
     if isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("DataLoader"):
         iterable = read_iterable(loop)
         if iterable is not None and any(value is inner for inner in ast.walk(iterable)):
             return None
+        _refuse_graphs(script, value)
         return Feed("loader", value, node)
     return None
+
+
+def _refuse_graphs(script: Script, loader: ast.Call) -> None:
+    """Refuse the loaders of DGL that sample one graph: their third argument is no `shuffle`."""
+    name = script.module.name_of(loader.func)
+    if name.startswith("dgl.") and not name.endswith("GraphDataLoader"):
+        help_ = "let it divide the nodes by hand: `use_ddp=True`, and its own `set_epoch`"
+        raise script.refuse(loader, f"`{name}` samples from one graph, and takes no sampler of rows", help_)
 
 
 def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[ast.expr, Scope]:

@@ -12,7 +12,7 @@ _REASON = "the other processes of a node wait until the first has the files"
 
 
 def wait_for_downloads(script: Script, header: Header) -> list[ast.stmt]:
-    """Let the first process of each node come first to ``download=True``: the statements that need the group."""
+    """Let one process of each node come first to ``download=True``; the statements that need the group."""
     found: list[ast.stmt] = []
     for _, call in script.module.calls:
         if constant_value(keyword_argument(call, "download")) is not True:

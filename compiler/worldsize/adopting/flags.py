@@ -76,7 +76,9 @@ def find_parser(script: Script) -> Parser:
 def _reads_itself(script: Script) -> bool:
     """Whether the script reads its command line otherwise: another parser would not know what it knows."""
     tops = {name.partition(".")[0] for name, _, _ in script.module.imports}
-    return bool(tops & _READERS) or any(
+    if tops & _READERS or script.module.called("TrlParser", "LightningCLI"):
+        return True
+    return any(
         script.module.name_of(node) == "sys.argv" for node in script.module.kinds.get(ast.Attribute, ())
     )
 

@@ -224,7 +224,7 @@ def _finish(script: Script, tracer: Tracer, parser: Parser, header: Header) -> P
     place_files(script, tracer, parser, header)
     act_on_first_rank(script, header, _TOGETHER)
     load_everywhere(script, wait=False)
-    if header.names.rank not in "".join(script.list_inserted()):
+    if not re.search(rf"\b{header.names.rank}\b(?!\")", "".join(script.list_inserted())):
         header.constants = [line for line in header.constants if not line.startswith(header.names.rank)]
     if header.names.world_size not in "".join(script.list_inserted()):
         header.constants = [line for line in header.constants if not line.startswith(header.names.world_size)]

@@ -134,7 +134,7 @@ def _write_to_output(
     script: Script, parser: Parser, header: Header, written: dict[str, ast.expr], apart: list[ast.expr]
 ) -> None:
     """Also where a file is read again."""
-    nodes: list[ast.expr] = [node for node in written.values() if not isinstance(node, ast.Constant)]
+    nodes = _list_same(script, [node for node in written.values() if not isinstance(node, ast.Constant)])
     nodes += [
         node
         for node in script.module.kinds.get(ast.Constant, ())
@@ -155,6 +155,19 @@ def _write_to_output(
     parser.then += [f"os.makedirs({place}, exist_ok=True)" for place in places]
 
 
+def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
+    """Paths that are put together, in each place that does it alike: written, and read again."""
+    texts = {script.written(node) for node in made}
+    kinds = {type(node) for node in made}
+    alike = [
+        node
+        for kind in kinds
+        for node in script.module.kinds.get(kind, ())
+        if _is_path(script, node) and script.written(node) in texts
+    ]
+    return [*made, *(each for each in alike if isinstance(each, ast.expr) and each not in made)]
+
+
 def _find_folder(node: ast.expr) -> str:
     """The folder of a path that is written, as far as it is not filled in."""
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -164,7 +177,7 @@ def _find_folder(node: ast.expr) -> str:
     return known.rpartition("/")[0]
 
 
-def _is_path(script: Script, node: ast.Constant) -> bool:
+def _is_path(script: Script, node: ast.AST) -> bool:
     """Whether a text is what a call or an assignment gets, and not a key or a part of another."""
     above = script.module.parents.get(node)
     return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign)

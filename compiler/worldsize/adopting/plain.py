@@ -14,6 +14,7 @@ from worldsize.adopting.metrics import reduce_metrics
 from worldsize.adopting.numbers import leave_counted_steps, set_epochs, set_feed, set_optimizer
 from worldsize.adopting.paths import place_files
 from worldsize.adopting.randomness import agree_on_random_numbers, draw_apart, draw_rows_apart
+from worldsize.adopting.refusals import refuse_sparse
 from worldsize.adopting.resuming import resume_from_checkpoints
 from worldsize.adopting.rows import divide_rows
 from worldsize.adopting.script import Script
@@ -29,6 +30,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
         AdoptError: Something that decides about correct training cannot be told from the text.
     """
     refuse_several_gpus(script)
+    refuse_sparse(script)
     tracer = Tracer(script)
     training = find_training(script, tracer)
     norm = next(

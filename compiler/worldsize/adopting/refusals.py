@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
-from worldsize.rules.script._module import Module, constant_value
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
 
 _GAMES = ("gym", "gymnasium", "gym_minigrid", "pettingzoo", "stable_baselines3")
 _TRAINERS = ("Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "ORPOTrainer", "KTOTrainer", "RewardTrainer")
@@ -29,6 +29,20 @@ def refuse_games(script: Script, tops: Mapping[str, ast.stmt]) -> None:
                 f"this script learns from an environment, `{name}`, and not from rows that can be divided"
             )
             raise script.refuse(tops[name], message, help_)
+
+
+def refuse_sparse(script: Script) -> None:
+    """Refuse sparse gradients, which the processes on GPUs cannot add up.
+
+    Raises:
+        AdoptError: An embedding or the optimizer asks for them.
+    """
+    asked = [
+        call for _, call in script.module.calls if constant_value(keyword_argument(call, "sparse")) is True
+    ]
+    for call in (*script.module.called("SparseAdam"), *asked):
+        help_ = "take `sparse=False` and `Adam`: NCCL does not add up sparse gradients"
+        raise script.refuse(call, "this script trains with sparse gradients", help_)
 
 
 def list_fits(module: Module) -> list[ast.Call]:

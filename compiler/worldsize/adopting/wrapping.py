@@ -15,6 +15,7 @@ _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "
 _STATES = ("lr_scheduler", "GradScaler", "Scheduler", "LambdaLR", "StepLR", "CosineAnnealingLR", "OneCycleLR")
 _OF_BOTH = frozenset(
     [
+        "forward",
         "train",
         "eval",
         "parameters",

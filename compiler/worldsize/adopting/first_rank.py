@@ -378,3 +378,33 @@ def load_everywhere(script: Script, *, wait: bool = True) -> None:
                 continue
             reason = "the other processes wait until the first has written the file"
             script.insert_before(statement, ["dist.barrier()"], None, reason)
+    if wait:
+        _wait_for_files(script)
+
+
+def _wait_for_files(script: Script) -> None:
+    """Wait before a file is read that the first process has written in the same function."""
+    written: dict[tuple[str, ast.AST], int] = {}
+    for name, call in script.module.calls:
+        last = name.rpartition(".")[2]
+        if call.args and (
+            _opens_to_write(call) if last == "open" else last in ("to_csv", "savetxt", "to_json")
+        ):
+            path = (
+                call.func.value if last == "open" and isinstance(call.func, ast.Attribute) else call.args[0]
+            )
+            written.setdefault((script.written(path), script.scope(call)), call.lineno)
+    for name, call in script.module.calls if written else ():
+        reads = name.rpartition(".")[2] in (
+            "open",
+            "read_csv",
+            "read_json",
+            "loadtxt",
+        ) and not _opens_to_write(call)
+        first = (
+            written.get((script.written(call.args[0]), script.scope(call))) if reads and call.args else None
+        )
+        statement = script.statement(call)
+        if first is not None and first < call.lineno and not script.is_guarded(statement):
+            reason = "the other processes wait until the first has written the file"
+            script.insert_before(statement, ["dist.barrier()"], None, reason)

@@ -22,7 +22,7 @@ _HELP: dict[Role, str] = {
     "seed": "seed of the random numbers",
 }
 _OPTION: dict[Role, str] = {"learning_rate": "--lr"}
-_READERS = {"hydra", "absl", "docopt", "tyro", "simple_parsing", "jsonargparse"}
+_READERS = {"hydra", "absl", "docopt", "tyro", "simple_parsing", "jsonargparse", "optparse", "getopt"}
 _REASON = "the plan sets it for the whole cluster"
 
 
@@ -220,6 +220,13 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
     declared = _find_default(tracer, parser, value) or _find_parameter(script, tracer, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
+        taken = any(each.flag.role == role for each in parser.options.declared)
+        if taken and parser.function is None:
+            what = role.replace("_", " ")
+            script.leave(
+                value, f"this {what} is written out, beside an option for one", "take the option here"
+            )
+            return
         if (parser.statement is None and parser.name) or is_visible(script, parser, value):
             name = add_flag(parser, role, number)
             script.replace(value, name, None, _REASON)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from worldsize.adopting.script import Function, Scope, Script
 from worldsize.adopting.tracing import Tracer, without_gradient
-from worldsize.adopting.training import Training, is_optimizer
+from worldsize.adopting.training import Training, find_owner, is_optimizer
 
 WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")
@@ -357,6 +357,13 @@ def _is_returned(script: Script, above: ast.AST) -> bool:
     return isinstance(above, ast.Return)
 
 
+def _steps_optimizer(script: Script, training: Training, node: ast.AST) -> bool:
+    """Whether a call steps the optimizer, and not only a scheduler."""
+    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "step":
+        return False
+    return script.written(find_owner(node)) == script.written(training.optimizer_name)
+
+
 def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
     """Average the gradients once an optimizer step, where several batches are accumulated."""
     loop = training.batch_loop
@@ -369,7 +376,7 @@ def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
     for node in ast.walk(loop):
         if not isinstance(node, ast.If) or training.batch_frame or node.orelse:
             continue
-        steps = any(isinstance(inner, ast.Attribute) and inner.attr == "step" for inner in ast.walk(node))
+        steps = any(_steps_optimizer(script, training, inner) for inner in ast.walk(node))
         counts = any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
         known = all(inner.id not in names for inner in ast.walk(node.test) if isinstance(inner, ast.Name))
         if steps and counts and known and "\n" not in script.written(node.test):

@@ -78,7 +78,7 @@ def _set_option(script: Script, header: Header, parser: Parser) -> None:
         if parser.function is not None or parser.name:
             line = f"    {value} = {header.names.local_rank}  # each process uses the GPU of its local rank"
             parser.then += ["if torch.cuda.is_available():", line]
-        else:
+        elif each.flag.type == "int":
             help_ = "keep what is parsed in a variable, `args = parser.parse_args()`"
             message = f"`{each.flag.option}` names a GPU, and every process would take the same"
             raise script.refuse(each.node, message, help_)

@@ -109,7 +109,7 @@ def _is_together(statement: ast.stmt, together: Together) -> bool:
 def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool) -> str | None:
     """`print` or `write`, where a statement does only this."""
     if isinstance(statement, ast.With):
-        return "write" if any(_opens_to_write(item.context_expr) for item in statement.items) else None
+        return "write" if any(opens_to_write(item.context_expr) for item in statement.items) else None
     call = getattr(statement, "value", None)
     if not isinstance(call, ast.Call):
         return None
@@ -144,7 +144,8 @@ def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
     return own and not (isinstance(root, ast.Name) and root.id in script.module.names)
 
 
-def _opens_to_write(node: ast.expr) -> bool:
+def opens_to_write(node: ast.expr) -> bool:
+    """Whether an expression opens a file to write it."""
     if not isinstance(node, ast.Call):
         return False
     func = node.func
@@ -307,7 +308,7 @@ def _open_on_first_rank(script: Script, header: Header) -> None:
     """Let the other processes write into nothing what goes to a file that is opened for a while."""
     for statement in script.module.kinds.get(ast.Assign, ()):
         call = getattr(statement, "value", None)
-        if not isinstance(call, ast.Call) or not _opens_to_write(call):
+        if not isinstance(call, ast.Call) or not opens_to_write(call):
             continue
         opened = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), None)
         if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
@@ -344,67 +345,3 @@ def _disable_bars(script: Script, header: Header) -> None:
         behind = max((*call.args, *call.keywords), key=script.end, default=None)
         if behind is not None:
             script.insert_behind(behind, f", disable={header.names.rank} != 0", "WS904", _OUTPUT)
-
-
-def _gives_model(script: Script, call: ast.Call) -> bool:
-    """Whether a call loads a whole model, which is used where it lies: ``model = torch.load(path)``."""
-    above = script.module.parents.get(call)
-    if not isinstance(above, ast.Assign) or not isinstance(above.targets[0], ast.Name):
-        return False
-    name = above.targets[0].id
-    used = {
-        node.func.attr if isinstance(node.func, ast.Attribute) else "()"
-        for node in script.module.kinds.get(ast.Call, ())
-        if script.written(node.func if isinstance(node.func, ast.Name) else getattr(node.func, "value", node))
-        == name
-    }
-    return bool(used & {"()", "eval"}) and not used & {"to", "cuda", "items", "keys", "get"}
-
-
-def load_everywhere(script: Script, *, wait: bool = True) -> None:
-    """Load onto the CPU, and only what the first process has finished writing."""
-    saves = [call.lineno for call in script.module.called("torch.save")]
-    for call in script.module.called("torch.load"):
-        if keyword_argument(call, "map_location") is None and len(call.args) == 1:
-            behind = max((*call.args, *call.keywords), key=script.end)
-            reason = "every process would load the weights onto the GPU that they were saved from"
-            place = (
-                '"cuda" if torch.cuda.is_available() else "cpu"' if _gives_model(script, call) else '"cpu"'
-            )
-            script.insert_behind(behind, f", map_location={place}", "WS908", reason)
-        if wait and saves and min(saves) < call.lineno:
-            statement = script.statement(call)
-            if script.is_guarded(statement):
-                continue
-            reason = "the other processes wait until the first has written the file"
-            script.insert_before(statement, ["dist.barrier()"], None, reason)
-    if wait:
-        _wait_for_files(script)
-
-
-def _wait_for_files(script: Script) -> None:
-    """Wait before a file is read that the first process has written in the same function."""
-    written: dict[tuple[str, ast.AST], int] = {}
-    for name, call in script.module.calls:
-        last = name.rpartition(".")[2]
-        if call.args and (
-            _opens_to_write(call) if last == "open" else last in ("to_csv", "savetxt", "to_json")
-        ):
-            path = (
-                call.func.value if last == "open" and isinstance(call.func, ast.Attribute) else call.args[0]
-            )
-            written.setdefault((script.written(path), script.scope(call)), call.lineno)
-    for name, call in script.module.calls if written else ():
-        reads = name.rpartition(".")[2] in (
-            "open",
-            "read_csv",
-            "read_json",
-            "loadtxt",
-        ) and not _opens_to_write(call)
-        first = (
-            written.get((script.written(call.args[0]), script.scope(call))) if reads and call.args else None
-        )
-        statement = script.statement(call)
-        if first is not None and first < call.lineno and not script.is_guarded(statement):
-            reason = "the other processes wait until the first has written the file"
-            script.insert_before(statement, ["dist.barrier()"], None, reason)

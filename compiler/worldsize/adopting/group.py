@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 
@@ -13,7 +14,11 @@ from worldsize.adopting.script import Script
 from worldsize.rules.script._module import speaks_of_main
 
 MARK = "One process per GPU: the launcher sets these variables; by hand there is one process."
-_CALLS = "init_process_group|destroy_process_group|is_initialized|barrier|all_reduce|broadcast_object_list"
+_NAMED = re.compile(r"\btorch\.distributed as dist\b")
+_CALLED = re.compile(
+    r"\bdist\.(?=(?:init_process_group|destroy_process_group|is_initialized|barrier|all_reduce"
+    r"|broadcast_object_list)\b)"
+)
 _SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
 _LEAVE = "the processes end together, and the group with them"
 # A thread of Gloo that frees its last tensor while Python ends aborts the process. It needs a moment before.
@@ -155,8 +160,8 @@ def write_header(script: Script, header: Header) -> None:
     """Insert everything behind the imports."""
     _insert_header(script, header)
     if is_taken(script, "dist", "torch.distributed"):
-        script.rename_added(r"\btorch\.distributed as dist\b", "torch.distributed")
-        script.rename_added(rf"\bdist\.(?=(?:{_CALLS})\b)", "torch.distributed.")
+        script.rename_added(_NAMED, "torch.distributed")
+        script.rename_added(_CALLED, "torch.distributed.")
 
 
 def _insert_header(script: Script, header: Header) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
-from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
+from worldsize.adopting.first_rank import act_on_first_rank
 from worldsize.adopting.flags import Parser, find_parser, set_by_flag, write_flags
 from worldsize.adopting.group import MARK, Header, Names, leave_group, write_header
+from worldsize.adopting.loading import load_everywhere
 from worldsize.adopting.metrics import list_sums
 from worldsize.adopting.numbers import find_loader, find_optimizer, set_epochs, set_loader, set_optimizer
 from worldsize.adopting.paths import place_files
@@ -224,7 +225,7 @@ def _finish(script: Script, tracer: Tracer, parser: Parser, header: Header) -> P
     place_files(script, tracer, parser, header)
     act_on_first_rank(script, header, _TOGETHER)
     load_everywhere(script, wait=False)
-    if not re.search(rf"\b{header.names.rank}\b(?!\")", "".join(script.list_inserted())):
+    if header.names.rank not in re.findall(r"\w+", "".join(script.list_inserted())):
         header.constants = [line for line in header.constants if not line.startswith(header.names.rank)]
     if header.names.world_size not in "".join(script.list_inserted()):
         header.constants = [line for line in header.constants if not line.startswith(header.names.world_size)]

@@ -6,9 +6,10 @@ import ast
 
 from worldsize.adopting.devices import may_use_gpu, refuse_several_gpus, use_own_gpu
 from worldsize.adopting.downloads import wait_for_downloads
-from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
+from worldsize.adopting.first_rank import act_on_first_rank
 from worldsize.adopting.flags import Parser, find_parser, write_flags
 from worldsize.adopting.group import join_group, start_header, write_header
+from worldsize.adopting.loading import load_everywhere
 from worldsize.adopting.losses import add_up_sums
 from worldsize.adopting.metrics import reduce_metrics
 from worldsize.adopting.numbers import leave_counted_steps, set_epochs, set_feed, set_optimizer

@@ -45,6 +45,18 @@ def refuse_sparse(script: Script) -> None:
         raise script.refuse(call, "this script trains with sparse gradients", help_)
 
 
+def refuse_graphs(script: Script, loader: ast.Call) -> None:
+    """Refuse the loaders of DGL that sample one graph: their third argument is no `shuffle`.
+
+    Raises:
+        AdoptError: It is one of them.
+    """
+    name = script.module.name_of(loader.func)
+    if name.startswith("dgl.") and not name.endswith("GraphDataLoader"):
+        help_ = "let it divide the nodes by hand: `use_ddp=True`, and its own `set_epoch`"
+        raise script.refuse(loader, f"`{name}` samples from one graph, and takes no sampler of rows", help_)
+
+
 def list_fits(module: Module) -> list[ast.Call]:
     """The calls of `fit` of Keras: not those of a class of the script, nor of other libraries."""
     own = any(

@@ -229,9 +229,9 @@ class Script:
         """The texts of all edits."""
         return [edit.text for edit in self._edits]
 
-    def rename_added(self, pattern: str, text: str) -> None:
+    def rename_added(self, pattern: re.Pattern[str], text: str) -> None:
         """Write something else in what edits add."""
-        self._edits = [structs.replace(each, text=re.sub(pattern, text, each.text)) for each in self._edits]
+        self._edits = [structs.replace(each, text=pattern.sub(text, each.text)) for each in self._edits]
 
     def finish(self) -> tuple[str, tuple[Change, ...]]:
         """The new text, and why it changes."""

@@ -7,6 +7,7 @@ import ast
 from msgspec import Struct
 
 from worldsize.adopting.feeding import Feed, find_beside, find_phases, find_stream, is_wrapper
+from worldsize.adopting.refusals import refuse_graphs
 from worldsize.adopting.script import Function, Scope, Script
 from worldsize.adopting.tracing import Loop, Tracer, read_iterable
 from worldsize.rules.script._loops import list_backward_calls
@@ -15,7 +16,6 @@ _OPTIMIZERS = frozenset(
     {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "ASGD"}
     | {"LBFGS", "Adafactor", "LAMB", "Lion"}
 )
-_WRAPPERS = 6  # around each other
 _CLOSURE = (
     "this optimizer runs the model inside of `step`, as L-BFGS does",
     "choose an optimizer that takes no closure",
@@ -242,7 +242,7 @@ def _find_feed(
 def _find_loader(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
     scope = script.scope(loop)
     value, where = tracer.follow(node, scope)
-    for _ in range(_WRAPPERS):
+    for _ in range(6):  # around each other
         if not isinstance(value, ast.Call) or not is_wrapper(script, value):
             break
         if isinstance(node, ast.Name) and script.scope(value) is scope:
@@ -255,17 +255,9 @@ def _find_loader(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> 
         iterable = read_iterable(loop)
         if iterable is not None and any(value is inner for inner in ast.walk(iterable)):
             return None
-        _refuse_graphs(script, value)
+        refuse_graphs(script, value)
         return Feed("loader", value, node)
     return None
-
-
-def _refuse_graphs(script: Script, loader: ast.Call) -> None:
-    """Refuse the loaders of DGL that sample one graph: their third argument is no `shuffle`."""
-    name = script.module.name_of(loader.func)
-    if name.startswith("dgl.") and not name.endswith("GraphDataLoader"):
-        help_ = "let it divide the nodes by hand: `use_ddp=True`, and its own `set_epoch`"
-        raise script.refuse(loader, f"`{name}` samples from one graph, and takes no sampler of rows", help_)
 
 
 def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[ast.expr, Scope]:

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from worldsize.adopting.group import Header
 from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options import Declared, Options, read_options
+from worldsize.adopting.reading import list_modules_beside, read_beside
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 
@@ -76,11 +77,24 @@ def find_parser(script: Script) -> Parser:
 def _reads_itself(script: Script) -> bool:
     """Whether the script reads its command line otherwise: another parser would not know what it knows."""
     tops = {name.partition(".")[0] for name, _, _ in script.module.imports}
-    if tops & _READERS or script.module.called("TrlParser", "LightningCLI"):
+    if tops & _READERS or script.module.called("TrlParser", "LightningCLI") or _reads_beside(script):
         return True
     return any(
         script.module.name_of(node) == "sys.argv" for node in script.module.kinds.get(ast.Attribute, ())
     )
+
+
+def _reads_beside(script: Script) -> bool:
+    """Whether a module beside the script parses: as it is imported, or in a function that is called."""
+    modules = (read_beside(path) for _, _, path in list_modules_beside(script.module))
+    for module in modules:
+        for call in module.called("parse_args", "parse_known_args") if module is not None else ():
+            tops = [
+                above for above, _ in module.ancestors(call) if isinstance(above, ast.FunctionDef | ast.If)
+            ]
+            if not tops or getattr(tops[-1], "name", None) in script.module.callers:
+                return True
+    return False
 
 
 def _declares_for(script: Script, last: ast.Call, parse: ast.Call) -> bool:

@@ -14,14 +14,19 @@ def _gives_model(script: Script, call: ast.Call) -> bool:
     above = script.module.parents.get(call)
     if not isinstance(above, ast.Assign) or not isinstance(above.targets[0], ast.Name):
         return False
-    name = above.targets[0].id
+    name, scope = above.targets[0].id, script.scope(above)
     used = {
         node.func.attr if isinstance(node.func, ast.Attribute) else "()"
         for node in script.module.kinds.get(ast.Call, ())
-        if script.written(node.func if isinstance(node.func, ast.Name) else getattr(node.func, "value", node))
-        == name
+        if node.lineno > above.lineno and script.scope(node) is scope and _find_used(node) == name
     }
-    return bool(used & {"()", "eval"}) and not used & {"to", "cuda", "items", "keys", "get"}
+    trains = any(_find_used(each) == name for each in script.module.called("parameters"))
+    return (trains or bool(used & {"()", "eval"})) and not used & {"to", "cuda", "items", "keys", "get"}
+
+
+def _find_used(call: ast.Call) -> str | None:
+    """The name that is called, or whose method is."""
+    return getattr(call.func.value if isinstance(call.func, ast.Attribute) else call.func, "id", None)
 
 
 def load_everywhere(script: Script, *, wait: bool = True) -> None:

@@ -86,9 +86,11 @@ def _reads_itself(script: Script) -> bool:
 
 def _reads_beside(script: Script) -> bool:
     """Whether a module beside the script parses: as it is imported, or in a function that is called."""
-    modules = (read_beside(path) for _, _, path in list_modules_beside(script.module))
-    for module in modules:
-        for call in module.called("parse_args", "parse_known_args") if module is not None else ():
+    for _, _, path in list_modules_beside(script.module):
+        module = read_beside(path)
+        if module is None:
+            continue
+        for call in module.called("parse_args", "parse_known_args"):
             tops = [
                 above for above, _ in module.ancestors(call) if isinstance(above, ast.FunctionDef | ast.If)
             ]

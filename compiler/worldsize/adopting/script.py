@@ -225,6 +225,10 @@ class Script:
         continued = self.text[: self._line_start(statement)].rstrip("\r\n").endswith("\\")
         return not before.strip() and not continued
 
+    def edits_before(self, statement: ast.stmt) -> bool:
+        """Whether something is written above a statement; imports are not yet."""
+        return any(edit.text.strip() and edit.start < self._line_start(statement) for edit in self._edits)
+
     def list_inserted(self) -> list[str]:
         """The texts of all edits."""
         return [edit.text for edit in self._edits]

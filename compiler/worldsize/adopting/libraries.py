@@ -12,7 +12,13 @@ from worldsize.adopting.loading import load_everywhere
 from worldsize.adopting.metrics import list_sums
 from worldsize.adopting.numbers import find_loader, find_optimizer, set_epochs, set_loader, set_optimizer
 from worldsize.adopting.paths import place_files
-from worldsize.adopting.refusals import is_automatic, keeps_strategy, refuse_repeated, refuse_turns
+from worldsize.adopting.refusals import (
+    is_automatic,
+    keeps_strategy,
+    refuse_repeated,
+    refuse_second_library,
+    refuse_turns,
+)
 from worldsize.adopting.resuming_trainers import is_trainer, resume_lightning, resume_transformers
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
@@ -118,6 +124,7 @@ def adopt_transformers(script: Script) -> Parser:
         if keyword_argument(call, "use_cpu") is None and keyword_argument(call, "no_cuda") is None:
             header.imports["import torch"] = None
             script.set_keyword(call, "use_cpu", "not torch.cuda.is_available()", None, _CPU)
+    refuse_second_library(script)
     for call in script.module.called("train"):
         if is_trainer(script, call):
             refuse_repeated(script, tracer, call)

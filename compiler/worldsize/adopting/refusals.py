@@ -136,6 +136,17 @@ def refuse_repeated(script: Script, tracer: Tracer, train: ast.Call) -> None:
         call = calls[0] if calls else None
 
 
+def refuse_second_library(script: Script) -> None:
+    """Refuse a script in which a loop of Accelerate trains beside a Trainer.
+
+    Raises:
+        AdoptError: It has both.
+    """
+    loops = script.module.called("backward") if script.module.called("Accelerator") else []
+    if loops:
+        raise script.refuse(loops[0], "a second training loop calls `backward()` here", _APART)
+
+
 def _is_reached(script: Script, tracer: Tracer, call: ast.Call) -> bool:
     """Whether the script itself comes to a call; `_mp_fn` of Hugging Face is for a launcher of TPUs."""
     function = script.scope(call)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from worldsize.adopting.group import Header
+from worldsize.adopting.loading import above_tests
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import constant_value, keyword_argument
 
@@ -20,7 +21,10 @@ def wait_for_downloads(script: Script, header: Header) -> list[ast.stmt]:
         statement = script.statement(call)
         if statement in found:
             continue
-        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) and script.has_own_line(statement):
+        plain = isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) and script.has_own_line(
+            statement
+        )
+        if plain and above_tests(script, statement) is statement:
             found.append(statement)
         else:
             script.leave(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from worldsize.adopting.first_rank import opens_to_write
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import keyword_argument
+
+_TESTS = re.compile(r"\b(?:exists|isfile|isdir|is_file|is_dir|listdir)\b")
 
 
 def _gives_model(script: Script, call: ast.Call) -> bool:
@@ -45,7 +48,7 @@ def load_everywhere(script: Script, *, wait: bool = True) -> None:
             if script.is_guarded(statement):
                 continue
             reason = "the other processes wait until the first has written the file"
-            script.insert_before(statement, ["dist.barrier()"], None, reason)
+            script.insert_before(above_tests(script, statement), ["dist.barrier()"], None, reason)
     if wait:
         _wait_for_files(script)
 
@@ -75,4 +78,18 @@ def _wait_for_files(script: Script) -> None:
         statement = script.statement(call)
         if first is not None and first < call.lineno and not script.is_guarded(statement):
             reason = "the other processes wait until the first has written the file"
-            script.insert_before(statement, ["dist.barrier()"], None, reason)
+            script.insert_before(above_tests(script, statement), ["dist.barrier()"], None, reason)
+
+
+def above_tests(script: Script, statement: ast.stmt) -> ast.stmt:
+    """The statement, or the condition around it that asks for a file: processes may differ in it."""
+    for above, child in script.module.ancestors(statement):
+        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+        if isinstance(above, ast.If) and child is not above.test and _TESTS.search(ast.unparse(above.test)):
+            statement = above
+    while script.written(statement).startswith("elif"):
+        above = script.module.parents[statement]
+        assert isinstance(above, ast.stmt)
+        statement = above
+    return statement

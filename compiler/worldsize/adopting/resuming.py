@@ -130,7 +130,7 @@ def _list_parts(
         number = scopes.get(script.scope(call))
         if number is None or not isinstance(call.func, ast.Attribute) or not _has_state(script, tracer, call):
             continue
-        if number > high or _may_be_none(script, tracer, call):
+        if number > high or _may_be_missing(script, tracer, training, call):
             return None
         owners = [call.func.value]
         if call.args and "scal" in ast.unparse(call.func.value).lower():
@@ -154,13 +154,17 @@ def _has_state(script: Script, tracer: Tracer, call: ast.Call) -> bool:
     return known or bool(_STEPPED.search(made.rpartition(".")[2]) or _STEPPED.search(script.written(owner)))
 
 
-def _may_be_none(script: Script, tracer: Tracer, call: ast.Call) -> bool:
-    """Whether what is stepped is made under a condition, and is `None` otherwise."""
+def _may_be_missing(script: Script, tracer: Tracer, training: Training, call: ast.Call) -> bool:
+    """Whether what is stepped is made under a condition, and is `None` or no name otherwise."""
     assert isinstance(call.func, ast.Attribute)
     owner, scope = call.func.value, script.scope(call)
     if not isinstance(owner, ast.Name):
         return False
     bound = tracer.bindings(owner.id, scope) or tracer.bindings(owner.id, script.module.tree)
+    if len(bound) == 1 and training.epoch_loop is not None:
+        above = script.module.parents.get(bound[0][0])
+        around = {each for each, _ in script.module.ancestors(training.epoch_loop)}
+        return isinstance(above, ast.If) and not above.orelse and above not in around
     return any(isinstance(value, ast.Constant) and value.value is None for _, value, _ in bound)
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from worldsize.adopting.group import Header
 from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options import Declared, Options, read_options
+from worldsize.adopting.reading import list_modules_beside, read_beside
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 
@@ -22,6 +23,7 @@ _HELP: dict[Role, str] = {
     "seed": "seed of the random numbers",
 }
 _OPTION: dict[Role, str] = {"learning_rate": "--lr"}
+_READERS = {"hydra", "absl", "docopt", "tyro", "simple_parsing", "jsonargparse", "optparse", "getopt"}
 _REASON = "the plan sets it for the whole cluster"
 
 
@@ -45,6 +47,8 @@ class Parser(Struct, eq=False):
 def find_parser(script: Script) -> Parser:
     """How the script reads its command line."""
     options = read_options(script.module)
+    if options.library is None and _reads_itself(script):
+        return Parser(options, "")
     if options.library is None:
         return Parser(options, script.new_name("args"), parser=script.new_name("parser"))
     if options.library != "argparse":
@@ -68,6 +72,31 @@ def find_parser(script: Script) -> Parser:
             if found is not None:
                 return found
     return _find_returned(script, options, declared)
+
+
+def _reads_itself(script: Script) -> bool:
+    """Whether the script reads its command line otherwise: another parser would not know what it knows."""
+    tops = {name.partition(".")[0] for name, _, _ in script.module.imports}
+    if tops & _READERS or script.module.called("TrlParser", "LightningCLI") or _reads_beside(script):
+        return True
+    return any(
+        script.module.name_of(node) == "sys.argv" for node in script.module.kinds.get(ast.Attribute, ())
+    )
+
+
+def _reads_beside(script: Script) -> bool:
+    """Whether a module beside the script parses: as it is imported, or in a function that is called."""
+    for _, _, path in list_modules_beside(script.module):
+        module = read_beside(path)
+        if module is None:
+            continue
+        for call in module.called("parse_args", "parse_known_args"):
+            tops = [
+                above for above, _ in module.ancestors(call) if isinstance(above, ast.FunctionDef | ast.If)
+            ]
+            if not tops or getattr(tops[-1], "name", None) in script.module.callers:
+                return True
+    return False
 
 
 def _declares_for(script: Script, last: ast.Call, parse: ast.Call) -> bool:
@@ -146,6 +175,8 @@ def _find_returned(script: Script, options: Options, declared: list[ast.Call]) -
 
 def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     """Whether the values of the options can be read at a node."""
+    if (function := find_default_of(script, node)) is not None:  # read where the function is defined
+        node = function
     holder = parser.function or parser.holder
     if holder is not None:
         return script.scope(node) is holder
@@ -161,6 +192,13 @@ def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     ):
         return any(each.arg == parser.name for each in getattr(getattr(scope, "args", None), "args", ()))
     return not isinstance(scope, ast.Module) or getattr(node, "lineno", 0) > parser.statement.lineno
+
+
+def find_default_of(script: Script, node: ast.AST) -> ast.FunctionDef | None:
+    """The function of which a node is the default of a parameter."""
+    above = script.module.parents.get(node)
+    function = script.module.parents.get(above) if isinstance(above, ast.arguments) else None
+    return function if isinstance(function, ast.FunctionDef) else None
 
 
 def add_flag(parser: Parser, role: Role, default: float | str | None) -> str:
@@ -190,12 +228,21 @@ def _show_value(value: float | str | None) -> str:
 def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
     value, scope = tracer.follow(node, script.scope(node))
-    while (inner := _find_inner(value, role)) is not None:
+    seen: set[ast.expr] = set()  # `n = int(n)`
+    while (inner := _find_inner(value, role)) is not None and value not in seen:
+        seen.add(value)
         value, scope = tracer.follow(inner, scope)
     number = _read_number(value)
-    declared = _find_default(tracer, parser, value)
+    declared = _find_default(tracer, parser, value) or _find_parameter(script, tracer, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
+        taken = any(each.flag.role == role for each in parser.options.declared)
+        if taken and parser.function is None:
+            what = role.replace("_", " ")
+            script.leave(
+                value, f"this {what} is written out, beside an option for one", "take the option here"
+            )
+            return
         if (parser.statement is None and parser.name) or is_visible(script, parser, value):
             name = add_flag(parser, role, number)
             script.replace(value, name, None, _REASON)
@@ -234,6 +281,14 @@ def _find_default(tracer: Tracer, parser: Parser, value: ast.expr) -> Declared |
         if isinstance(each.node, ast.arg) and tracer.default(function, each.name) is value:  # type: ignore[arg-type]
             return each
     return None
+
+
+def _find_parameter(script: Script, tracer: Tracer, parser: Parser, value: ast.expr) -> Declared | None:
+    """The option that has the name of a parameter, whose default this is: ``Model(**vars(args))`` sets it."""
+    function = find_default_of(script, value)
+    names = [each.arg for each in (*function.args.args, *function.args.kwonlyargs)] if function else []
+    name = next((each for each in names if function and tracer.default(function, each) is value), "")
+    return parser.options.named(name) if parser.function is None else None
 
 
 def _read_number(node: ast.expr) -> int | float | None:

@@ -123,7 +123,10 @@ def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, trainin
             right = values[0] if isinstance(values, list) and values else right
         divisor, _ = tracer.follow(right, scope)
         if isinstance(divisor, ast.Call) and getattr(divisor.func, "id", "") == "len" and divisor.args:
-            return script.written(divisor.args[0]) not in loaders
+            counted = divisor.args[0]
+            while isinstance(counted, ast.Call) and len(counted.args) == 1:  # `len(list(loader))`
+                counted = counted.args[0]
+            return script.written(counted) not in loaders
     return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from worldsize.adopting.first_rank import is_own_method
 from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags
@@ -11,7 +12,14 @@ from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
 
-_SAVES = {"torch.save": 1, "joblib.dump": 1, "numpy.save": 0, "numpy.savez": 0, "numpy.savetxt": 0}
+_SAVES = {
+    "torch.save": 1,
+    "torchvision.utils.save_image": 1,
+    "joblib.dump": 1,
+    "numpy.save": 0,
+    "numpy.savez": 0,
+    "numpy.savetxt": 0,
+}
 _METHODS = ("save", "save_checkpoint")
 _FOLDERS = (
     ("output_dir", "TrainingArguments"),
@@ -21,6 +29,7 @@ _FOLDERS = (
     ("log_dir", "SummaryWriter"),
 )
 _LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
+_MAKERS = {"save_model", "save_pretrained", "SummaryWriter", *(ending for _, ending in _FOLDERS)}
 _READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
 
 
@@ -29,7 +38,8 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
     roles = {flag.role for flag in list_flags(parser)}
     written = _list_written(script, tracer)
     if written and "output" not in roles:
-        _write_to_output(script, parser, header, written)
+        apart = _list_written(script, tracer, openly=True)
+        _write_to_output(script, parser, header, written, [*apart.values()])
     read: dict[str, ast.expr] = {}
     for call in script.module.called(*_READS):
         for argument in call.args[:1]:
@@ -49,10 +59,12 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
         script.leave(node, "this file is read from the folder of the script", "add an option for its path")
 
 
-def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.expr]:
-    """The files and folders of the text that are written."""
+def _list_written(script: Script, tracer: Tracer, *, openly: bool = False) -> dict[str, ast.expr]:
+    """The files and folders of the text that are written; ``openly`` by what makes no folder for them."""
     written: dict[str, ast.expr] = {}
     for name, call in script.module.calls:
+        if openly and name.rpartition(".")[2] in _MAKERS:
+            continue
         position = _SAVES.get(name, 0 if name.rpartition(".")[2] in _LAST else None)
         if name == "open" and len(call.args) > 1 and set(str(constant_value(call.args[1]))) & set("wa"):
             position = 0
@@ -77,7 +89,11 @@ def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.expr]:
 def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
     value, scope = tracer.follow(node, script.scope(node))
     whole: ast.expr | None = None  # `"epoch" + str(n)`, whose constant is not a path
+    seen: set[ast.expr] = set()  # `path = path + name`
     while (inner := _find_start(script, value)) is not None:
+        if value in seen:
+            return
+        seen.add(value)
         joins = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
         whole = (whole or value) if joins else None
         value, scope = tracer.follow(inner, scope)
@@ -114,9 +130,11 @@ def _read_start(value: ast.expr) -> str | None:
     return path if isinstance(path, str) else None
 
 
-def _write_to_output(script: Script, parser: Parser, header: Header, written: dict[str, ast.expr]) -> None:
+def _write_to_output(
+    script: Script, parser: Parser, header: Header, written: dict[str, ast.expr], apart: list[ast.expr]
+) -> None:
     """Also where a file is read again."""
-    nodes: list[ast.expr] = [node for node in written.values() if not isinstance(node, ast.Constant)]
+    nodes = _list_same(script, [node for node in written.values() if not isinstance(node, ast.Constant)])
     nodes += [
         node
         for node in script.module.kinds.get(ast.Constant, ())
@@ -132,10 +150,34 @@ def _write_to_output(script: Script, parser: Parser, header: Header, written: di
     for node in nodes:
         text = f"os.path.join({name}, {script.written(node)})"
         script.replace(node, text, "WS953", "a job keeps only what is written into its outputs")
-    parser.then.append(f"os.makedirs({name}, exist_ok=True)")
+    folders = sorted({folder for node in apart if (folder := _find_folder(node))})
+    places = [f'os.path.join({name}, "{folder}")' for folder in folders] or [name]
+    parser.then += [f"os.makedirs({place}, exist_ok=True)" for place in places]
 
 
-def _is_path(script: Script, node: ast.Constant) -> bool:
+def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
+    """Paths that are put together, in each place that does it alike: written, and read again."""
+    texts = {script.written(node) for node in made}
+    kinds = {type(node) for node in made}
+    alike = [
+        node
+        for kind in kinds
+        for node in script.module.kinds.get(kind, ())
+        if _is_path(script, node) and script.written(node) in texts
+    ]
+    return [*made, *(each for each in alike if isinstance(each, ast.expr) and each not in made)]
+
+
+def _find_folder(node: ast.expr) -> str:
+    """The folder of a path that is written, as far as it is not filled in."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        node = node.left
+    start = _read_start(node)
+    known = re.split(r"[{%\\]", start or "")[0].removeprefix("./")
+    return known.rpartition("/")[0]
+
+
+def _is_path(script: Script, node: ast.AST) -> bool:
     """Whether a text is what a call or an assignment gets, and not a key or a part of another."""
     above = script.module.parents.get(node)
     return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign)

@@ -49,6 +49,13 @@ class Tracer:
             if statement.value is not None:
                 self._bind(statement)
 
+        for node in self.module.kinds.get(ast.With, ()):
+            for item in node.items:  # `with tqdm(rows) as bar:`
+                call, target = item.context_expr, item.optional_vars
+                bar = isinstance(call, ast.Call) and self.module.name_of(call.func).endswith("tqdm")
+                if bar and isinstance(target, ast.Name):
+                    self._bound.setdefault((self.owner(node), target.id), []).append((node, call, None))
+
     def _bind(self, statement: ast.Assign | ast.AnnAssign) -> None:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         value = statement.value
@@ -157,8 +164,18 @@ class Tracer:
             return self._step_call(node)
         return None
 
-    def _step_name(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
-        bound = self.bindings(name, scope)
+    def follow_wrapped(self, call: ast.Call, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        """What a progress bar is laid around, also where it takes its name: ``rows = tqdm(rows)``."""
+        inner = call.args[0]
+        if not isinstance(inner, ast.Name):
+            return self.follow(inner, scope)
+        step = self._step_name(inner.id, scope, call)
+        return None if step is None else self.follow(*step)
+
+    def _step_name(
+        self, name: str, scope: Scope, besides: ast.expr | None = None
+    ) -> tuple[ast.expr, Scope] | None:
+        bound = [each for each in self.bindings(name, scope) if each[1] is not besides]
         if not bound and self.is_parameter(scope, name):
             assert not isinstance(scope, ast.Module)
             calls = self.calls(scope)

@@ -158,9 +158,22 @@ def _write_component(component: Any, text: Mapping[str, Any], files: dict[str, A
     written["jobs"] = {
         name: _write_node(node, written["jobs"][name], files) for name, node in component.jobs.items()
     }
+    written["inputs"] = _type_inputs(component, written)
     file = f"{component.name or 'pipeline'}-{len(files)}.yml"  # YAML has no place for a pipeline in a step
     files[file] = written
     return f"./{file}"
+
+
+def _type_inputs(component: Any, written: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of a pipeline in the pipeline; the client leaves out those without an annotation."""
+    inputs = dict(written.get("inputs") or {})
+    for name in component.inputs:
+        for inner, node in component.jobs.items():
+            given = written["jobs"][inner].get("inputs") or {}
+            users = [key for key, value in given.items() if value == f"${{{{parent.inputs.{name}}}}}"]
+            if users and name not in inputs:  # it has the type of what it is given to
+                inputs[name] = {"type": node.component.inputs[users[0]].type}
+    return inputs
 
 
 def find_source(component: Any) -> Path | None:

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.run, pytest.mark.filterwarnings("default")]  # the cli
 azure = pytest.importorskip("azure.ai.ml")
 
 import worldsize  # noqa: E402
+from worldsize.running.model.folder import read_reference  # noqa: E402
 
 PREPARE = """\
 name: prepare
@@ -140,6 +141,13 @@ def test_the_folder_is_checked_and_runs_elsewhere(project: Path) -> None:
     assert result.state == "succeeded", result
     log = (result.folder / "steps" / "train" / "logs" / "rank-1.log").read_text()
     assert "['0.4', '32']" in log
+
+
+def test_what_is_written_of_a_pipeline_is_named_and_ignored_by_git(project: Path) -> None:
+    worldsize.check("pipe.py:planned")
+    assert Path(".worldsize/.gitignore").read_text() == "*\n"
+    written = Path(".worldsize/pipelines/pipe-planned/pipeline.yml")
+    assert read_reference(written) == "pipe.py:planned"
 
 
 def test_pipelines_in_the_pipeline_and_sweeps(project: Path) -> None:

@@ -246,7 +246,7 @@ def list_written(job: Any, reference: str | None) -> list[str | os.PathLike[str]
 
     stem, _, function = (reference or "").rpartition(".py")
     name = f"{Path(stem).name}-{function.lstrip(':')}" if reference else None
-    pipeline = write_pipeline(job, find_folder(job, name))
+    pipeline = write_pipeline(job, find_folder(job, name), reference)
     planned: Planned | None = getattr(job, PLANNED, None)
     spec = None if planned is None else planned.resolved.spec.path
     return [pipeline] if spec is None or not spec.is_file() else [pipeline, spec]

@@ -228,7 +228,9 @@ def _fix(
         click.echo(_render(result.report, output, sys.stderr), err=True, nl=False)
         return result.report.exit_code
     if write:
-        checker.write_output(_render(result.report, output))
+        people = output.format_ in ("text", "concise") and not output.statistics
+        listed = "".join(f"{line}\n" for line in result.applied) if people else ""
+        checker.write_output(listed + _render(result.report, output))
         return result.report.exit_code
     checker.write_output("".join(fixing.unified_diff(change) for change in result.changes))
     click.echo(f"would fix {result.report.fixed} in {plural(len(result.changes), 'file')}", err=True)
@@ -240,7 +242,9 @@ def _render(report: Report, output: _Output, stream: Any = None) -> str:
     from worldsize.diagnostics import text
 
     if output.statistics:
-        return text.render_statistics(report.diagnostics, files=len(report.files), fixed=report.fixed)
+        return text.render_statistics(
+            report.diagnostics, files=len(report.files), fixed=report.fixed, known=report.known
+        )
     return report.render(output.format_, colour=text.wants_colour(stream or sys.stdout))
 
 

@@ -115,5 +115,6 @@ def _commands(compiled: Compiled) -> list[str]:
     lines = [f"az ml compute create -f {quoted(name)}" for name in clusters]
     lines.append(f"az ml job create -f {quoted('pipeline.yml')}")
     if "schedule.yml" in compiled.files:
-        lines.append(f"az ml schedule create -f {quoted('schedule.yml')}")
+        lines[-1] += "    # either once, or"
+        lines.append(f"az ml schedule create -f {quoted('schedule.yml')}    # by its schedule")
     return lines

@@ -106,7 +106,7 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
     spec = planned.resolved.spec
     folder = spec.path.parent
     import_model = partial(imported_model.import_model, folder) if import_models else None
-    read_table = partial(rows.read_table_samples, folder)
+    read_table = partial(rows.read_table_samples, planned.resolved.files, folder)
     with in_budget(spec.path, planned.sources):
         resolved = planned.resolved
         return estimate_steps(resolved.job, planned.plan, import_model, read_table, resolved.vm_sizes)
@@ -176,7 +176,7 @@ def forecast_steps(
     prices = read_price_list(region or project.region, project.prices_file)
     forecasts: dict[str, StepForecast] = {}
     with in_budget(path, planned.sources):
-        read_table = partial(rows.read_table_samples, path.parent)
+        read_table = partial(rows.read_table_samples, resolved.files, path.parent)
         for name, time in estimate_steps(resolved, read_table, runs).items():
             cost = None
             if time.case is not None:

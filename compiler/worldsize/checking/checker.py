@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml.copying import CopyAccess, allow_everything
-from worldsize.azureml.files import Files, allow_anything
+from worldsize.azureml.files import Files, allow_anything, allow_nothing
 from worldsize.base.limits import Budgets
 from worldsize.base.problem import Confidence, Problem
 from worldsize.base.source import Source
@@ -218,7 +218,9 @@ def _check_project(
     else:
         files.gate = CopyAccess()
     run = CheckRun(context)
+    files.mapped_data = allow_nothing
     if chosen is not None:
+        files.mapped_data = chosen.find_mapped
         run.problems += chosen.problems
         context.vm_sizes = chosen.vm_sizes
         context.region, context.prices_file = chosen.region, chosen.prices_file

@@ -273,10 +273,7 @@ CROWDED = (
             "{type: tensorflow, worker_count: 4}",
             None,
             4,
-            [
-                CROWDED,
-                f"4 processes share 2 cores, {SLOW}",
-            ],
+            [CROWDED, f"4 processes share 2 cores, {SLOW}"],
         ),
         (
             "{type: mpi, process_count_per_instance: 2}",

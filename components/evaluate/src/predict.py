@@ -27,6 +27,8 @@ class Predictor:
 
     def __init__(self, path: str, manifest: Manifest) -> None:
         self._manifest = manifest
+        label = manifest.label
+        self._names = list(label.classes or label.names) if label else []
         try:
             read_mlmodel(path)  # MLflow opens any kind of file in the folder
             self._model = mlflow.pyfunc.load_model(path)
@@ -53,7 +55,7 @@ class Predictor:
         """
         model_input = make_model_input(self._model, rows, self._manifest.features.columns)
         try:
-            answer = _plain(self._model.predict(model_input))
+            answer = _plain(self._model.predict(model_input), self._names)
         except Exception as error:
             shape = list(getattr(model_input, "shape", ()))
             raise UserError(
@@ -67,9 +69,10 @@ class Predictor:
         return answer
 
 
-def _plain(answer: Any) -> Array:
+def _plain(answer: Any, names: list[str]) -> Array:
     """Convert the model's output (an array, a table, or a mapping with one entry) to a NumPy array.
 
+    Of a table that names the classes or targets, these columns count, in the order of the shards.
     A list of `[n, 2]`, as scikit-learn's classifiers of several labels give it, becomes the probabilities
     `[n, labels]` of having each label.
     """
@@ -77,6 +80,8 @@ def _plain(answer: Any) -> Array:
         answer = next(iter(answer.values()))
     if hasattr(answer, "detach"):
         answer = answer.detach().cpu()
+    if names and set(names) <= set(getattr(answer, "columns", ())):
+        answer = answer[names]
     if hasattr(answer, "to_numpy"):
         answer = answer.to_numpy()
     if isinstance(answer, list) and answer and all(np.shape(part)[1:] == (2,) for part in answer):

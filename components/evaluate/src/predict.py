@@ -55,7 +55,9 @@ class Predictor:
         """
         model_input = make_model_input(self._model, rows, self._manifest.features.columns)
         try:
-            answer = _plain(self._model.predict(model_input), self._names)
+            answer = _plain(self._choose(self._model.predict(model_input)))
+        except UserError:
+            raise
         except Exception as error:
             shape = list(getattr(model_input, "shape", ()))
             raise UserError(
@@ -68,11 +70,22 @@ class Predictor:
             )
         return answer
 
+    def _choose(self, answer: Any) -> Any:
+        """Return the columns of the shards' classes or targets, in their order, of a table that has them."""
+        columns = list(getattr(answer, "columns", ()))
+        missing = [name for name in self._names if name not in columns]
+        if columns and self._names and not missing:
+            return answer[self._names]
+        if missing and len(columns) > 1 and answer.to_numpy().dtype == object:  # text beside numbers
+            shown = ", ".join(f"`{name}`" for name in columns[:8])
+            more = ", …" if len(columns) > 8 else ""
+            raise UserError(f"the model answers the columns {shown}{more} without `{missing[0]}`", FIT)
+        return answer
 
-def _plain(answer: Any, names: list[str]) -> Array:
+
+def _plain(answer: Any) -> Array:
     """Convert the model's output (an array, a table, or a mapping with one entry) to a NumPy array.
 
-    Of a table that names the classes or targets, these columns count, in the order of the shards.
     A list of `[n, 2]`, as scikit-learn's classifiers of several labels give it, becomes the probabilities
     `[n, labels]` of having each label.
     """
@@ -80,8 +93,6 @@ def _plain(answer: Any, names: list[str]) -> Array:
         answer = next(iter(answer.values()))
     if hasattr(answer, "detach"):
         answer = answer.detach().cpu()
-    if names and set(names) <= set(getattr(answer, "columns", ())):
-        answer = answer[names]
     if hasattr(answer, "to_numpy"):
         answer = answer.to_numpy()
     if isinstance(answer, list) and answer and all(np.shape(part)[1:] == (2,) for part in answer):

@@ -123,3 +123,33 @@ def test_model_of_other_columns(component: Run, table: tuple[Path, Any], tmp_pat
     assert "error: the model takes a column `old`, which is not one of the shards'" in done.stderr
     done = component("evaluate", model=model, shards=folder, metrics=tmp_path / "out", split="train")
     assert "column `old`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["label", "price", "cost"], ""),
+        (["label", "cost", "rent"], "the model answers the columns `label`, `rent`, `cost` without `price`"),
+    ],
+)
+def test_answers_with_names(
+    component: Run, table: tuple[Path, Any], tmp_path: Path, names: list[str], message: str
+) -> None:
+    """Text beside the numbers is not one of them, and numbers are taken by their names."""
+    text, right, wrong = names
+
+    def predict(rows: Any) -> Any:
+        import pandas as pd
+
+        size = rows["size"].fillna(0)
+        return pd.DataFrame({text: "dear", wrong: size * 0, right: size + 2 * rows["new"]})
+
+    folder, _ = table
+    model = _save(tmp_path, "m", predict)
+    done = component("evaluate", model=model, shards=folder, metrics=tmp_path / "out")
+    if message:
+        assert done.returncode == 2
+        assert f"error: {message}" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["r2"] == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Exported models of pictures and texts read what their users have, as sharding reads it."""
+"""Exported models of tables, pictures and texts read what their users have, as sharding reads it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from wsshards import picture_decoding, token_rows
-from wstrain.raw_rows import PictureRows, RawRows, TextRows
+from wstrain import table_rows
+from wstrain.raw_rows import PictureRows, RawRows, TableRows, TextRows
 
 SHAPE = (3, 8, 8)
 PICTURES = {
@@ -191,3 +192,38 @@ def test_targets_of_pictures_have_no_label() -> None:
     facts = {"task": "regression", "names": ["age"]}
     table = _pictures(**facts).predict(_picture(), lambda rows: rows.mean((1, 2, 3))[:, None], None)
     assert list(table.columns) == ["age"]
+
+
+def test_answers_have_the_index_of_what_they_answer() -> None:
+    pictures = pd.Series([_picture(), _picture()], index=[7, 3])
+    for given in (pictures, pictures.to_frame("picture")):
+        assert _pictures().predict(given, _brightness, None).index.tolist() == [7, 3]
+
+
+@pytest.mark.parametrize(
+    ("task", "names", "columns"),
+    [
+        ("classification", ["no", "yes"], {"label": ["yes", "no"], "no": [-2, 3], "yes": [2, -3]}),
+        ("classification", ["label", "yes"], {"predicted label": ["yes", "label"]}),
+        ("multi_label", ["small", "red"], {"small": [-2, 3], "red": [2, -3]}),
+        ("regression", ["price", "label"], {"price": [-2, 3], "label": [2, -3]}),
+    ],
+)
+def test_the_answer_for_a_table_names_classes_and_targets(task: str, names: list[str], columns: Any) -> None:
+    facts = {
+        "task": task,
+        "names": names,
+        "columns": [{"name": "size", "kind": "number", "categories": [], "optional": False}],
+    }
+    coder = TableRows(facts, table_rows)
+    given = pd.DataFrame({"unused": ["a", "b"], "size": [2, -3]}, index=[9, 4])
+    answers = coder.predict(given, lambda rows: np.concatenate([-rows, rows], axis=1), None)
+    first = [] if task != "classification" else [next(iter(columns))]
+    assert list(answers.columns) == [*first, *names]
+    assert answers.index.tolist() == [9, 4]
+    for name, values in columns.items():
+        assert answers[name].tolist() == values
+    array = coder.predict([[2], [-3]], lambda rows: np.concatenate([-rows, rows], axis=1), None)
+    assert array.index.tolist() == [0, 1]
+    nothing = coder.predict(given[:0], lambda rows: np.zeros((0, 2), np.float32), None)
+    assert list(nothing.columns) == list(answers.columns)

@@ -26,12 +26,14 @@ from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 from wsshards import picture_decoding, token_rows
 from wsshards.errors import UserError, describe_error
 from wsshards.terms import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, LANGUAGE_MODEL, NUMBER
+from wstrain import raw_rows, table_rows
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.raw_rows import NEW_TOKENS, name_label
 
 MAX_COLUMNS = 1_000  # of a signature by name; wider tables are taken as arrays of coded rows
-TABLE_CODE, RAW_CODE = (Path(__file__).with_name(name) for name in ("table_rows.py", "raw_rows.py"))
-PICTURE_CODE, TEXT_CODE = (Path(str(module.__file__)) for module in (picture_decoding, token_rows))
+TABLE_CODE, PICTURE_CODE, TEXT_CODE, RAW_CODE = (
+    Path(str(module.__file__)) for module in (table_rows, picture_decoding, token_rows, raw_rows)
+)
 _TYPES = {NUMBER: "double", BOOLEAN: "boolean", CATEGORY: "string", DATE: "datetime"}
 _EXAMPLES = {NUMBER: 0.0, BOOLEAN: False, CATEGORY: "", DATE: np.datetime64("2000-01-01", "ns")}
 
@@ -49,8 +51,8 @@ def save_mlflow_model(
 ) -> None:
     """Write the MLflow model into ``folder``.
 
-    The model of a table takes a DataFrame with the table's columns; the code that turns it into numbers, and
-    the columns, travel with the model. So does what decodes pictures, and what makes tokens of texts.
+    The model of a table takes a DataFrame with the table's columns; the code that turns it into numbers and
+    names the answers travels with the model. So does what decodes pictures, and what makes tokens of texts.
 
     Args:
         write: writes the framework's own form of the model to a path.
@@ -100,19 +102,8 @@ def takes_columns(samples: SampleSpec) -> bool:
 def _write_beside(samples: SampleSpec, scratch: Path, shards: Path | None) -> dict[str, Path]:
     """Write what travels with the program, and return it by the name that the loading code has for it."""
     files: dict[str, Path] = {}
-    if takes_columns(samples):
-        columns = [
-            {
-                "name": column.name,
-                "kind": column.kind,
-                "categories": list(column.categories),
-                "optional": column.optional,
-            }
-            for column in samples.columns
-        ]
-        files |= {"columns": _write_json(scratch / "columns.json", columns), "coder": TABLE_CODE}
-    if samples.reads_raw:
-        decoding = PICTURE_CODE if samples.resize else TEXT_CODE
+    if samples.reads_raw or takes_columns(samples):
+        decoding = PICTURE_CODE if samples.resize else TEXT_CODE if samples.reads_tokens else TABLE_CODE
         files |= {"facts": _write_json(scratch / "raw_rows.json", _describe_rows(samples))}
         files |= {"coder": RAW_CODE, "decoding": decoding}
     if shards is not None and samples.tokenizer is not None and samples.tokenizer.path:
@@ -127,10 +118,19 @@ def _write_json(path: Path, content: Any) -> Path:
 
 
 def _describe_rows(samples: SampleSpec) -> dict[str, Any]:
-    """Return what the loading code of pictures and texts has to know."""
+    """Return what the loading code of tables, pictures and texts has to know."""
     return {
         "task": samples.name,
-        "names": list(samples.names or map(str, range(samples.outputs))),
+        "names": _answer_names(samples),
+        "columns": [
+            {
+                "name": column.name,
+                "kind": column.kind,
+                "categories": list(column.categories),
+                "optional": column.optional,
+            }
+            for column in samples.columns
+        ],
         "shape": list(samples.row_shape),
         "dtype": samples.input_dtype,
         "resize": samples.resize,
@@ -183,35 +183,36 @@ def _blank_picture(samples: SampleSpec) -> str:
     return base64.b64encode(target.getvalue()).decode()
 
 
-def _raw_signature(samples: SampleSpec) -> ModelSignature:
-    """Return what a model of pictures or texts answers; MLflow has no type for all that it takes."""
-    if samples.name == LANGUAGE_MODEL:
-        params = ParamSchema([ParamSpec("max_new_tokens", "long", NEW_TOKENS)])
-        return ModelSignature(outputs=Schema([ColSpec("string", "text")]), params=params)
-    names = samples.names or tuple(map(str, range(samples.outputs)))
-    columns: list[ColSpec | TensorSpec] = [ColSpec("float", name) for name in names]
-    if samples.name == CLASSIFICATION:
-        columns.insert(0, ColSpec("string", name_label(names)))
-    return ModelSignature(outputs=Schema(columns))
+def _answer_names(samples: SampleSpec) -> list[str]:
+    return list(samples.names or map(str, range(samples.outputs)))
 
 
 def _signature(samples: SampleSpec) -> ModelSignature:
+    """Return what the model takes and answers; MLflow has no type for pictures and texts as they come."""
+    if samples.name == LANGUAGE_MODEL:
+        params = ParamSchema([ParamSpec("max_new_tokens", "long", NEW_TOKENS)])
+        return ModelSignature(outputs=Schema([ColSpec("string", "text")]), params=params)
     if samples.reads_raw:
-        return _raw_signature(samples)
-    inputs: tuple[int, ...] = (-1, *samples.row_shape)
-    outputs: tuple[int, ...] = (-1, samples.outputs)
+        return ModelSignature(outputs=_named_outputs(samples))
     if takes_columns(samples):
         columns: list[ColSpec | TensorSpec] = [
             ColSpec(_TYPES[column.kind], column.name, required=not column.optional)
             for column in samples.columns
         ]
-        return ModelSignature(
-            inputs=Schema(columns), outputs=Schema([TensorSpec(np.dtype(np.float32), outputs)])
-        )
+        return ModelSignature(inputs=Schema(columns), outputs=_named_outputs(samples))
     return ModelSignature(
-        inputs=Schema([TensorSpec(np.dtype(samples.input_dtype), inputs)]),
-        outputs=Schema([TensorSpec(np.dtype(np.float32), outputs)]),
+        inputs=Schema([TensorSpec(np.dtype(samples.input_dtype), (-1, *samples.row_shape))]),
+        outputs=Schema([TensorSpec(np.dtype(np.float32), (-1, samples.outputs))]),
     )
+
+
+def _named_outputs(samples: SampleSpec) -> Schema:
+    """Return the columns of an answer: the likeliest class and the probability of each, or targets."""
+    names = _answer_names(samples)
+    columns: list[ColSpec | TensorSpec] = [ColSpec("float", name) for name in names]
+    if samples.name == CLASSIFICATION:
+        columns.insert(0, ColSpec("string", name_label(names)))
+    return Schema(columns)
 
 
 def _copy_into(model: Path, folder: Path) -> None:

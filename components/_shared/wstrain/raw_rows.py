@@ -1,7 +1,7 @@
-"""Answers for pictures and texts as their users have them, with the exported program of a network.
+"""Answers for tables, pictures and texts as their users have them, with the exported program of a network.
 
-This file travels with the exported model and imports none of our packages; what decodes pictures or texts
-travels beside it.
+This file travels with the exported model and imports none of our packages; what decodes tables, pictures or
+texts travels beside it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,34 @@ AT_ONCE = 256  # pictures or texts: bounds what is decoded
 NEW_TOKENS = 32  # that a language model adds unless it is told another number
 
 
-def make_coder(artifacts: Mapping[str, str]) -> RawRows:
+def make_coder(artifacts: Mapping[str, str]) -> RawRows | TableRows:
     """Return what reads the inputs of the model with these files."""
     facts = json.loads(Path(artifacts["facts"]).read_text(encoding="utf-8"))
     decoding = _load_module(artifacts["decoding"])
+    if facts["columns"]:
+        return TableRows(facts, decoding)
     return TextRows(facts, decoding, artifacts) if facts["tokenizer"] else PictureRows(facts, decoding)
+
+
+class TableRows:
+    """Tables: DataFrames with the columns of the data, by name.
+
+    Args:
+        facts: ``task``, ``names`` and ``columns``.
+        decoding: the module that travels beside this one.
+    """
+
+    def __init__(self, facts: Mapping[str, Any], decoding: Any) -> None:
+        self._facts, self._code = facts, decoding.RowCoder(facts["columns"])
+
+    def predict(self, given: Any, run: Run, params: Mapping[str, Any] | None) -> pd.DataFrame:
+        """Answer the rows of a table with a table.
+
+        Raises:
+            ValueError: a row is none of what the model takes.
+        """
+        del params
+        return _keep_index(name_answers(run(self._code(given)), self._facts), given)
 
 
 class RawRows:
@@ -58,7 +81,7 @@ class RawRows:
         for group in groups:
             tables.append(self.answer(group, place, run, params or {}))
             place += len(group)
-        return pd.concat(tables, ignore_index=True)
+        return _keep_index(pd.concat(tables, ignore_index=True), given)
 
     def holds_rows(self, given: Any) -> bool:
         """Whether inputs are rows as shards store them."""
@@ -71,13 +94,7 @@ class RawRows:
     def answer(self, items: Sequence[Any], place: int, run: Run, params: Mapping[str, Any]) -> pd.DataFrame:
         """Return a row for each input: the likeliest class and probabilities, or targets."""
         del params
-        answers = run(self.encode(items, place))
-        names = self._facts["names"]
-        table = pd.DataFrame(answers, columns=names)
-        if self._facts["task"] == "classification":
-            best = answers.argmax(1) if len(answers) else np.zeros(0, np.int64)
-            table.insert(0, name_label(names), np.array(names, object)[best])
-        return table
+        return name_answers(run(self.encode(items, place)), self._facts)
 
 
 class PictureRows(RawRows):
@@ -180,9 +197,24 @@ class TextRows(RawRows):
         return self._tokenizer
 
 
+def name_answers(answers: Array, facts: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a row for each answer: the likeliest class and probabilities, or targets."""
+    names = facts["names"]
+    table = pd.DataFrame(answers, columns=names)
+    if facts["task"] == "classification":
+        best = answers.argmax(1) if len(answers) else np.zeros(0, np.int64)
+        table.insert(0, name_label(names), np.array(names, object)[best])
+    return table
+
+
 def name_label(names: Sequence[str]) -> str:
     """Return the name of the column with the likeliest class, which no class may have."""
     return next(name for name in ("label", "predicted label", "predicted class") if name not in names)
+
+
+def _keep_index(table: pd.DataFrame, given: Any) -> pd.DataFrame:
+    """Give answers the index of what they answer, so that pandas puts them beside it."""
+    return table.set_axis(given.index, axis=0) if isinstance(given, pd.DataFrame | pd.Series) else table
 
 
 def _list_items(given: Any) -> list[Any]:

@@ -6,9 +6,7 @@ copy of its own, which is in no list of modules, so models of different tables d
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,20 +17,15 @@ _EPOCH = np.datetime64("1970-01-01")
 _SECONDS_PER_DAY = 86_400
 
 
-def make_coder(artifacts: Mapping[str, str]) -> RowCoder:
-    """Return what reads the inputs of the model with these files."""
-    return RowCoder(artifacts["columns"])
-
-
 class RowCoder:
     """Turns raw columns, by name, into the numbers that the exported program takes.
 
     Args:
-        path: JSON list of the columns, each with ``name``, ``kind``, ``categories`` and ``optional``.
+        columns: each with ``name``, ``kind``, ``categories`` and ``optional``.
     """
 
-    def __init__(self, path: str) -> None:
-        self._columns: list[dict[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8"))
+    def __init__(self, columns: Sequence[Mapping[str, Any]]) -> None:
+        self._columns = columns
 
     def __call__(self, frame: Any) -> npt.NDArray[np.float32]:
         """Code the rows of a DataFrame; returns ``[n, width]``, with NaN where a value is missing.
@@ -44,11 +37,6 @@ class RowCoder:
             frame = pd.DataFrame(frame, columns=[column["name"] for column in self._columns])
         parts = [self._code(frame, column) for column in self._columns]
         return np.concatenate(parts, axis=1).astype(np.float32)
-
-    def predict(self, frame: Any, run: Callable[[Any], Any], params: Any) -> Any:
-        """Answer the rows of a DataFrame with what the program answers to their numbers."""
-        del params
-        return run(self(frame))
 
     def _code(self, frame: pd.DataFrame, column: Mapping[str, Any]) -> npt.NDArray[np.float64]:
         name = column["name"]

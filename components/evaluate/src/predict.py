@@ -27,6 +27,8 @@ class Predictor:
 
     def __init__(self, path: str, manifest: Manifest) -> None:
         self._manifest = manifest
+        label = manifest.label
+        self._names = list(label.classes or label.names) if label else []
         try:
             read_mlmodel(path)  # MLflow opens any kind of file in the folder
             self._model = mlflow.pyfunc.load_model(path)
@@ -53,7 +55,9 @@ class Predictor:
         """
         model_input = make_model_input(self._model, rows, self._manifest.features.columns)
         try:
-            answer = _plain(self._model.predict(model_input))
+            answer = _plain(self._choose(self._model.predict(model_input)))
+        except UserError:
+            raise
         except Exception as error:
             shape = list(getattr(model_input, "shape", ()))
             raise UserError(
@@ -64,6 +68,18 @@ class Predictor:
                 f"the model answers {len(rows)} rows with an array of shape {list(answer.shape)}",
                 "give one prediction for each row",
             )
+        return answer
+
+    def _choose(self, answer: Any) -> Any:
+        """Return the columns of the shards' classes or targets, in their order, of a table that has them."""
+        columns = list(getattr(answer, "columns", ()))
+        missing = [name for name in self._names if name not in columns]
+        if columns and self._names and not missing:
+            return answer[self._names]
+        if missing and len(columns) > 1 and answer.to_numpy().dtype == object:  # text beside numbers
+            shown = ", ".join(f"`{name}`" for name in columns[:8])
+            more = ", …" if len(columns) > 8 else ""
+            raise UserError(f"the model answers the columns {shown}{more} without `{missing[0]}`", FIT)
         return answer
 
 

@@ -24,7 +24,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
         return
     message = (
         f"{count.value} instances of `{size.name}` share gradients over {size.ethernet_gbps:g} Gb/s"
-        " Ethernet: the size has no InfiniBand"
+        f" Ethernet, {_of_each_gpu(size):g} Gb/s for each GPU: the size has no InfiniBand"
     )
     related = (Related(launch.size_span, "no InfiniBand"),) if launch.size_span else ()
     yield Finding(count.span, message, _faster(), related=related)
@@ -34,7 +34,11 @@ def _slow(size: VmSize) -> bool:
     known = (
         size.rdma is False and bool(size.gpus) and size.ethernet_gbps is not None and size.status != "retired"
     )
-    return known and (size.ethernet_gbps or 0) / size.gpus < _ENOUGH
+    return known and _of_each_gpu(size) < _ENOUGH
+
+
+def _of_each_gpu(size: VmSize) -> float:
+    return round((size.ethernet_gbps or 0) / size.gpus, 1)
 
 
 def _faster() -> str:
@@ -42,4 +46,7 @@ def _faster() -> str:
 
     best = vm_sizes.lookup("Standard_ND96asr_v4")
     assert best is not None
-    return f"use one instance, or a size such as `{best.name}` with {best.ib_gbps_per_node:g} Gb/s InfiniBand"
+    return (
+        f"use one instance, a size with InfiniBand such as `{best.name}` ({best.ib_gbps_per_node:g} Gb/s),"
+        f" or one with at least {_ENOUGH} Gb/s of Ethernet for each GPU"
+    )

@@ -57,7 +57,7 @@ def test_a_fault_in_a_changed_copy_is_found(pipeline: Path) -> None:
     [
         ("component.yml", "--trained_model", "--model_folder"),
         ("component.yml", "default: none", "default: light"),
-        ("component.yml", "version: 0.1.0-", "version: 0.1.1-"),
+        ("component.yml", "version: 0.", "version: 9."),
         ("environment/conda.yml", "dependencies:", "dependencies: # pinned"),
         ("src/wstrain/settings.py", "import", "import  "),
     ],

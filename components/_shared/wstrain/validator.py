@@ -147,8 +147,9 @@ class Validator(ABC):
             self.heartbeat.mark(Phase.SAVING)
             self.saver.save(done)
         if self.controller.should_stop and self.group.is_main:
+            count = self.controller.without_improvement
             print(
-                f"stopping early after step {done}: {self.controller.without_improvement} validations without"
+                f"stopping early after step {done}: {count} validation{'s' * (count != 1)} without"
                 f" improvement, best {self.controller.describe()}",
                 flush=True,
             )

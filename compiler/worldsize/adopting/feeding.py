@@ -38,6 +38,7 @@ class Feed(Struct, eq=False):
     call: ast.Call  # that makes them: `DataLoader(…)`, `get_batch(…)`, `range(…)`, `batchify(…)`
     name: ast.expr | None = None  # what the loop reads, where it has a name
     libraries: tuple[str, ...] = ()  # whose random numbers choose the rows
+    maker: ast.Call | None = None  # of an iterator over the loader, which may begin it anew
     phase: ast.expr | None = None  # in a loop over phases, the key of the training rows
 
 

@@ -7,7 +7,7 @@ import ast
 from worldsize.adopting.feeding import name_phase
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Scope, Script
-from worldsize.adopting.tracing import Loop, Tracer, read_iterable
+from worldsize.adopting.tracing import Loop, Tracer, is_under, read_iterable
 from worldsize.adopting.training import Training
 
 _HELPER = '''def {name}(value):
@@ -132,12 +132,12 @@ def _list_deciding(
 ) -> list[tuple[str, ast.stmt]]:
     """The results of evaluation in the loop over epochs that its end, or its schedule, depends on."""
     loop = training.epoch_loop
-    if not isinstance(loop, ast.For):
+    if loop is None:
         return []
     ends = any(
         isinstance(node, ast.Break)
         for node in ast.walk(loop)
-        if not _is_under(script, node, training.batch_loop)
+        if not is_under(script, node, training.batch_loop)
     )
     steps = {
         argument.id
@@ -166,7 +166,3 @@ def _list_deciding(
                 if name and name not in known and (name in steps or (ends and name in compared)):
                     found.append((name, statement))
     return found
-
-
-def _is_under(script: Script, node: ast.AST, top: ast.AST) -> bool:
-    return any(above is top for above, _ in script.module.ancestors(node))

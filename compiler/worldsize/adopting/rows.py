@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.counting import name_epoch
+from worldsize.adopting.endless import begin_anew
 from worldsize.adopting.feeding import name_loader
 from worldsize.adopting.flags import Parser
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Script
 from worldsize.adopting.streams import divide_columns, share_loader, share_stream, stride_range
-from worldsize.adopting.tracing import Tracer
+from worldsize.adopting.tracing import Tracer, is_under
 from worldsize.adopting.training import Training, lift_name
 from worldsize.rules.script._module import constant_value, keyword_argument
 
@@ -160,8 +162,10 @@ def _find_shuffling_options(script: Script, loader: ast.Call) -> ast.expr | None
 
 
 def _set_epoch(script: Script, tracer: Tracer, training: Training) -> None:
-    loop = training.epoch_loop
-    if not isinstance(loop, ast.For):
+    loop, feed = training.epoch_loop, training.feed
+    if feed.maker is not None:
+        begin_anew(script, tracer, feed, training.batch_loop)
+    if loop is None or (feed.maker is not None and not is_under(script, feed.maker, loop)):
         return
     name: str | None
     if training.feed.kind == "phases":
@@ -177,19 +181,3 @@ def _set_epoch(script: Script, tracer: Tracer, training: Training) -> None:
         loop.body[0], [f"{name}.sampler.set_epoch({name_epoch(script, loop)})"], "WS902",
         "the rows come in a new order each epoch",
     )  # fmt: skip
-
-
-def name_epoch(script: Script, loop: ast.For) -> str:
-    """The variable that counts the epochs; ``_`` gets a name."""
-    target = loop.target
-    if isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
-        target = target.elts[0]
-    if not isinstance(target, ast.Name):
-        raise script.refuse(target, "this loop counts no epochs", "write `for epoch in range(…)`")
-    if target.id != "_":
-        return target.id
-    name = script.module.memo.get((name_epoch, loop))
-    if name is None:
-        name = script.module.memo[name_epoch, loop] = script.new_name("epoch")
-        script.replace(target, name, None, "the epoch is needed by its number")
-    return str(name)

@@ -242,6 +242,11 @@ class Tracer:
                 return
 
 
+def is_under(script: Script, node: ast.AST, top: ast.AST) -> bool:
+    """Whether a node lies in another."""
+    return any(above is top for above, _ in script.module.ancestors(node))
+
+
 def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
     """Whether a node is under ``with torch.no_grad():`` inside of another."""
     for above, _ in script.module.ancestors(node):

@@ -336,29 +336,3 @@ def _is_returned(script: Script, above: ast.AST) -> bool:
     if isinstance(above, ast.Tuple):
         above = script.module.parents[above]
     return isinstance(above, ast.Return)
-
-
-def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
-    """Average the gradients once an optimizer step, where several batches are accumulated."""
-    loop = training.batch_loop
-    names = {
-        node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    if not isinstance(loop, ast.For):
-        return
-    names -= {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
-    for node in ast.walk(loop):
-        if not isinstance(node, ast.If) or training.batch_frame or node.orelse:
-            continue
-        steps = any(isinstance(inner, ast.Attribute) and inner.attr == "step" for inner in ast.walk(node))
-        counts = any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
-        known = all(inner.id not in names for inner in ast.walk(node.test) if isinstance(inner, ast.Name))
-        if steps and counts and known and "\n" not in script.written(node.test):
-            scope = script.scope(loop)
-            name = (
-                wrapped.name if isinstance(scope, ast.Module) else wrapped.parameters.get(scope, wrapped.name)
-            )
-            line = f"{name}.require_backward_grad_sync = {script.written(node.test)}"
-            reason = "gradients travel once an optimizer step, as with `no_sync`"
-            script.insert_before(loop.body[0], [line], "WS918", reason)
-            return

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import structs
 
+from worldsize.adopting.configuration import read_replaced
 from worldsize.adopting.flags import Parser, list_flags
 from worldsize.adopting.frameworks import choose_framework, drop_magics
 from worldsize.adopting.group import MARK
@@ -20,32 +22,37 @@ from worldsize.adopting.script import Script
 from worldsize.rules.script._module import Module
 
 
-def adopt_script(path: Path) -> Adoption:
+def adopt_script(path: Path, arguments: Sequence[str] = ()) -> Adoption:
     """The script of one GPU for several processes; nothing is written, and nothing of it runs.
+
+    Args:
+        path: The script.
+        arguments: The command line that it gets, which may name a file with its numbers.
 
     Raises:
         AdoptError: It cannot be read, or it is not a script that can be adopted safely.
     """
     module, encoding = read_script(path)
-    return adopt_module(module, encoding)
+    return adopt_module(module, encoding, arguments)
 
 
-def adopt_module(module: Module, encoding: str = "utf-8") -> Adoption:
+def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[str] = ()) -> Adoption:
     """The same for a script that has been read."""
     if MARK in module.text:  # adopted before
         flags = tuple(each.flag for each in read_options(module).declared)
-        profile = describe_script(module, _tell_framework(module), flags, {})
+        numbers = read_replaced(Script(module, arguments))
+        profile = describe_script(module, _tell_framework(module), flags, numbers)
         profile = structs.replace(profile, subcommand=read_options(module).subcommand)
         return Adoption(profile, module.text, module.text, encoding=encoding)
-    script = Script(module)
+    script = Script(module, arguments)
     framework = choose_framework(script)
     known = describe_script(module, framework, (), {})
     drop_magics(script)
     parser = _edit(script, known)
     text, changes = script.finish()
     flags = list_flags(parser)
-    numbers = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
-    profile = describe_script(module, framework, flags, {**numbers, **parser.numbers})
+    defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
+    profile = describe_script(module, framework, flags, {**defaults, **parser.numbers})
     profile = structs.replace(profile, subcommand=parser.options.subcommand)
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 

@@ -6,6 +6,7 @@ import ast
 
 from msgspec import Struct, structs
 
+from worldsize.adopting.configuration import find_setting
 from worldsize.adopting.group import Header
 from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options import Declared, Options, read_options
@@ -163,15 +164,15 @@ def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     return not isinstance(scope, ast.Module) or getattr(node, "lineno", 0) > parser.statement.lineno
 
 
-def add_flag(parser: Parser, role: Role, default: float | str | None) -> str:
-    """Declare an option; how the script reads its value."""
+def add_flag(parser: Parser, role: Role, default: float | str | None, kind: str | None = None) -> str:
+    """Declare an option, of a ``kind`` where its default does not tell; how the script reads its value."""
     option = _OPTION.get(role, "--" + role.replace("_", "-"))
     taken = {flag.flag.option for flag in parser.options.declared}
     while option in taken:
         option += "-"
-    type_ = type(default).__name__ if type(default) in (int, float) else "str"
+    type_ = kind or (type(default).__name__ if type(default) in (int, float) else "str")
     if not any(each.option == option for each in parser.added):
-        typed = f"type={type_}, " if type_ != "str" and parser.function is None else ""
+        typed = f"type={type_}, " if type_ != "str" and (kind or parser.function is None) else ""
         shown = _show_value(default)
         call = "@click.option" if parser.function is not None else f"{parser.parser}.add_argument"
         line = f'{call}("{option}", {typed}default={shown}, help="{_HELP[role]}")'
@@ -207,8 +208,27 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
         default = declared.flag.default
         parser.numbers[role] = default if isinstance(default, int | float) else None
         return
+    if _set_in_file(script, tracer, parser, role, value):
+        return
     what = role.replace("_", " ")
     script.leave(value, f"no option sets the {what} here", "read it from an option of the command line")
+
+
+def _set_in_file(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> bool:
+    """Let an option replace a number of a configuration file behind the line that reads it."""
+    setting = find_setting(script, tracer, node)
+    places = setting.places if setting is not None else []
+    for statement, text in reversed(places):
+        if setting is None or not is_visible(script, parser, statement):
+            continue
+        parser.numbers[role] = setting.number
+        name = add_flag(parser, role, None, "int" if role != "learning_rate" else "float")
+        above = script.module.parents[statement]
+        behind = above if isinstance(above, ast.With) and above.body == [statement] else statement
+        lines = [f"if {name} is not None:", f"    {text} = {name}"]
+        script.insert_after(behind, lines, None, _REASON)
+        return True
+    return False
 
 
 def _find_inner(value: ast.expr, role: Role) -> ast.expr | None:
@@ -267,7 +287,7 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
         if parser.lines:
             script.insert_after(parser.behind, parser.lines, None, reason)
         if parser.then and parser.holder is not None:
-            _open_with(script, parser.holder, parser.then, reason)
+            open_with(script, parser.holder, parser.then, None, reason)
         elif parser.then:
             script.insert_after(parser.statement, parser.then, None, reason)
 
@@ -286,16 +306,19 @@ def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef,
         else:
             typed = any(each.annotation is not None for each in function.args.args)
             value = _show_value(flag.default)
-            text = f"{name}: {flag.type} = {value}" if typed else f"{name}={value}"
+            kind = flag.type if flag.default is not None or flag.type == "str" else f"{flag.type} | None"
+            text = f"{name}: {kind} = {value}" if typed else f"{name}={value}"
             script.insert_behind(last, f",{gap}{text}", None, reason)
     if parser.then:
-        _open_with(script, function, parser.then, reason)
+        open_with(script, function, parser.then, None, reason)
 
 
-def _open_with(script: Script, function: ast.FunctionDef, lines: list[str], reason: str) -> None:
+def open_with(
+    script: Script, function: ast.FunctionDef, lines: list[str], rule: str | None, reason: str
+) -> None:
     """Write lines at the start of a function, below its description."""
     first = function.body[0]
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-        script.insert_after(first, lines, None, reason)
+        script.insert_after(first, lines, rule, reason)
     else:
-        script.insert_before(first, lines, None, reason)
+        script.insert_before(first, lines, rule, reason)

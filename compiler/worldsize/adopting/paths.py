@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 
 from worldsize.adopting.first_rank import is_own_method
-from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags
+from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags, open_with
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _SAVES = {"torch.save": 1, "joblib.dump": 1, "numpy.save": 0, "numpy.savez": 0, "numpy.savetxt": 0}
+_SAVES |= dict.fromkeys(("shutil.copyfile", "shutil.copy", "shutil.copy2", "shutil.move"), 1)
+_SAVES |= dict.fromkeys(("os.replace", "os.rename"), 1)
 _METHODS = ("save", "save_checkpoint")
 _FOLDERS = (
     ("output_dir", "TrainingArguments"),
@@ -21,6 +23,7 @@ _FOLDERS = (
     ("log_dir", "SummaryWriter"),
 )
 _LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
+_REASON = "a job keeps only what is written into its outputs"
 _READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
 
 
@@ -122,7 +125,9 @@ def _write_to_output(script: Script, parser: Parser, header: Header, written: di
         for node in script.module.kinds.get(ast.Constant, ())
         if isinstance(node.value, str) and node.value in written and _is_path(script, node)
     ]
-    if not nodes or not all(is_visible(script, parser, node) for node in nodes):
+    hidden = [node for node in nodes if not is_visible(script, parser, node)]
+    function = _find_writer(script, parser, hidden)
+    if not nodes or (hidden and function is None):
         node = next(iter(written.values()))
         help_ = "write it into a folder that an option names"
         script.leave(node, f"`{_read_start(node)}` is written beside the script, where a job loses it", help_)
@@ -130,12 +135,53 @@ def _write_to_output(script: Script, parser: Parser, header: Header, written: di
     name = add_flag(parser, "output", ".")
     header.imports["import os"] = None
     for node in nodes:
-        text = f"os.path.join({name}, {script.written(node)})"
-        script.replace(node, text, "WS953", "a job keeps only what is written into its outputs")
+        if node not in hidden:
+            script.replace(node, f"os.path.join({name}, {script.written(node)})", "WS953", _REASON)
+    if function is not None:
+        _pass_folder(script, function, hidden, name)
     parser.then.append(f"os.makedirs({name}, exist_ok=True)")
 
 
 def _is_path(script: Script, node: ast.Constant) -> bool:
-    """Whether a text is what a call or an assignment gets, and not a key or a part of another."""
+    """Whether a call, an assignment or a parameter gets a text, which is no key or part of another."""
     above = script.module.parents.get(node)
-    return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign)
+    return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments)
+
+
+def _find_writer(script: Script, parser: Parser, nodes: list[ast.expr]) -> ast.FunctionDef | None:
+    """The function in which all of these are, if each of its calls can pass the folder on."""
+    functions = {script.scope(node) for node in nodes}
+    function = next(iter(functions)) if len(functions) == 1 else None
+    if not isinstance(function, ast.FunctionDef) or not isinstance(
+        script.module.parents[function], ast.Module
+    ):
+        return None
+    calls = [call for _, call in script.module.callers.get(function.name, ())]
+    uses = [node for node in script.module.kinds.get(ast.Name, ()) if node.id == function.name]
+    more = function.args.vararg or function.args.kwarg or function.args.kwonlyargs
+    known = all(call.args and is_visible(script, parser, call) for call in calls)
+    return (
+        function if calls and known and len(uses) == len(calls) and function.args.args and not more else None
+    )
+
+
+def _pass_folder(script: Script, function: ast.FunctionDef, nodes: list[ast.expr], name: str) -> None:
+    """Give a function the folder as a parameter: ``def save(state, filename="x.pt", folder=".")``."""
+    folder, parts = script.new_name("folder"), function.args
+    script.insert_behind(
+        max((*parts.args, *parts.defaults), key=script.end), f', {folder}="."', "WS953", _REASON
+    )
+    for _, call in script.module.callers[function.name]:
+        last = max((*call.args, *call.keywords), key=script.end)
+        script.insert_behind(last, f", {folder}={name}", "WS953", _REASON)
+    lines = []
+    for node in nodes:
+        if script.module.parents[node] is parts:
+            at = parts.defaults.index(node) - len(parts.defaults)
+            parameter = parts.args[at].arg
+            lines.append(f"{parameter} = os.path.join({folder}, {parameter})")
+        else:
+            text = f"os.path.join({folder}, {script.written(node)})"
+            script.replace(node, text, "WS953", _REASON)
+    if lines:
+        open_with(script, function, lines, "WS953", _REASON)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from worldsize.adopting.configuration import SUFFIXES
 from worldsize.adopting.environment import list_local_modules, pin_environment
 from worldsize.adopting.model import Adoption
 from worldsize.adopting.proving.prove import Measured
+from worldsize.adopting.reading import MOST_BYTES
 from worldsize.adopting.spec import CONDA_FILE, SpecRequest, Target, describe_spec
 from worldsize.adopting.starting.files import IGNORED, write_ignored
 from worldsize.azureml import yaml_dump
@@ -61,6 +63,7 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
     if not beside:
         own = [] if profile.module is None else [profile.module.partition(".")[0]]
         read = dict(_read_imported(source, text, local, own))
+        read |= dict(_read_settings(request, source))
         files |= {f"{CODE}/{path}": content for path, content in (read | {inside: text}).items()}
     environment = pin_environment(
         name.replace("_", "-"), profile.framework, profile.imports, local, request.target.instance_type
@@ -119,6 +122,24 @@ def _read_imported(
                 content = path.read_bytes()
                 wanted.append(content)
                 yield path.relative_to(folder).as_posix(), content
+
+
+def _read_settings(request: ProjectRequest, source: Path) -> Iterator[tuple[str, bytes]]:
+    """The configuration files in the folder of the code that the script, or its command line, names."""
+    texts = {
+        node.value
+        for node in ast.walk(ast.parse(request.adoption.source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    words = {word.rpartition("=")[2] for word in request.arguments}
+    for name in sorted(each for each in texts | words if each.endswith(SUFFIXES)):
+        path = request.script.parent / name
+        try:
+            inside = path.resolve().relative_to(source.resolve()).as_posix()
+            if path.is_file() and path.stat().st_size <= MOST_BYTES and path.absolute() != request.data:
+                yield inside, path.read_bytes()
+        except (OSError, ValueError):  # it is elsewhere, or no name of a file
+            continue
 
 
 def _list_files(folder: Path, module: str) -> list[Path]:

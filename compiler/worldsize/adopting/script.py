@@ -6,6 +6,7 @@ import ast
 import io
 import re
 import tokenize
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -29,8 +30,9 @@ class _Edit(Struct, frozen=True, order=True):
 class Script:
     """The text, its tree and the edits. Offsets count characters."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, arguments: Sequence[str] = ()) -> None:
         self.module = module
+        self.arguments = arguments  # of the user's command line
         self.text = module.text
         self.newline = "\r\n" if "\r\n" in self.text else "\n"
         self.unit = _find_unit(self.text)

@@ -124,7 +124,7 @@ def find_size(name: str) -> str:
     return size.name
 
 
-def adopt_or_refuse(script: Path) -> Adoption:
+def adopt_or_refuse(script: Path, arguments: Sequence[str] = ()) -> Adoption:
     """Adopt a script; exits with the reason why it cannot be adopted."""
     from worldsize.adopting.adopt import adopt_script
     from worldsize.adopting.model import AdoptError
@@ -132,7 +132,7 @@ def adopt_or_refuse(script: Path) -> Adoption:
     from worldsize.diagnostics.text import wants_colour
 
     try:
-        return adopt_script(script)
+        return adopt_script(script, arguments)
     except AdoptError as error:
         common.say(adopt_report.render_refusal(error, colour=wants_colour(sys.stderr)), err=True, nl=False)
         raise SystemExit(1) from None
@@ -142,7 +142,7 @@ def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -
     from worldsize.adopting.project import ProjectRequest
     from worldsize.adopting.proving.prove import Measured
 
-    adoption = adopt_or_refuse(script)
+    adoption = adopt_or_refuse(script, options.arguments)
     data = find_data(adoption, script, options.data)
     request = ProjectRequest(adoption, script, target, data, options.arguments)
     _check_places(request, options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from worldsize.adopting.first_rank import is_own_method
 from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags, open_with
@@ -125,7 +126,8 @@ def _write_to_output(script: Script, parser: Parser, header: Header, written: di
         for node in script.module.kinds.get(ast.Constant, ())
         if isinstance(node.value, str) and node.value in written and _is_path(script, node)
     ]
-    hidden = [node for node in nodes if not is_visible(script, parser, node)]
+    options = [node for node in nodes if _is_option(script, parser, node)]
+    hidden = [node for node in nodes if node not in options and not _sees_options(script, parser, node)]
     function = _find_writer(script, parser, hidden)
     if not nodes or (hidden and function is None):
         node = next(iter(written.values()))
@@ -135,11 +137,35 @@ def _write_to_output(script: Script, parser: Parser, header: Header, written: di
     name = add_flag(parser, "output", ".")
     header.imports["import os"] = None
     for node in nodes:
-        if node not in hidden:
+        if node not in hidden and node not in options:
             script.replace(node, f"os.path.join({name}, {script.written(node)})", "WS953", _REASON)
     if function is not None:
         _pass_folder(script, function, hidden, name)
     parser.then.append(f"os.makedirs({name}, exist_ok=True)")
+    if parser.function is not None:
+        parser.then += list(_join_parameters(parser.function, options, name))
+
+
+def _is_option(script: Script, parser: Parser, node: ast.expr) -> bool:
+    """Whether a path is the default of an option that is a parameter, as with fire."""
+    return parser.function is not None and script.module.parents[node] is parser.function.args
+
+
+def _sees_options(script: Script, parser: Parser, node: ast.expr) -> bool:
+    """Whether an option can be read at a path; a default is read where its function is defined."""
+    above = script.module.parents[node]
+    return is_visible(
+        script, parser, script.module.parents[above] if isinstance(above, ast.arguments) else node
+    )
+
+
+def _join_parameters(function: ast.FunctionDef, nodes: list[ast.expr], folder: str) -> Iterator[str]:
+    """The lines that put the files which parameters name into a folder."""
+    parts = function.args
+    for node in nodes:
+        if node in parts.defaults:
+            parameter = parts.args[parts.defaults.index(node) - len(parts.defaults)].arg
+            yield f"{parameter} = os.path.join({folder}, {parameter})"
 
 
 def _is_path(script: Script, node: ast.Constant) -> bool:
@@ -174,14 +200,10 @@ def _pass_folder(script: Script, function: ast.FunctionDef, nodes: list[ast.expr
     for _, call in script.module.callers[function.name]:
         last = max((*call.args, *call.keywords), key=script.end)
         script.insert_behind(last, f", {folder}={name}", "WS953", _REASON)
-    lines = []
     for node in nodes:
-        if script.module.parents[node] is parts:
-            at = parts.defaults.index(node) - len(parts.defaults)
-            parameter = parts.args[at].arg
-            lines.append(f"{parameter} = os.path.join({folder}, {parameter})")
-        else:
+        if node not in parts.defaults:
             text = f"os.path.join({folder}, {script.written(node)})"
             script.replace(node, text, "WS953", _REASON)
+    lines = list(_join_parameters(function, nodes, folder))
     if lines:
         open_with(script, function, lines, "WS953", _REASON)

@@ -1,0 +1,91 @@
+"""What a loop over batches collects beside sums: lists of losses, and meters that average them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from worldsize.adopting.script import Script
+from worldsize.adopting.tracing import Loop, Tracer
+from worldsize.adopting.training import Training
+
+_MEASURES = frozenset({"item", "detach", "sum", "size", "numel", "tolist"})
+_PARTS = frozenset({"sum", "count", "avg"})
+
+
+def is_measured(value: ast.AST) -> bool:
+    """Whether an expression is of a batch: a number of a tensor, or the length of one."""
+    calls = (node.func for node in ast.walk(value) if isinstance(node, ast.Call))
+    text = ast.unparse(value)
+    return (
+        any(isinstance(func, ast.Attribute) and func.attr in _MEASURES for func in calls)
+        or "len(" in text
+        or "shape" in text
+    )
+
+
+def list_lists(script: Script, training: Training) -> Iterator[tuple[str, ast.Call, bool]]:
+    """The lists to which the loop appends numbers: name, call, and whether all processes have equally many.
+
+    Of the latter each entry is a mean over rows, which the mean over the processes makes one of all rows.
+    """
+    loop = training.batch_loop
+    assert isinstance(training.backward.func, ast.Attribute)
+    losses = {f"{script.written(training.backward.func.value)}.item()"}
+    leaves = any(isinstance(node, ast.Continue | ast.Break) for node in ast.walk(loop))
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "append" or not node.args:
+            continue
+        assert isinstance(node.func, ast.Attribute)
+        if not is_measured(node.args[0]):
+            continue
+        text = ast.unparse(node.args[0])
+        is_mean = text in losses or ".mean()" in text
+        always = isinstance(loop, ast.For | ast.While) and script.statement(node) in loop.body and not leaves
+        yield script.written(node.func.value), node, always and is_mean and text.endswith(".item()")
+
+
+def list_meters(script: Script, tracer: Tracer, loop: Loop) -> Iterator[tuple[str, ast.Call, bool]]:
+    """The meters that the loop updates: name, call, and whether the loop has one of its own to the end.
+
+    Such a meter is made right before the loop and read behind it; it keeps `sum`, `count` and `avg`.
+    """
+    for node in ast.walk(loop):
+        func = node.func if isinstance(node, ast.Call) else None
+        if (
+            not isinstance(func, ast.Attribute)
+            or func.attr != "update"
+            or not isinstance(func.value, ast.Name)
+        ):
+            continue
+        assert isinstance(node, ast.Call)
+        name, scope = func.value.id, script.scope(loop)
+        bound = tracer.bindings(name, scope)
+        if not any(map(is_measured, node.args)) or not any(_is_meter(tracer, value) for _, value, _ in bound):
+            continue
+        statement = script.statement(loop)
+        block = script.block(statement)
+        fresh = len(bound) == 1 and bound[0][0] in block[: block.index(statement)]
+        end = statement.end_lineno or 0
+        read = (each for each in script.module.kinds.get(ast.Name, ()) if each.id == name)
+        later = any(each.lineno > end and script.scope(each) is scope for each in read)
+        yield name, node, fresh and later
+
+
+def _is_meter(tracer: Tracer, value: ast.expr) -> bool:
+    class_ = tracer.classes.get(getattr(value.func, "id", "")) if isinstance(value, ast.Call) else None
+    stored = {node.attr for node in ast.walk(class_) if isinstance(node, ast.Attribute)} if class_ else set()
+    return stored >= _PARTS
+
+
+def list_shown(script: Script, loop: Loop, names: list[str]) -> dict[str, ast.AST]:
+    """Those that the loop itself reads, as a progress bar does, and not only changes."""
+    shown: dict[str, ast.AST] = {}
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or isinstance(node.ctx, ast.Store):
+            continue
+        above = script.module.parents[node]
+        changes = isinstance(above, ast.Attribute) and above.attr in ("append", "update", "reset")
+        if not changes and script.written(node) in names:
+            shown.setdefault(script.written(node), node)
+    return shown

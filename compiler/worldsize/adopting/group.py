@@ -83,20 +83,30 @@ def join_group(script: Script, header: Header, places: list[ast.AST]) -> None:
     if not ends:
         script.insert_after(last, ["dist.barrier()", "dist.destroy_process_group()"], None, _LEAVE)
         return
+    _leave_at_exit(script, header, "dist.destroy_process_group", early=early)
+
+
+def _leave_at_exit(script: Script, header: Header, leave: str, *, early: bool) -> None:
+    """Leave the group where the program ends in the middle of a line: ``sys.exit(main())``."""
     header.imports |= {"import atexit": None, "import time": None}
-    leave = ["atexit.register(dist.destroy_process_group)", _WAIT]  # what is registered last runs first
-    if early:
-        header.group += leave
-    elif main is not None:
-        script.insert_before(main.body[0], leave, None, _LEAVE)
+    lines = [f"atexit.register({leave})", _WAIT]  # what is registered last runs first
+    main = find_main(script)
+    if early or main is None:
+        header.group += lines
+    else:
+        script.insert_before(main.body[0], lines, None, _LEAVE)
 
 
 def leave_group(script: Script, header: Header) -> None:
     """End the group that a library has joined: a process that exits before the others may crash them."""
     last, ends = _find_end(script)
-    if ends or not script.has_own_line(last) or script.module.called("destroy_process_group", "end_training"):
+    if script.module.called("destroy_process_group", "end_training"):
         return
     header.imports["import torch.distributed as dist"] = None
+    if ends or not script.has_own_line(last):
+        leave = "lambda: dist.is_initialized() and dist.destroy_process_group()"
+        _leave_at_exit(script, header, leave, early=False)
+        return
     lines = ["if dist.is_initialized():", "    dist.barrier()", "    dist.destroy_process_group()"]
     script.insert_after(last, lines, None, _LEAVE)
 

@@ -77,6 +77,7 @@ def adopt_lightning(script: Script) -> Parser:
         set_by_flag(script, tracer, parser, "epochs", epochs)
     _set_rest(script, tracer, parser)
     resume_lightning(script, parser, header, trainer, package)
+    leave_group(script, header)
     return _finish(script, tracer, parser, header)
 
 

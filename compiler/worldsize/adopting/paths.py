@@ -126,6 +126,9 @@ def _write_to_output(script: Script, parser: Parser, header: Header, written: di
         for node in script.module.kinds.get(ast.Constant, ())
         if isinstance(node.value, str) and node.value in written and _is_path(script, node)
     ]
+    folders = [each for each in _list_folders(nodes) if each not in written]
+    made = _list_made(script, folders)
+    nodes += [node for node in made if node not in nodes]
     options = [node for node in nodes if _is_option(script, parser, node)]
     hidden = [node for node in nodes if node not in options and not _sees_options(script, parser, node)]
     function = _find_writer(script, parser, hidden)
@@ -141,9 +144,25 @@ def _write_to_output(script: Script, parser: Parser, header: Header, written: di
             script.replace(node, f"os.path.join({name}, {script.written(node)})", "WS953", _REASON)
     if function is not None:
         _pass_folder(script, function, hidden, name)
-    parser.then.append(f"os.makedirs({name}, exist_ok=True)")
+    missing = [each for each in folders if each not in {str(node.value).rstrip("/") for node in made}]
+    within = [f'os.path.join({name}, "{each}")' for each in missing] or [name]
+    parser.then += [f"os.makedirs({each}, exist_ok=True)" for each in within]
     if parser.function is not None:
         parser.then += list(_join_parameters(parser.function, options, name))
+
+
+def _list_folders(nodes: list[ast.expr]) -> list[str]:
+    """The folders in which files are written: `results` of ``f"results/{name}.pt"``."""
+    starts = (_read_start(node) or "" for node in nodes)
+    folders = (start.rpartition("/")[0].rstrip("/") for start in starts)
+    return list(dict.fromkeys(each for each in folders if each not in ("", ".")))
+
+
+def _list_made(script: Script, folders: list[str]) -> list[ast.Constant]:
+    """The folders that the script itself makes or looks for."""
+    calls = script.module.called("makedirs", "mkdir", "exists", "isdir", "Path", "rmtree")
+    texts = [each for call in calls for each in call.args[:1] if isinstance(each, ast.Constant)]
+    return [each for each in texts if isinstance(each.value, str) and each.value.rstrip("/") in folders]
 
 
 def _is_option(script: Script, parser: Parser, node: ast.expr) -> bool:

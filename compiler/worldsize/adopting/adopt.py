@@ -9,11 +9,12 @@ from msgspec import structs
 
 from worldsize.adopting.configuration import read_replaced
 from worldsize.adopting.flags import Parser, list_flags
-from worldsize.adopting.frameworks import choose_framework, drop_magics
+from worldsize.adopting.frameworks import choose_framework
 from worldsize.adopting.group import MARK
 from worldsize.adopting.keras import adopt_keras
 from worldsize.adopting.libraries import adopt_accelerate, adopt_lightning, adopt_transformers
 from worldsize.adopting.model import Adoption, Framework, ScriptProfile
+from worldsize.adopting.notebooks import drop_magics
 from worldsize.adopting.options import read_options
 from worldsize.adopting.plain import adopt_plain
 from worldsize.adopting.profile import describe_script

@@ -153,7 +153,7 @@ def _list_targets(script: Script, value: ast.expr) -> list[ast.expr]:
 
 def write_header(script: Script, header: Header) -> None:
     """Insert everything behind the imports."""
-    place = _last_import(script)
+    place = find_last_import(script)
     imports = list(_list_missing(script, header, place))
     if place is not None:
         sort_in(script, imports, place)
@@ -198,7 +198,7 @@ def _is_bound(line: str, bound: set[str]) -> bool:
     return name in bound and " as " not in line
 
 
-def _last_import(script: Script) -> ast.stmt | None:
+def find_last_import(script: Script) -> ast.stmt | None:
     """The last of the imports at the top of the file, and not before that of torch."""
     last = None
     top = True

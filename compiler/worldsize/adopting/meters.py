@@ -5,12 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Loop, Tracer
 from worldsize.adopting.training import Training
 
 _MEASURES = frozenset({"item", "detach", "sum", "size", "numel", "tolist"})
-_PARTS = frozenset({"sum", "count", "avg"})
+_PARTS = frozenset({"sum", "count"})
+
+
+class Collected(Struct, frozen=True, eq=False):
+    """A list or meter that a loop over batches fills."""
+
+    name: str
+    call: ast.Call  # that fills it
+    can_reduce: bool  # all processes have it alike long, or from the loop's start to its end
+    keeps_average: bool = False  # a meter, beside its sum
 
 
 def is_measured(value: ast.AST) -> bool:
@@ -24,10 +35,10 @@ def is_measured(value: ast.AST) -> bool:
     )
 
 
-def list_lists(script: Script, training: Training) -> Iterator[tuple[str, ast.Call, bool]]:
-    """The lists to which the loop appends numbers: name, call, and whether all processes have equally many.
+def list_lists(script: Script, training: Training) -> Iterator[Collected]:
+    """The lists to which the loop appends numbers of a batch.
 
-    Of the latter each entry is a mean over rows, which the mean over the processes makes one of all rows.
+    They are reduced if each entry is a mean over rows, and one is appended for each batch.
     """
     loop = training.batch_loop
     assert isinstance(training.backward.func, ast.Attribute)
@@ -42,13 +53,14 @@ def list_lists(script: Script, training: Training) -> Iterator[tuple[str, ast.Ca
         text = ast.unparse(node.args[0])
         is_mean = text in losses or ".mean()" in text
         always = isinstance(loop, ast.For | ast.While) and script.statement(node) in loop.body and not leaves
-        yield script.written(node.func.value), node, always and is_mean and text.endswith(".item()")
+        can_reduce = always and is_mean and text.endswith(".item()")
+        yield Collected(script.written(node.func.value), node, can_reduce)
 
 
-def list_meters(script: Script, tracer: Tracer, loop: Loop) -> Iterator[tuple[str, ast.Call, bool]]:
-    """The meters that the loop updates: name, call, and whether the loop has one of its own to the end.
+def list_meters(script: Script, tracer: Tracer, loop: Loop) -> Iterator[Collected]:
+    """The meters of the script that the loop updates with numbers of a batch.
 
-    Such a meter is made right before the loop and read behind it; it keeps `sum`, `count` and `avg`.
+    They are reduced if they are made right before the loop and read behind it.
     """
     for node in ast.walk(loop):
         func = node.func if isinstance(node, ast.Call) else None
@@ -61,21 +73,25 @@ def list_meters(script: Script, tracer: Tracer, loop: Loop) -> Iterator[tuple[st
         assert isinstance(node, ast.Call)
         name, scope = func.value.id, script.scope(loop)
         bound = tracer.bindings(name, scope)
-        if not any(map(is_measured, node.args)) or not any(_is_meter(tracer, value) for _, value, _ in bound):
+        kept = _list_kept(tracer, bound[0][1]) if len(bound) == 1 else frozenset()
+        if not any(map(is_measured, node.args)) or not kept >= _PARTS:
             continue
         statement = script.statement(loop)
         block = script.block(statement)
-        fresh = len(bound) == 1 and bound[0][0] in block[: block.index(statement)]
+        fresh = bound[0][0] in block[: block.index(statement)]
         end = statement.end_lineno or 0
         read = (each for each in script.module.kinds.get(ast.Name, ()) if each.id == name)
         later = any(each.lineno > end and script.scope(each) is scope for each in read)
-        yield name, node, fresh and later
+        yield Collected(name, node, fresh and later, "avg" in kept)
 
 
-def _is_meter(tracer: Tracer, value: ast.expr) -> bool:
+def _list_kept(tracer: Tracer, value: ast.expr) -> frozenset[str]:
+    """The attributes that an object of the script's own class sets."""
     class_ = tracer.classes.get(getattr(value.func, "id", "")) if isinstance(value, ast.Call) else None
-    stored = {node.attr for node in ast.walk(class_) if isinstance(node, ast.Attribute)} if class_ else set()
-    return stored >= _PARTS
+    if class_ is None:
+        return frozenset()
+    nodes = (node for node in ast.walk(class_) if isinstance(node, ast.Attribute))
+    return frozenset(node.attr for node in nodes if isinstance(node.ctx, ast.Store))
 
 
 def list_shown(script: Script, loop: Loop, names: list[str]) -> dict[str, ast.AST]:

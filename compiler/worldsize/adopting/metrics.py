@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from worldsize.adopting.feeding import name_phase
 from worldsize.adopting.group import Header
-from worldsize.adopting.meters import is_measured, list_lists, list_meters, list_shown
+from worldsize.adopting.meters import Collected, is_measured, list_lists, list_meters, list_shown
 from worldsize.adopting.script import Scope, Script
 from worldsize.adopting.tracing import Loop, Tracer, is_under, read_iterable
 from worldsize.adopting.training import Training
@@ -56,32 +56,33 @@ def _reduce_sums(
 
 
 def _reduce_lists(script: Script, training: Training, names: dict[str, str], used: set[str]) -> Iterator[str]:
-    loop = training.batch_loop
-    lists = {name: (call, alike) for name, call, alike in list_lists(script, training)}
-    shown = list_shown(script, loop, list(lists))
-    for name, (call, alike) in lists.items():
-        if name in shown or not alike:
-            message = f"`{name}` is of the rows of the first process here"
-            script.leave(shown.get(name, call), message, None)
-        if alike:
-            used |= {"average", "lists"}
-            yield f"{name}[:] = {names['average']}({name})"
+    for each in _leave_local(script, training.batch_loop, list_lists(script, training)):
+        used |= {"average", "lists"}
+        yield f"{each.name}[:] = {names['average']}({each.name})"
 
 
 def _reduce_meters(
     script: Script, tracer: Tracer, loop: Loop, names: dict[str, str], used: set[str]
 ) -> Iterator[str]:
-    meters = {name: (call, whole) for name, call, whole in list_meters(script, tracer, loop)}
-    shown = list_shown(script, loop, list(meters))
-    for name, (call, whole) in meters.items():
-        if name in shown or not whole:
-            message = f"`{name}` is of the rows of the first process here"
-            script.leave(shown.get(name, call), message, None)
-        if whole:
-            used.add("add_up")
-            add_up = names["add_up"]
-            yield f"{name}.sum, {name}.count = {add_up}({name}.sum), {add_up}({name}.count)"
+    add_up = names["add_up"]
+    for each in _leave_local(script, loop, list_meters(script, tracer, loop)):
+        name = each.name
+        used.add("add_up")
+        yield f"{name}.sum, {name}.count = {add_up}({name}.sum), {add_up}({name}.count)"
+        if each.keeps_average:
             yield f"{name}.avg = {name}.sum / {name}.count"
+
+
+def _leave_local(script: Script, loop: Loop, found: Iterable[Collected]) -> Iterator[Collected]:
+    """Those that can be reduced; the others, and those that the loop itself reads, are left to the author."""
+    collected = {each.name: each for each in found}
+    shown = list_shown(script, loop, list(collected))
+    for name, each in collected.items():
+        if name in shown or not each.can_reduce:
+            message = f"`{name}` is of the rows of the first process here"
+            script.leave(shown.get(name, each.call), message, None)
+        if each.can_reduce:
+            yield each
 
 
 def _write_helpers(header: Header, names: dict[str, str], used: set[str]) -> None:

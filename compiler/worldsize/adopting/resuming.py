@@ -43,6 +43,8 @@ def resume_from_checkpoints(
     header.imports["import os"] = None
     start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
     extra = _list_counters(script, loop)
+    if isinstance(loop, ast.While):
+        extra[name_epoch(script, loop)] = name_epoch(script, loop)
     load = [
         f'{latest} = os.path.join({folder}, "latest.pt") if {folder} else ""',
         f"if os.path.exists({latest}):  # the run before this one was interrupted",

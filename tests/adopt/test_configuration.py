@@ -1,0 +1,97 @@
+"""Numbers that a script reads from a file beside it: options set them, and the file goes with the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from worldsize.adopting.adopt import adopt_script
+from worldsize.adopting.model import Adoption
+from worldsize.adopting.project import ProjectRequest, make_project
+
+MORE = Path(__file__).with_name("more")
+TEXT = (MORE / "config_file.py").read_text(encoding="utf-8")
+NUMBERS = (MORE / "config_file.yaml").read_text(encoding="utf-8")
+LOADS = "    with open(args.config) as f:\n        cfg = yaml.safe_load(f)\n"
+PARSES = TEXT[TEXT.index("    parser = ") : TEXT.index("    with open")]
+PART = 'cfg["train"]'
+LOADER = (
+    "def load_config(path):\n    with open(path) as f:\n        return yaml.safe_load(f)\n\n\ndef main():"
+)
+
+
+def adopt(folder: Path, text: str, *arguments: str) -> Adoption:
+    (folder / "config_file.yaml").write_text(NUMBERS, encoding="utf-8")
+    script = folder / "train.py"
+    script.write_text(text, encoding="utf-8")
+    return adopt_script(script, arguments)
+
+
+def read_numbers(adoption: Adoption) -> tuple[object, ...]:
+    profile = adoption.profile
+    return profile.batch_size, profile.learning_rate, profile.epochs
+
+
+def use_attributes(text: str) -> str:
+    for group, key in (("data", "batch_size"), ("train", "lr"), ("train", "epochs")):
+        text = text.replace(f'cfg["{group}"]["{key}"]', f"cfg.{group}.{key}")
+    return text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT,
+        TEXT.replace(LOADS, "    cfg = yaml.load(open(args.config), Loader=yaml.FullLoader)\n"),
+        TEXT.replace("def main():", LOADER).replace(LOADS, "    cfg = load_config(args.config)\n"),
+        use_attributes(TEXT.replace(LOADS, '    cfg = OmegaConf.load("config_file.yaml")\n')),
+        TEXT.replace('cfg["train"]["lr"]', 'float(cfg["train"].get("lr", 0.1))'),
+        TEXT.replace(LOADS, f"{LOADS}    part = {PART}\n").replace(f'{PART}["lr"]', 'part["lr"]'),
+        TEXT.replace(PARSES, "").replace("args.config", '"config_file.yaml"'),
+        TEXT.replace(PARSES + LOADS, "").replace("def main():", "def main(cfg):").replace(
+            "    main()\n", PARSES + LOADS + "    main(cfg)\n"),
+    ],
+    ids=["with", "open", "function", "attributes", "get", "part", "no parser", "parameter"],
+)  # fmt: skip
+def test_options_set_the_numbers_of_a_file(text: str, tmp_path: Path) -> None:
+    adoption = adopt(tmp_path, text)
+    assert read_numbers(adoption) == (64, 0.05, 3)
+    assert {flag.role for flag in adoption.profile.flags} >= {"batch_size", "learning_rate", "epochs"}
+    assert not adoption.obstacles
+    compile(adoption.text, "train.py", "exec", dont_inherit=True)
+    assert adoption.text.count(" is not None:") == 3
+
+
+def test_the_command_line_names_the_file(tmp_path: Path) -> None:
+    text = TEXT.replace('default="config_file.yaml"', "required=True")
+    assert read_numbers(adopt(tmp_path, text)) == (None, None, None)
+    given = ("--config", "config_file.yaml")
+    adoption = adopt(tmp_path, text, *given)
+    assert read_numbers(adoption) == (64, 0.05, 3)
+    project = make_project(
+        ProjectRequest(adoption, tmp_path / "train.py", arguments=given), tmp_path, beside=False
+    )
+    assert project.files["src/config_file.yaml"].decode() == NUMBERS
+
+
+def test_the_file_goes_with_the_code(tmp_path: Path) -> None:
+    request = ProjectRequest(adopt(tmp_path, TEXT), tmp_path / "train.py")
+    project = make_project(request, tmp_path, beside=False)
+    assert project.files["src/config_file.yaml"].decode() == NUMBERS
+    assert b"reference: {batch_size: 64, learning_rate: 0.05}" in project.files["train.yml"]
+
+
+def test_an_adopted_script_has_the_numbers_of_its_file(tmp_path: Path) -> None:
+    again = adopt(tmp_path, adopt(tmp_path, TEXT).text)
+    assert again.text == again.source
+    assert read_numbers(again) == (64, 0.05, 3)
+
+
+@pytest.mark.parametrize("content", ["", "[1, 2", "data: 3", "- 1", "data: {batch_size: many}"])
+def test_a_file_without_the_numbers_is_left_to_the_author(content: str, tmp_path: Path) -> None:
+    adopt(tmp_path, TEXT)
+    (tmp_path / "config_file.yaml").write_text(content, encoding="utf-8")
+    adoption = adopt_script(tmp_path / "train.py")
+    messages = [each.message for each in adoption.obstacles]
+    assert "no option sets the batch size here" in messages

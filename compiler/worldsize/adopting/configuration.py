@@ -123,8 +123,7 @@ def _list_files(script: Script, tracer: Tracer, node: ast.expr, depth: int) -> I
             if path.suffix in SUFFIXES and path.is_file() and path.is_relative_to(folder.resolve()):
                 yield path
         elif isinstance(each, ast.Name):
-            opened = _find_opened(script, each)
-            value, _ = tracer.follow(each, script.scope(each)) if opened is None else (opened, None)
+            value, _ = tracer.follow(each, script.scope(each))
             if value is not each:
                 yield from _list_files(script, tracer, value, depth - 1)
 
@@ -140,15 +139,6 @@ def _name_file(script: Script, node: ast.AST) -> str | None:
         return given or (default if isinstance(default, str) else None)
     value = constant_value(node) if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) else None
-
-
-def _find_opened(script: Script, name: ast.Name) -> ast.expr | None:
-    """``open(path)`` of ``with open(path) as name:`` around a name."""
-    for above, _ in script.module.ancestors(name):
-        for item in above.items if isinstance(above, ast.With) else ():
-            if getattr(item.optional_vars, "id", None) == name.id:
-                return item.context_expr
-    return None
 
 
 def _read_number(path: Path, keys: list[str]) -> int | float | None:

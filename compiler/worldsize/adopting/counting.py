@@ -7,6 +7,7 @@ import ast
 from msgspec import Struct
 
 from worldsize.adopting.script import Script
+from worldsize.adopting.tracing import is_under
 
 
 class Counted(Struct, eq=False):
@@ -18,25 +19,32 @@ class Counted(Struct, eq=False):
 
 
 def find_counter(script: Script, loop: ast.While) -> Counted | None:
-    """``epoch`` of ``while epoch < epochs:``, or of ``while True:`` with ``if epoch >= epochs: break``."""
+    """``epoch`` of ``while epoch < epochs:``, or of ``while True:`` with ``if epoch >= epochs: break``.
+
+    It grows by one each time around, or for each of several batches.
+    """
     for test in (loop.test, *_list_ends(loop)):
         if not isinstance(test, ast.Compare) or len(test.ops) > 1 or not isinstance(test.left, ast.Name):
             continue
         name, bound = test.left.id, test.comparators[0]
         steps = [script.statement(node) for node in ast.walk(loop) if _sets(node, name)]
-        if len(steps) == 1 and _adds_one(steps[0]) and _starts_from_number(script, loop, name):
-            return Counted(name, bound, steps[0] in loop.body)
+        if len(steps) != 1 or not _adds_one(steps[0]) or not _starts_from_number(script, loop, name):
+            continue
+        is_epoch = steps[0] in loop.body
+        inner = (above for above, _ in script.module.ancestors(steps[0]) if is_under(script, above, loop))
+        if is_epoch or any(isinstance(each, ast.For | ast.While) for each in inner):
+            return Counted(name, bound, is_epoch)
     return None
 
 
 def _list_ends(loop: ast.While) -> list[ast.expr]:
-    """The conditions under which ``while True:`` is left."""
-    if not isinstance(loop.test, ast.Constant) or not loop.test.value:
+    """The conditions under which a ``while`` that compares nothing is left."""
+    if isinstance(loop.test, ast.Compare):
         return []
     return [
         each.test
-        for each in loop.body
-        if isinstance(each, ast.If) and any(isinstance(inner, ast.Break) for inner in each.body)
+        for each in ast.walk(loop)
+        if isinstance(each, ast.If) and any(isinstance(last, ast.Break | ast.Return) for last in each.body)
     ]
 
 

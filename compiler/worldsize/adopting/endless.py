@@ -60,15 +60,17 @@ def _is_cycle(script: Script, call: ast.Call) -> bool:
     return script.module.name_of(call.func) == "itertools.cycle"
 
 
-def _find_generator(tracer: Tracer, call: ast.Call) -> tuple[Function, ast.For] | None:
-    """The function of the script that repeats the batches of a loader, and its loop over them."""
+def _find_generator(tracer: Tracer, call: ast.Call) -> tuple[Function, ast.stmt, ast.expr] | None:
+    """The function of the script that repeats a loader: what gives its batches there, and the loader."""
     function = tracer.function(call)
     for node in ast.walk(function) if function is not None else ():
-        yields = isinstance(node, ast.For) and any(isinstance(each, ast.Yield) for each in ast.walk(node))
-        above = tracer.module.parents.get(node)
-        if yields and isinstance(node, ast.For) and isinstance(above, ast.While):
-            assert function is not None
-            return function, node
+        if not isinstance(tracer.module.parents.get(node), ast.While):
+            continue
+        assert function is not None
+        if isinstance(node, ast.For) and any(isinstance(each, ast.Yield) for each in ast.walk(node)):
+            return function, node, _unwrap(node.iter)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.YieldFrom):
+            return function, node, _unwrap(node.value.value)
     return None
 
 
@@ -84,12 +86,12 @@ def begin_anew(script: Script, tracer: Tracer, feed: Feed, loop: Loop) -> None:
         message = "`itertools.cycle` repeats the batches of the first epoch, in their order"
         script.leave(feed.maker, message, help_)
     elif (found := _find_generator(tracer, feed.maker)) is not None:
-        function, inner = found
+        function, inner, loader = found
         calls = tracer.calls(function)
         if len(calls) > 1:
             help_ = "give the training rows a generator of their own"
             raise script.refuse(calls[1], f"`{function.name}` repeats a second loader here", help_)
-        _set_next_epoch(script, inner, _unwrap(inner.iter))
+        _set_next_epoch(script, inner, loader)
     else:
         for call in _list_rebound(script, feed.maker, loop):
             _set_next_epoch(script, script.statement(call), call.args[0])

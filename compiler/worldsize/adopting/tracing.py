@@ -48,6 +48,11 @@ class Tracer:
         for statement in (*self.module.kinds.get(ast.Assign, ()), *self.module.kinds.get(ast.AnnAssign, ())):
             if statement.value is not None:
                 self._bind(statement)
+        for opened in self.module.kinds.get(ast.With, ()):
+            for item in opened.items:
+                if isinstance(item.optional_vars, ast.Name):  # `with tqdm(loader) as batches:`
+                    key = (self.owner(opened), item.optional_vars.id)
+                    self._bound.setdefault(key, []).append((opened, item.context_expr, None))
 
     def _bind(self, statement: ast.Assign | ast.AnnAssign) -> None:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]

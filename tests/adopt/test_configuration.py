@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from worldsize.adopting.adopt import adopt_script
-from worldsize.adopting.model import Adoption
+from worldsize.adopting.model import AdoptError, Adoption
 from worldsize.adopting.project import ProjectRequest, make_project
 
 MORE = Path(__file__).with_name("more")
@@ -95,3 +95,42 @@ def test_a_file_without_the_numbers_is_left_to_the_author(content: str, tmp_path
     adoption = adopt_script(tmp_path / "train.py")
     messages = [each.message for each in adoption.obstacles]
     assert "no option sets the batch size here" in messages
+
+
+def test_a_file_goes_before_the_defaults_of_a_class(tmp_path: Path) -> None:
+    defaults = {"batch_size: int": 8, "lr: float": 0.5, "epochs: int": 1, "seed: int": 0, "hidden: int": 32}
+    names = "".join(f"    {name} = {value}\n" for name, value in defaults.items())
+    class_ = f"@dataclass\nclass Config:\n{names}\n\ndef main():"
+    text = TEXT.replace("def main():", class_).replace("yaml.safe_load(f)", "Config(**yaml.safe_load(f))")
+    for group in ("data", "train", "model"):
+        for key in ("batch_size", "lr", "epochs", "hidden"):
+            text = text.replace(f'cfg["{group}"]["{key}"]', f"cfg.{key}")
+    adopt(tmp_path, text)
+    (tmp_path / "config_file.yaml").write_text(
+        "{batch_size: 64, lr: 5e-2, epochs: 3, seed: 1}", encoding="utf-8"
+    )
+    assert read_numbers(adopt_script(tmp_path / "train.py")) == (64, 0.05, 3)
+
+
+def test_an_object_keeps_the_numbers_of_a_file(tmp_path: Path) -> None:
+    class_ = (
+        "class Training:\n    def __init__(self, config):\n        self.cfg = config\n\n    def run(self):"
+    )
+    text = TEXT.replace("def main():", class_)
+    body, _, _ = text.partition("\n\nif __name__")
+    head, _, rest = body.partition("    def run(self):\n")
+    rest = rest.replace(PARSES + LOADS, "")
+    rest = "".join(
+        f"    {line}\n" if line else "\n" for line in rest.replace("cfg[", "self.cfg[").split("\n")
+    )
+    main = 'if __name__ == "__main__":\n' + PARSES + LOADS + "    Training(cfg).run()\n"
+    adoption = adopt(tmp_path, f"{head}    def run(self):\n{rest.rstrip()}\n\n\n{main}")
+    assert read_numbers(adoption) == (64, 0.05, 3)
+    assert '        cfg["train"]["lr"] = args.lr\n' in adoption.text
+
+
+@pytest.mark.parametrize("read", ["sys.argv[1]", "len(sys.argv)"])
+def test_a_script_that_reads_its_own_words_is_refused(read: str, tmp_path: Path) -> None:
+    text = TEXT.replace(PARSES, f"    print({read})\n").replace("args.config", '"config_file.yaml"')
+    with pytest.raises(AdoptError, match="reads the words of its command line itself"):
+        adopt(tmp_path, text)

@@ -85,11 +85,9 @@ def _step_back(
     script: Script, tracer: Tracer, node: ast.expr, scope: Scope
 ) -> tuple[ast.stmt | None, ast.expr, Scope] | None:
     """The statement that binds a variable, with its value and scope; of a parameter what a call passes."""
-    if isinstance(node, ast.Call):
+    if not isinstance(node, ast.Name):  # `load_config(path)`, `self.config`
         value, where = tracer.follow(node, scope, 1)
         return None if value is node else (None, value, where)
-    if not isinstance(node, ast.Name):
-        return None
     while not (bound := tracer.bindings(node.id, scope)) and not isinstance(scope, ast.Module):
         if tracer.is_parameter(scope, node.id):
             value, where = tracer.follow(node, scope, 1)

@@ -190,6 +190,8 @@ def _show_value(value: float | str | None) -> str:
 
 def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
+    if _set_in_file(script, tracer, parser, role, node):
+        return
     value, scope = tracer.follow(node, script.scope(node))
     while (inner := _find_inner(value, role)) is not None:
         value, scope = tracer.follow(inner, scope)
@@ -280,6 +282,7 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
     if parser.function is not None:
         _write_parameters(script, parser, parser.function, reason)
     elif parser.statement is None:
+        _refuse_own_words(script)
         header.imports["import argparse"] = None
         header.flags += [f"{parser.parser} = argparse.ArgumentParser()", *parser.lines]
         header.flags += [f"{parser.name} = {parser.parser}.parse_args()", *parser.then]
@@ -290,6 +293,15 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
             open_with(script, parser.holder, parser.then, None, reason)
         elif parser.then:
             script.insert_after(parser.statement, parser.then, None, reason)
+
+
+def _refuse_own_words(script: Script) -> None:
+    """Refuse a command line that the script reads word by word: options would be among its words."""
+    reads = [node for node in script.module.kinds.get(ast.Attribute, ()) if ast.unparse(node) == "sys.argv"]
+    found = [*reads, *script.module.called("OmegaConf.from_cli")]
+    if found:
+        help_ = "let argparse read them: `parser.add_argument(…)`, `args = parser.parse_args()`"
+        raise script.refuse(found[0], "this script reads the words of its command line itself", help_)
 
 
 def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef, reason: str) -> None:

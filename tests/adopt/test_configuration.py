@@ -134,3 +134,15 @@ def test_a_script_that_reads_its_own_words_is_refused(read: str, tmp_path: Path)
     text = TEXT.replace(PARSES, f"    print({read})\n").replace("args.config", '"config_file.yaml"')
     with pytest.raises(AdoptError, match="reads the words of its command line itself"):
         adopt(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_folder"), [('os.path.join(cfg["out"], "x.pt")', True), ('cfg["out"]', False)]
+)
+def test_an_option_sets_the_folder_of_a_file(path: str, is_folder: bool, tmp_path: Path) -> None:
+    text = TEXT.replace("import yaml", "import os\nimport yaml").replace("\n\nif __name__", "@", 1)
+    adopt(tmp_path, text.replace("@", f"    torch.save(model.state_dict(), {path})\n\n\nif __name__"))
+    (tmp_path / "config_file.yaml").write_text(f"out: results\n{NUMBERS}", encoding="utf-8")
+    adopted = adopt_script(tmp_path / "train.py")
+    assert ('        cfg["out"] = args.output\n' in adopted.text) is is_folder
+    assert (adopted.profile.flag("output") is not None) is is_folder

@@ -25,9 +25,9 @@ _LOADERS = frozenset(
 
 
 class Setting(Struct, eq=False):
-    """A number of a file, and where a variable of the script has got it."""
+    """A number or text of a file, and where a variable of the script has got it."""
 
-    number: int | float
+    value: int | float | str
     places: list[tuple[ast.stmt, str]]  # after which statement it is what; the nearest to the file is last
 
 
@@ -48,8 +48,8 @@ def find_setting(script: Script, tracer: Tracer, node: ast.expr) -> Setting | No
             places.append((statement, script.written(node) + "".join(text for text, _ in keys)))
         path = _find_file(script, tracer, value)
         if path is not None:
-            number = _read_number(path, [key for _, key in keys])
-            return None if number is None else Setting(number, places)
+            found_value = _read_value(path, [key for _, key in keys])
+            return None if found_value is None else Setting(found_value, places)
         node = value
     return None
 
@@ -63,8 +63,8 @@ def read_replaced(script: Script) -> dict[str, float | None]:
         declared = read_options(script.module).named(name)
         if declared is not None and declared.flag.default is None and declared.flag.role is not None:
             setting = find_setting(script, tracer, node.targets[0])
-            if setting is not None:
-                numbers[declared.flag.role] = setting.number
+            if setting is not None and not isinstance(setting.value, str):
+                numbers[declared.flag.role] = setting.value
     return numbers
 
 
@@ -139,14 +139,14 @@ def _name_file(script: Script, node: ast.AST) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _read_number(path: Path, keys: list[str]) -> int | float | None:
+def _read_value(path: Path, keys: list[str]) -> int | float | str | None:
     root = yaml.load(str(path)).root
     value: Any = yaml.to_python(root) if root is not None else None
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     if isinstance(value, str):  # `1e-3`, which YAML 1.1 takes for a text
         try:
-            value = float(value)
+            return float(value)
         except ValueError:
-            return None
+            return value
     return value if type(value) in (int, float) else None

@@ -190,7 +190,7 @@ def _show_value(value: float | str | None) -> str:
 
 def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
-    if _set_in_file(script, tracer, parser, role, node):
+    if set_in_file(script, tracer, parser, role, node):
         return
     value, scope = tracer.follow(node, script.scope(node))
     while (inner := _find_inner(value, role)) is not None:
@@ -210,21 +210,24 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
         default = declared.flag.default
         parser.numbers[role] = default if isinstance(default, int | float) else None
         return
-    if _set_in_file(script, tracer, parser, role, value):
+    if set_in_file(script, tracer, parser, role, value):
         return
     what = role.replace("_", " ")
     script.leave(value, f"no option sets the {what} here", "read it from an option of the command line")
 
 
-def _set_in_file(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> bool:
-    """Let an option replace a number of a configuration file behind the line that reads it."""
+def set_in_file(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> bool:
+    """Let an option replace what a configuration file says, behind the line that reads it."""
     setting = find_setting(script, tracer, node)
-    places = setting.places if setting is not None else []
-    for statement, text in reversed(places):
-        if setting is None or not is_visible(script, parser, statement):
+    if setting is None or isinstance(setting.value, str) is not (role == "output"):
+        return False
+    for statement, text in reversed(setting.places):
+        if not is_visible(script, parser, statement):
             continue
-        parser.numbers[role] = setting.number
-        name = add_flag(parser, role, None, "int" if role != "learning_rate" else "float")
+        kind = "float" if role == "learning_rate" else "int"
+        if not isinstance(setting.value, str):
+            parser.numbers[role] = setting.value
+        name = add_flag(parser, role, None, None if isinstance(setting.value, str) else kind)
         above = script.module.parents[statement]
         behind = above if isinstance(above, ast.With) and above.body == [statement] else statement
         lines = [f"if {name} is not None:", f"    {text} = {name}"]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from worldsize.adopting.first_rank import is_own_method
-from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags, open_with
+from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags, open_with, set_in_file
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
@@ -34,6 +34,8 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
     written = _list_written(script, tracer)
     if written and "output" not in roles:
         _write_to_output(script, parser, header, written)
+    elif "output" not in roles:
+        _set_folder_of_file(script, tracer, parser)
     read: dict[str, ast.expr] = {}
     for call in script.module.called(*_READS):
         for argument in call.args[:1]:
@@ -56,6 +58,13 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
 def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.expr]:
     """The files and folders of the text that are written."""
     written: dict[str, ast.expr] = {}
+    for node in _list_targets(script):
+        _collect(tracer, script, node, written)
+    return written
+
+
+def _list_targets(script: Script) -> Iterator[ast.expr]:
+    """What calls that write get as their path."""
     for name, call in script.module.calls:
         position = _SAVES.get(name, 0 if name.rpartition(".")[2] in _LAST else None)
         if name == "open" and len(call.args) > 1 and set(str(constant_value(call.args[1]))) & set("wa"):
@@ -72,10 +81,21 @@ def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.expr]:
         if folder is None and name.endswith(("callbacks.ModelCheckpoint", "SummaryWriter")) and call.args:
             position = 0
         if folder is not None:
-            _collect(tracer, script, folder, written)
+            yield folder
         if position is not None and position < len(call.args):
-            _collect(tracer, script, call.args[position], written)
-    return written
+            yield call.args[position]
+
+
+def _set_folder_of_file(script: Script, tracer: Tracer, parser: Parser) -> None:
+    """Let `--output` replace the folder that a configuration file names."""
+    for node in _list_targets(script):
+        value, scope = tracer.follow(node, script.scope(node))
+        is_folder = False
+        while (inner := _find_start(script, value)) is not None:
+            is_folder = True
+            value, scope = tracer.follow(inner, scope)
+        if is_folder and set_in_file(script, tracer, parser, "output", value):
+            return
 
 
 def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:

@@ -136,6 +136,12 @@ def test_folders_of_written_files_are_made_below_the_output() -> None:
     assert made not in adopted
 
 
+def test_nothing_keeps_the_group_of_a_script() -> None:
+    text = adopt_text(PLAIN).text
+    assert text.index("import torch.distributed.nn ") < text.index("dist.init_process_group(")
+    assert text.endswith("dist.barrier()\ndel ddp_model\ndist.destroy_process_group()\n")
+
+
 def test_a_library_leaves_the_group_where_the_program_ends_in_a_line() -> None:
     path = MORE.parent / "scripts/lightning_module.py"
     text = path.read_text(encoding="utf-8").replace("    main()\n", "    raise SystemExit(main())\n")

@@ -17,6 +17,8 @@ _SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
 _LEAVE = "the processes end together, and the group with them"
 # A thread of Gloo that frees its last tensor while Python ends aborts the process. It needs a moment before.
 _WAIT = "atexit.register(time.sleep, 0.5)  # Gloo's threads free their tensors before Python ends"
+# `DistributedDataParallel` imports it. Defaults of its functions would keep the group, and Gloo's threads.
+_EARLY = "import torch.distributed.nn  # before there is a group, which it would keep until Python ends"
 _IMPORTED = "what the added lines import"
 _Key = tuple[int, bool, str]
 _TESTS = ("sys.exit", "exit", "typer.run", "fire.Fire", "app")
@@ -61,17 +63,25 @@ def start_header(script: Script) -> Header:
     return Header(names, constants=constants)
 
 
-def join_group(script: Script, header: Header, places: list[ast.AST]) -> None:
-    """Join before any of the places that need the group, and leave it at the end."""
+def join_group(script: Script, header: Header, places: list[ast.AST], model: str | None = None) -> None:
+    """Join before any of the places that need the group, and leave it at the end.
+
+    Args:
+        script: The script.
+        header: What is added to it.
+        places: What needs the group.
+        model: The variable of the file with the wrapped model, which holds the group.
+    """
     header.imports["import torch.distributed as dist"] = None
     main = find_main(script)
     join = [
+        _EARLY,
         "if torch.cuda.is_available():",
         f"    torch.cuda.set_device({header.names.local_rank})",
         'dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")',
     ]
     if not header.on_gpu:
-        join = ['dist.init_process_group("gloo")']
+        join = [_EARLY, 'dist.init_process_group("gloo")']
     reason = "the processes join the group of the launcher, each on a GPU of its own"
     early = main is None or any(not _is_inside(script, place, main) for place in places)
     if early:
@@ -81,7 +91,9 @@ def join_group(script: Script, header: Header, places: list[ast.AST]) -> None:
         script.insert_before(main.body[0], join, "WS901", reason)
     last, ends = _find_end(script)
     if not ends:
-        script.insert_after(last, ["dist.barrier()", "dist.destroy_process_group()"], None, _LEAVE)
+        release = [f"del {model}"] if model is not None else []
+        lines = ["dist.barrier()", *release, "dist.destroy_process_group()"]
+        script.insert_after(last, lines, None, _LEAVE)
         return
     _leave_at_exit(script, header, "dist.destroy_process_group", early=early)
 

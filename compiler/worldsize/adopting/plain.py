@@ -77,7 +77,9 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
             "`nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes, and is slower"
         )
         script.leave(norm, "batch normalization takes the mean of the rows of one process", help_)
-    join_group(script, header, [training.loader, training.optimizer, wrapped.anchor])
+    in_file = wrapped.anchor in script.module.tree.body and not training.is_attribute
+    places = [training.loader, training.optimizer, wrapped.anchor]
+    join_group(script, header, places, wrapped.name if in_file else None)
     write_flags(script, parser, header)
     write_header(script, header)
     return parser

@@ -29,11 +29,27 @@ settings.load_profile("repeatable")
 # `pytest --hypothesis-profile fuzz tests/unit` looks longer; tests/fuzz/check.py looks longest.
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000, deadline=None)
 
+MEMORY, ROOM = Path("/dev/shm"), 2 << 30
 CASES = [Path(__file__).with_name(name) for name in ("rules", "golden")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the committed expectations")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the folders of fast tests in memory: making thousands on a disk takes a third of their time."""
+    if "not run" in config.option.markexpr and not hasattr(config, "workerinput") and has_memory_folder():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def has_memory_folder() -> bool:
+    """Whether there is a folder in memory with room, where programs may run."""
+    try:
+        status = os.statvfs(MEMORY)
+    except OSError:
+        return False
+    return status.f_bavail * status.f_frsize > ROOM and not status.f_flag & os.ST_NOEXEC
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -367,3 +367,11 @@ def test_a_module_of_a_package_is_started_as_one(tmp_path: Path) -> None:
     assert {"src/mine/__init__.py", "src/mine/nets.py", "src/mine/train.py"} <= project.files.keys()
     assert b"python -m mine.train" in project.files["train.yml"]
     assert b"mine" not in project.files["conda.yml"]
+
+
+def test_an_optimizer_that_is_made_on_demand_is_in_no_checkpoint() -> None:
+    text = (HERE / "more/perhaps_an_optimizer.py").read_text(encoding="utf-8")
+    text = text.replace("optimizer = None\n", "").replace("if optimizer is not None:", "if args.adam:")
+    adoption = adopt_text(text)
+    assert "latest" not in adoption.text
+    assert any("no checkpoints" in each.message for each in adoption.obstacles)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from worldsize.adopting.adopt import adopt_script
-from worldsize.adopting.model import AdoptError, Adoption
+from worldsize.adopting.model import Adoption
 from worldsize.adopting.project import ProjectRequest, make_project
 
 MORE = Path(__file__).with_name("more")
@@ -129,11 +129,14 @@ def test_an_object_keeps_the_numbers_of_a_file(tmp_path: Path) -> None:
     assert '        cfg["train"]["lr"] = args.lr\n' in adoption.text
 
 
-@pytest.mark.parametrize("read", ["sys.argv[1]", "len(sys.argv)"])
-def test_a_script_that_reads_its_own_words_is_refused(read: str, tmp_path: Path) -> None:
-    text = TEXT.replace(PARSES, f"    print({read})\n").replace("args.config", '"config_file.yaml"')
-    with pytest.raises(AdoptError, match="reads the words of its command line itself"):
-        adopt(tmp_path, text)
+@pytest.mark.parametrize("read", ["sys.argv[1]", "len(sys.argv)", "OmegaConf.from_cli()"])
+def test_a_script_that_reads_its_own_words_gets_no_options(read: str, tmp_path: Path) -> None:
+    text = TEXT.replace("import yaml", "import sys\n\nimport yaml\nfrom omegaconf import OmegaConf")
+    text = text.replace(PARSES, f"    print({read})\n").replace("args.config", '"config_file.yaml"')
+    adoption = adopt(tmp_path, text)
+    assert "no option sets the batch size here" in [each.message for each in adoption.obstacles]
+    assert not adoption.profile.flags
+    assert "parse_args" not in adoption.text
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from shared_golden import update_text
 
 pytestmark = pytest.mark.run
 
@@ -45,6 +46,15 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., lis
         server.wait(20)
 
 
+def read_verdicts(text: str) -> dict[str, str]:
+    return {line.split()[0]: line for line in text.splitlines()}
+
+
+def replace_line(text: str, name: str, line: str) -> str:
+    known = read_verdicts(text) | {name: line}
+    return "".join(f"{known[each]}\n" for each in sorted(known))
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_the_adopted_script_follows_the_curve(
@@ -66,9 +76,8 @@ def test_the_adopted_script_follows_the_curve(
     found = proof.comparison
     reasons = "; ".join(found.reasons)
     line = f"{script.stem:<24} {found.verdict:<5} {len(found.steps):>3} steps  {reasons}".rstrip()
-    known = {each.split()[0]: each for each in VERDICTS.read_text(encoding="utf-8").splitlines()}
     if update_golden:
-        known[script.stem] = line
-        VERDICTS.write_text("".join(f"{known[name]}\n" for name in sorted(known)), encoding="utf-8")
+        update_text(VERDICTS, lambda text: replace_line(text, script.stem, line))
+    known = read_verdicts(VERDICTS.read_text(encoding="utf-8"))
     assert known[script.stem] == line, (found.faults, found.first_outside, found.worst)
     assert found.verdict != "different", (found.faults, found.first_outside)

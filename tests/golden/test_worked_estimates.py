@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from shared_golden import replace_part
 
 import worldsize
 from worldsize.cli.main import main
@@ -91,8 +92,7 @@ def test_the_outputs_are_those_of_the_commands(
     monkeypatch.chdir(tmp_path)
     rendered = render_section(section)
     if update_golden:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(page.replace(section, rendered), encoding="utf-8")
+        replace_part(PAGE, section, rendered)
         return
     assert rendered == section
 

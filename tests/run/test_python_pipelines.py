@@ -78,7 +78,9 @@ def test_a_plan_fills_the_nodes_and_the_job_is_clean() -> None:
     assert nodes["train"]["resources"] == {"instance_count": 2, "shm_size": "8g"}
     assert job._validate().passed
     report = worldsize.check(job)
-    assert report.render("concise").splitlines() == ["nothing found in 1 file"]
+    assert [(each.code, each.message) for each in report.diagnostics if each.severity != "info"] == [
+        ("WS720", "2 GPU instances run step `train` with no time limit")  # known of the plan's sizes only
+    ]
 
 
 def test_a_plan_knows_the_sizes_of_the_project(here: Path) -> None:

@@ -102,7 +102,7 @@ SLOW = """
         outputs: {out: {type: uri_folder}}
       slow:
         command: >-
-          echo begun; date +%N >> ${{outputs.checkpoints}}/x; touch ${{outputs.out}}/half; touch begun;
+          echo begun; date +%N >> ${{outputs.checkpoints}}/x; echo line >> ${{outputs.out}}/log; touch begun;
           test $(wc -l < ${{outputs.checkpoints}}/x) -ge 2 || sleep 60; echo done
         environment: azureml:any@latest
         inputs: {made: "${{parent.jobs.quick.outputs.out}}"}
@@ -138,6 +138,7 @@ def test_a_killed_run_goes_on_where_it_was(project: Any) -> None:
     assert (step / "logs" / "attempt-1" / "rank-0.log").read_text() == "begun\n"
     assert (step / "logs" / "rank-0.log").read_text() == "begun\ndone\n"
     assert len((step / "outputs" / "checkpoints" / "x").read_text().split()) == 2
+    assert (step / "outputs" / "out" / "log").read_text() == "line\nline\n"
     shown = json.loads(call(project, "show", "last", "--json"))
     assert (shown["state"], shown["resumed"], shown["steps"]["slow"]["attempts"]) == ("succeeded", 1, 2)
     assert "has succeeded" in call(project, "resume", "last", status=1)

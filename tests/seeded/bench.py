@@ -134,11 +134,9 @@ def judge(case: Case, folder: Path) -> Judged:
 
 def judge_all(kind: str) -> list[Judged]:
     """Judge the faults or the controls."""
-    judged = []
-    for case in read_cases(HERE / kind):
-        with tempfile.TemporaryDirectory() as folder:
-            judged.append(judge(case, Path(folder)))
-    return judged
+    cases = read_cases(HERE / kind)
+    with tempfile.TemporaryDirectory() as folder:  # one, because each would be an entry of a big folder
+        return [judge(case, Path(folder) / str(number)) for number, case in enumerate(cases)]
 
 
 def count_found(judged: list[Judged]) -> dict[str, int]:

@@ -43,6 +43,7 @@ jobs:
 JOB = """\
   {name}:
     command: >-
+      : > ${{{{outputs.out}}}}/lines;
       for n in 1 2 3; do echo {seed} {name} $n >> ${{{{outputs.out}}}}/lines; sleep {seconds}; done;
       echo x >> ${{{{outputs.checkpoints}}}}/tries;
       {read} sha256sum < ${{{{outputs.out}}}}/lines > ${{{{outputs.out}}}}/sum

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from lsp_client import Client
 from lsprotocol import types
 
@@ -48,6 +50,20 @@ steps:
     compute: cpu
     with: {model: "${{parent.jobs.train.outputs.model}}", width: 20}
 """
+
+
+def write_project(folder: Path) -> Path:
+    """A folder with the spec, its component and scripts, and settings."""
+    (folder / "worldsize.yml").write_text(
+        "compute: {gpu-cluster: {instance_type: Standard_NC48ads_A100_v4}}\n"
+    )
+    (folder / "report.yml").write_text(COMPONENT)
+    (folder / "report.py").write_text("import argparse\n")
+    (folder / "code").mkdir()
+    for name in ("start.py", "start.sh"):
+        (folder / "code" / name).write_text("")
+    (folder / "spec.yml").write_text(SPEC, encoding="utf-8")
+    return folder
 
 
 def at(text: str, part: str, offset: int = 0) -> types.Position:

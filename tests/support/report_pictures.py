@@ -16,7 +16,7 @@ from worldsize.reporting.write import write_report
 
 PICTURES = Path(__file__).parents[2] / "compiler" / "docs" / "pictures"
 WIDTH = 1000
-PARTS = (("report", "light", "main", 1170), ("report-training", "dark", "training-0", 660))
+PARTS = (("report", "light", "main", 1225), ("report-training", "dark", "training-0", 660))
 
 
 def take(run: Path, pictures: Path) -> None:

@@ -187,3 +187,29 @@ def test_required_data_is_asked_for_without_the_proof_too(folder: Path) -> None:
         "not proven: `--no-run`; `--data-file` has no default: name the data with `--data PATH`"
         in done.output
     )
+
+
+def test_findings_name_the_users_own_files(folder: Path) -> None:
+    text = (folder / SCRIPT).read_text(encoding="utf-8")
+    before, _, after = text.rpartition("\n    args = parser.parse_args(")
+    assert before, "the script parses its arguments"
+    (folder / SCRIPT).write_text(
+        f'{before}\n    parser.add_argument("--name", required=True)\n    args = parser.parse_args({after}',
+        encoding="utf-8",
+    )
+    declared = (
+        (folder / SCRIPT)
+        .read_text(encoding="utf-8")
+        .splitlines()
+        .index('    parser.add_argument("--name", required=True)')
+    )
+
+    done = adopt(SCRIPT, "--no-run")
+
+    assert done.exit_code == 1, done.output
+    assert "worldsize-adopt-" not in done.output
+    assert "argparse_digits.yml:" in done.output
+    assert f":: {SCRIPT}:{declared + 1}:" in done.output
+    assert "= help: give it in `--arguments`" in done.output
+    found = json.loads(adopt(SCRIPT, "--no-run", "--json", "-o", "job").output)["findings"]
+    assert [(each["code"], each["path"]) for each in found] == [("WS941", "job/argparse_digits.yml")]

@@ -146,6 +146,11 @@ def test_standard_input_stands_for_a_file(tree: Path) -> None:
     assert result.stdout.startswith("jobs/a.yml:1:7: error[WS143]")
     assert check("-", stdin=JOB).stdout.startswith("-:1:7: error[WS143]")
     assert check("-", stdin=JOB.replace("Command", "command")).stdout == "nothing found in 1 file\n"
+    own = JOB.replace("Command", "command") + "code: ./src\n"
+    assert "-:" not in check("-", stdin=own).stdout  # `src` may be beside the file that this is the text of
+    named = check("-", "--stdin-filename", "job.yml", stdin=own).stdout
+    assert "job.yml:" in named
+    assert "`src`" in named or "`./src`" in named
     assert check("-", stdin="").exit_code == 1
     assert check("-", stdin=b"\xff\xfe\x00").exit_code == 1
 

@@ -203,6 +203,10 @@ def test_the_shell_completes_runs_steps_and_rules(home: Path) -> None:
     assert complete("diff", FIRST, "20260102-04") == [SECOND]
     assert complete("logs", FIRST, "tr") == ["train"]
     assert complete("logs", "2030", "tr") == []
+    assert complete("logs", "tr") == ["train"]  # of the newest run
+    assert complete("logs", "") == ["train", "last", SECOND, FIRST]
+    assert complete("plan", "--from", "20260102-04") == [SECOND]
+    assert complete("check", "--ignore", "WS203") == ["WS203"]
     assert complete("report", "--runs-dir", "elsewhere", "") == []
     assert complete("explain", "WS203") == ["WS203"]
     assert "processes-exceed-gpus" in complete("explain", "processes")
@@ -240,12 +244,14 @@ def test_a_plan_is_a_table_as_text_and_in_a_notebook(tmp_path: Path) -> None:
     assert str(plan).startswith("tiny\n")
     html = plan._repr_html_()
     assert "<th scope" in html
-    assert '<td style="text-align:left">global batch size</td>' in html
+    assert '">global batch size</td>' in html
 
 
 def test_findings_are_a_table_in_a_notebook(tmp_path: Path) -> None:
     (tmp_path / "bad.yml").write_text(SPEC.replace("name: tiny", f"name: tiny\nnope: {EVIL}"))
     html = worldsize.check([tmp_path / "bad.yml"])._repr_html_()
+    assert "`" not in html
+    assert "</code>" in html
     assert "bad.yml:2:" in html
     assert "WS101" in html
     assert "nothing found" in worldsize.check([])._repr_html_()

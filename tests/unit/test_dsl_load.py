@@ -189,3 +189,18 @@ def test_modules_beside_the_file_can_be_imported_and_a_job_may_be_a_variable(tmp
     )
     assert load.load_job(f"{tmp_path / 'pipe.py'}:job").jobs == ("a",)
     assert load.load_job(f"{tmp_path / 'pipe.py'}:make").jobs == ("a",)
+
+
+def test_a_file_alone_is_answered_with_its_pipelines(tmp_path: Path) -> None:
+    file = tmp_path / "pipe.py"
+    file.write_text(
+        "from azure.ai.ml import dsl\n\n@dsl.pipeline(\n    compute='cpu',\n)\ndef digits():\n    pass\n\n"
+        "@pipeline()\ndef letters(epochs=3):\n    pass\n\ndef helper():\n    pass\n"
+    )
+    with pytest.raises(PipelineError) as refused:
+        worldsize.check(file)
+    assert refused.value.help == f"write `{file}:digits` or `{file}:letters`"
+    file.write_text("import torch\n")
+    with pytest.raises(PipelineError) as refused:
+        worldsize.check(file)
+    assert "a training script is checked with the job that starts it" in str(refused.value.help)

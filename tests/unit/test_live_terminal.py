@@ -18,6 +18,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from worldsize.diagnostics.wrap import wrap_for, wrap_words
 from worldsize.running.model.results import Progress, Status
 from worldsize.running.show.live import LiveView
 from worldsize.running.show.views import wants_table
@@ -152,8 +153,37 @@ def test_a_resized_terminal_shows_one_table(monkeypatch: pytest.MonkeyPatch) -> 
                 view.notice("train: planned for 8 processes, running 2 here " * 3)
                 screen.feed(say(view, stream, outer, statuses()))
                 assert sum("▶" in line for line in screen.lines) == 1
-                assert max(cell_len(line) for line in screen.lines if "planned" not in line) <= width
-        assert sum("planned for 8" in line for line in screen.lines) == 4
+                assert max(cell_len(line) for line in screen.lines[-4:]) <= width
+        assert " ".join(line.strip() for line in screen.lines).count("planned for 8") == 12
+
+
+NOTICE = (
+    "train: planned for 8 processes, 2 run here, as `/a/folder/whose/name/is/longer/than/a/line/of/text` says"
+)
+
+
+@pytest.mark.parametrize("width", range(24, 120, 7))
+def test_notices_break_between_words(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(width, 24) as (stream, outer):
+        view, screen = make_view(stream, monkeypatch), Screen(width, 24)
+        with view:
+            view.notice(NOTICE)
+            screen.feed(say(view, stream, outer, statuses()))
+    notice = screen.lines[: next(index for index, line in enumerate(screen.lines) if "step" in line)]
+    assert " ".join(line.strip() for line in notice) == NOTICE
+    assert all(cell_len(line) <= width or "/a/folder" in line for line in notice)
+    assert all(line.startswith("  ") for line in notice[1:])
+
+
+def test_only_a_terminal_has_its_sentences_broken() -> None:
+    assert wrap_for(io.StringIO(), NOTICE) == NOTICE
+    with terminal(40, 24) as (stream, _):
+        assert wrap_for(stream, NOTICE) == wrap_words(NOTICE, 40)
+        assert wrap_for(stream, NOTICE) != NOTICE
+    assert wrap_words("日本語 日本語 日本語 日本語 ok", 20) == "日本語 日本語 日本語\n  日本語 ok"
+    assert wrap_words("error: one\n  = help: two three four five", 20) == (
+        "error: one\n  = help: two three\n    four five"
+    )
 
 
 def test_no_colour_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,6 +168,23 @@ def test_a_home_without_runs_is_empty(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(tmp_path.iterdir()) == []
 
 
+def test_logs_of_earlier_attempts_are_kept_and_printed(home: Path) -> None:
+    logs = home / "runs" / FIRST / "steps" / "train" / "logs"
+    for number in range(1, 11):
+        (logs / f"attempt-{number}").mkdir()
+        (logs / f"attempt-{number}" / "rank-0.log").write_text(f"attempt {number}\n")
+    newest = call("logs", FIRST, "train", "--rank", "0")
+    assert (newest.stdout, newest.stderr) == (
+        "[rank 0] zero\n", "note: this is attempt 11; `--attempt` prints 1 to 10\n"
+    )  # fmt: skip
+    assert call("logs", FIRST, "train", "--attempt", "10").output == "attempt 10\n"
+    assert call("logs", FIRST, "train", "--attempt", "2", "--follow").output == "attempt 2\n"
+    assert call("logs", FIRST, "train", "--attempt", "11", "--rank", "0").output == "[rank 0] zero\n"
+    refused = call("logs", FIRST, "train", "--attempt", "12", status=1)
+    assert refused.stderr == "error: step `train` has no attempt 12\n  = help: its newest is 11\n"
+    call("logs", FIRST, "train", "--attempt", "1", "--azure", status=2)
+
+
 def test_logs_say_whose_each_line_is(home: Path) -> None:
     assert (
         call("logs", FIRST, "train").output == "[rank 0] zero\n[rank 1] one\n[rank 1] two\n[rank 1] three\n"

@@ -161,7 +161,7 @@ def test_a_request_of_another_form_is_answered_with_the_error(
 @pytest.mark.parametrize(
     "uri",
     [
-        "untitled:Untitled-1", "C:\\x\\spec.yml", "vscode-vfs://github/a/spec.yml", "git:/a/spec.yml?ref=1",
+        "untitled:", "C:\\x\\spec.yml", "vscode-vfs://github/a/spec.yml", "git:/a/spec.yml?ref=1",
         "file:", "file://[bad/spec.yml", "file:///a%00b.yml", "file:///\ud800.yml", "", "::",
     ],
 )  # fmt: skip

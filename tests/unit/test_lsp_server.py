@@ -11,23 +11,15 @@ from pathlib import Path
 
 import pytest
 from lsp_client import Client
-from lsp_project import COMPONENT, SPEC, apply, at, complete, define, document, hover
+from lsp_project import COMPONENT, SPEC, apply, complete, define, document, hover, write_project
 from lsprotocol import types
-from pygls.exceptions import JsonRpcException
 
 import worldsize
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lsp")
-    (folder / "worldsize.yml").write_text(
-        "compute: {gpu-cluster: {instance_type: Standard_NC48ads_A100_v4}}\n"
-    )
-    (folder / "report.yml").write_text(COMPONENT)
-    (folder / "report.py").write_text("import argparse\n")
-    (folder / "spec.yml").write_text(SPEC, encoding="utf-8")
-    return folder
+    return write_project(tmp_path_factory.mktemp("lsp"))
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +108,12 @@ def test_hover(client: Client, uri: str, part: str, expected: str) -> None:
     assert expected in hover(client, uri, part, offset)
 
 
+def test_hover_lists_the_words_of_a_key_only_where_it_takes_no_others(client: Client, uri: str) -> None:
+    text = SPEC.replace("model: cnn", "modle: cnn")
+    client.change(uri, text)
+    assert "One of" not in hover(client, uri, "modle", text=text)
+
+
 def test_hover_shows_prices_with_region_and_date(client: Client, uri: str) -> None:
     text = hover(client, uri, "Standard_D16s_v5")
     assert "16 vCPUs" in text
@@ -129,7 +127,8 @@ def test_hover_shows_the_arithmetic_of_the_plan_also_while_the_text_is_broken(
         "    instance_count: 2\n", "    instance_count: 2\n    command: echo ${{plan.world_size}}\n"
     )
     text = text.replace("    uses: train_ddp\n", "").replace("    with:\n      model: cnn\n", "    with:\n")
-    assert "4 = 2 instances × 2 GPUs" in hover(client, uri, "train:").replace("| 4 | =", "4 =")
+    shown = " ".join(hover(client, uri, "train:").split())
+    assert "| world size | 4 | = 2 instances × 2 GPUs |" in shown
     client.change(uri, text)
     assert "2 instances × 2 GPUs" in hover(client, uri, "${{plan.world", text=text)
     client.change(uri, SPEC + "  : [")
@@ -170,6 +169,16 @@ def test_hover_on_a_suppression_shows_the_rule(client: Client, uri: str) -> None
         ("    uses: train_ddp\n", "    uses:\t@\n", {"train_ddp"}),
         ("      model: cnn\n", "      model: cnn\n       prec@\n", {"precision"}),
         ("      model: cnn\n", "      model\n      prec@\n", {"precision"}),
+        ("uses: ./report.yml", "uses: ./@", {"./report.yml", "./code/"}),
+        ("uses: ./report.yml", "code: @", {"./code"}),
+        ("uses: ./report.yml", "command: python @\n    code: .", {"report.py", "code/"}),
+        ("uses: ./report.yml", "command: python code/s@\n    code: .", {"code/start.py"}),
+        ("uses: ./report.yml", "command: >\n      bash @\n    code: ./code", {"start.sh", "start.py"}),
+        (
+            "uses: ./report.yml",
+            "environment: azureml:@",
+            {"azureml://registries/azureml/environments/sklearn-1.5/versions/"},
+        ),
     ],
 )
 def test_completion_while_typing(client: Client, uri: str, old: str, new: str, expected: set[str]) -> None:
@@ -177,6 +186,11 @@ def test_completion_while_typing(client: Client, uri: str, old: str, new: str, e
     items = complete(client, uri, SPEC.replace(old, new, 1))
     assert expected <= items.keys(), sorted(items)
     assert all(isinstance(item.text_edit, types.TextEdit) for item in items.values())
+
+
+def test_neither_settings_nor_the_document_are_completed_as_components(client: Client, uri: str) -> None:
+    items = complete(client, uri, SPEC.replace("uses: ./report.yml", "uses: ./@"))
+    assert items.keys().isdisjoint({"./worldsize.yml", "./spec.yml"})
 
 
 def test_a_completed_input_has_its_type_default_and_description(client: Client, uri: str) -> None:
@@ -221,56 +235,6 @@ def test_definition_of_a_script_and_a_port_in_a_component(client: Client, folder
     assert define(client, uri, "report.py", 3, COMPONENT) == ("report.py", 0)
     assert define(client, uri, "inputs.style", 8, COMPONENT) == ("report.yml", 5)
     client.close(uri)
-
-
-def rename(client: Client, uri: str, part: str, offset: int, new: str) -> types.WorkspaceEdit | None:
-    params = types.RenameParams(document(uri), at(SPEC, part, offset), new)
-    return client.call(client.client.text_document_rename_async(params))
-
-
-@pytest.mark.parametrize(("part", "offset"), [("  train:", 3), ("jobs.train.outputs", 6)])
-def test_a_renamed_step_keeps_its_bindings(
-    client: Client, folder: Path, uri: str, part: str, offset: int
-) -> None:
-    prepared = client.call(
-        client.client.text_document_prepare_rename_async(
-            types.PrepareRenameParams(document(uri), at(SPEC, part, offset))
-        )
-    )
-    assert isinstance(prepared, types.PrepareRenamePlaceholder)
-    assert prepared.placeholder == "train"
-    edit = rename(client, uri, part, offset, "fit")
-    assert edit is not None
-    assert edit.changes is not None
-    renamed = apply(SPEC, list(edit.changes[uri]))
-    assert renamed == SPEC.replace("  train:", "  fit:").replace("jobs.train.", "jobs.fit.")
-    path = folder / "spec.yml"
-    before, after = (
-        [
-            (each.code, each.span.line)
-            for each in worldsize.check(path, texts={str(path): text.encode()}).diagnostics
-        ]
-        for text in (SPEC, renamed)
-    )
-    assert before == after
-
-
-@pytest.mark.parametrize(
-    ("new", "reason"),
-    [("Fit", "not a name"), ("report", "already"), ("a b", "not a name"), ("", "not a name")],
-)
-def test_a_rename_is_refused_with_the_reason(client: Client, uri: str, new: str, reason: str) -> None:
-    with pytest.raises(JsonRpcException, match=reason):
-        rename(client, uri, "  train:", 3, new)
-
-
-def test_references_of_a_step(client: Client, uri: str) -> None:
-    params = types.ReferenceParams(
-        types.ReferenceContext(include_declaration=True), document(uri), at(SPEC, "  shard:", 3)
-    )
-    found = client.call(client.client.text_document_references_async(params))
-    assert found is not None
-    assert [each.range.start.line for each in found] == [8, 20]
 
 
 def test_a_fix_is_an_action_and_a_suppression_another(client: Client, uri: str) -> None:
@@ -340,7 +304,7 @@ def test_foreign_files_get_nothing(client: Client, folder: Path) -> None:
     client.close(uri)
 
 
-def test_a_deleted_file_and_a_document_without_a_name(client: Client, folder: Path) -> None:
+def test_a_deleted_file(client: Client, folder: Path) -> None:
     path = folder / "gone.yml"
     path.write_text(SPEC, encoding="utf-8")
     uri = client.open(path)
@@ -348,9 +312,23 @@ def test_a_deleted_file_and_a_document_without_a_name(client: Client, folder: Pa
     client.change(uri, SPEC.replace("model: cnn", "modle: cnn"))
     assert any("modle" in each.message for each in client.diagnostics(uri))
     client.close(uri)
-    item = types.TextDocumentItem("untitled:Untitled-1", "yaml", 1, SPEC)
+
+
+@pytest.mark.parametrize("name", ["untitled:Untitled-1", "untitled:{}/new%20%C3%BC.yml"])
+def test_a_document_that_is_not_saved_yet_is_checked(client: Client, folder: Path, name: str) -> None:
+    """Components are looked for in the working folder, or beside the file that it will be."""
+    uri = name.format(folder)
+    item = types.TextDocumentItem(uri, "yaml", 1, SPEC.replace("width: 20", "wdith: 20"))
+    client.versions[uri] = 1
     client.do(client.client.text_document_did_open, types.DidOpenTextDocumentParams(item))
-    params = types.HoverParams(document("untitled:Untitled-1"), types.Position(0, 0))
+    assert any("`./report.yml` has no input `wdith`" in each.message for each in client.diagnostics(uri))
+    client.close(uri)
+
+
+def test_an_unsaved_document_in_another_language_is_none_of_ours(client: Client) -> None:
+    item = types.TextDocumentItem("untitled:Untitled-2", "python", 1, SPEC)
+    client.do(client.client.text_document_did_open, types.DidOpenTextDocumentParams(item))
+    params = types.HoverParams(document("untitled:Untitled-2"), types.Position(3, 50))
     assert client.call(client.client.text_document_hover_async(params)) is None
 
 

@@ -77,3 +77,42 @@ def test_what_a_component_says_of_its_shared_memory_stays(tmp_path: Path) -> Non
     path.write_text(spec, encoding="utf-8")
     compiled = worldsize.compile(path, tmp_path / "out")
     assert "shm_size" not in compiled.pipeline.read_text(encoding="utf-8")
+
+
+OPTION = 'parser.add_argument("--{name}", type=int{more})\nDataLoader(data, num_workers=args.workers)\n'
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "expected"),
+    [
+        (OPTION.format(name="workers", more=", default=2"), "", "12g  # 4 × (1 + 2) GiB"),
+        (OPTION.format(name="num-workers", more=", default=0"), "", "4g  # 4 × (1 + 0) GiB"),
+        (OPTION.format(name="workers", more=", default=2"), "--workers 3", "16g  # 4 × (1 + 3) GiB"),
+        ("DataLoader(data, num_workers=6)\n", "", "28g  # 4 × (1 + 6) GiB"),
+        ("DataLoader(train)\nDataLoader(test)\n", "", "4g  # 4 × (1 + 0) GiB"),
+        # What is not a number of the script itself, or not one number, is assumed.
+        (OPTION.format(name="workers", more=""), "", "20g  # 4 × (1 + 4) GiB"),
+        (
+            "import os\n" + OPTION.format(name="workers", more=", default=os.cpu_count()"),
+            "",
+            "20g  # 4 × (1 + 4) GiB",
+        ),
+        ("DataLoader(train, num_workers=2)\nDataLoader(test, num_workers=1)\n", "", "20g  # 4 × (1 + 4) GiB"),
+        ("DataLoader(train, **options)\n", "", "20g  # 4 × (1 + 4) GiB"),
+        ("DataLoader(train\n", "", "20g  # 4 × (1 + 4) GiB"),
+    ],
+)
+def test_the_script_says_how_many_workers_there_are(
+    script: str, flags: str, expected: str, tmp_path: Path
+) -> None:
+    spec = write_spec(tmp_path, flags=flags)
+    (tmp_path / "src" / "train.py").write_text(script, encoding="utf-8")
+    value, _, formula = expected.partition("  # ")
+    (row,) = (each for each in worldsize.plan(spec).steps["train"].derivations if each.quantity == "shm_size")
+    assert (row.value, row.formula) == (value, formula)
+
+
+def test_a_command_names_an_input_of_any_name(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path, flags="--workers ${{inputs.readers}}", more="with: {readers: 2}")
+    (row,) = (each for each in worldsize.plan(spec).steps["train"].derivations if each.quantity == "shm_size")
+    assert (row.value, row.source) == ("12g", "given as train.with.readers")

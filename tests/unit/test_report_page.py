@@ -13,10 +13,10 @@ from run_folders import FolderOfRun, report_progress, track
 
 from worldsize.cli.main import main
 from worldsize.reporting import charts, page
-from worldsize.reporting.curves import MAX_POINTS, make_curves, thin
+from worldsize.reporting.curves import MAX_POINTS, join_curves, make_curves, reported_curves, thin
 from worldsize.reporting.model import Period, RankSample
 from worldsize.reporting.read_run import read_run
-from worldsize.reporting.timeline import Axis, divide
+from worldsize.reporting.timeline import Axis, divide, render_ticks
 from worldsize.running.record.folder import hold_lock
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -289,7 +289,7 @@ def test_the_trials_of_a_sweep_are_a_table_with_its_winner(home: Path) -> None:
         {
             "name": f"train.trial-00{number}",
             "state": "succeeded",
-            "parameters": {"lr": number},
+            "parameters": {"lr": number, "decay": 0.00018157068639993668},
             "value": value,
         }
         for number, value in enumerate((0.5, 0.9, None))
@@ -301,12 +301,61 @@ def test_the_trials_of_a_sweep_are_a_table_with_its_winner(home: Path) -> None:
     assert "3 trials to maximize accuracy. The winner, marked ★, is train.trial-001." in text
     assert "Training: train.trial-001" in text
     assert "Training: train.trial-000" not in text
+    assert '<th scope="row">trial-001 ★</th>' in text
+    assert ">0.000181571</td>" in text
+    timeline = re.findall(r'<li class="(\w*)"><span class="name" title="([^"]+)">([^<]+)<', text)
+    assert timeline[timeline.index(("", "train", "train")) + 1] == ("below", "train.trial-000", "trial-000")
     shown = CliRunner().invoke(main, ["show"]).output
     table = [line.split() for line in shown.splitlines() if "trial-" in line]
     assert table[0][:4] == ["*", "trial-001", "succeeded", "0.9"]
     assert [row[0] for row in table[1:]] == ["trial-000", "trial-002"]
     found = json.loads(CliRunner().invoke(main, ["show", "--json"]).output)
     assert found["sweeps"]["train"]["best"] == "train.trial-001"
+
+
+def test_a_curve_begins_with_the_attempts_before_a_restart(tmp_path: Path) -> None:
+    run = FolderOfRun(tmp_path)
+    folder = run.step("train")
+    report_progress(folder, 9)
+    root = run.finish()
+    whole = read_run(root).steps["train"].curves["loss"]
+    progress = folder / "progress.jsonl"
+    lines = progress.read_text().splitlines(keepends=True)
+    early = folder / "logs" / "attempt-1"
+    early.mkdir(parents=True)
+    (early / progress.name).write_text("".join(lines[:7]))
+    progress.write_text("".join(lines[5:]))
+    assert read_run(root).steps["train"].curves["loss"] == whole
+
+
+def test_what_mlflow_has_not_received_comes_from_the_reports() -> None:
+    reported = {"loss": [(1.0, 9.0), (2.0, 8.0), (3.0, 7.0)], "own": [(1.0, 0.0), (2.0, 1.0)]}
+    tracked = {"loss": [(3.0, 6.5), (4.0, 6.0)], "other": [(1.0, 0.0), (2.0, 1.0)]}
+    joined = join_curves(reported, tracked)
+    assert joined["loss"] == [(1.0, 9.0), (2.0, 8.0), (3.0, 6.5), (4.0, 6.0)]
+    assert joined.keys() == {"loss", "own", "other"}
+
+
+def test_steps_that_a_restart_has_not_reached_again_are_dropped() -> None:
+    steps = (1, 2, 3, 4, 2, 3)
+    reports = [{"step": step, "loss": float(number)} for number, step in enumerate(steps)]
+    assert reported_curves(reports)["loss"] == [(1.0, 0.0), (2.0, 4.0), (3.0, 5.0)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0, ["0"]),
+        (0.45, ["0", "0.1 s", "0.2 s", "0.3 s", "0.4 s"]),
+        (40.5, ["0", "10 s", "20 s", "30 s", "40 s"]),
+        (300.0, ["0", "1 min", "2 min", "3 min", "4 min", "5 min"]),
+        (7000.0, ["0", "30 min", "1 h", "1.5 h"]),
+        (900_000.0, ["0", "72 h", "144 h", "216 h"]),
+    ],
+)
+def test_the_timeline_has_an_axis_of_round_times(seconds: float, shown: list[str]) -> None:
+    text = render_ticks(Axis(Period(100.0, 100.0 + seconds), ()))
+    assert re.findall(r'%">([^<]+)</i>', text) == shown
 
 
 def test_a_hundred_thousand_points_are_thinned_with_their_peaks() -> None:

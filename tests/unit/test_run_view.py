@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from worldsize.running.model.results import Failure, Progress, Registration, RunResult, Status, StepResult
+from worldsize.running.record.reports import describe_early_end
 from worldsize.running.show import live
 from worldsize.running.show.summary import render_summary
 from worldsize.running.show.views import PlainView, format_duration
@@ -96,6 +97,19 @@ def test_the_summary_of_a_good_run() -> None:
     assert "  metrics  accuracy 0.9877, loss 0.1\n" in text
     assert "  model    digits version 3\n  model    other was not registered: accuracy is 0.5\n" in text
     assert " ui --host 127.0.0.1 --backend-store-uri sqlite:///home/mlflow.db\n" in text
+
+
+def test_a_training_that_ends_before_its_last_step_says_so(tmp_path: Path) -> None:
+    done, early = Progress(step=140, total_steps=140), Progress(step=60, total_steps=140)
+    assert [describe_early_end(each, tmp_path) for each in (None, Progress(step=3), done)] == [None] * 3
+    assert describe_early_end(early, tmp_path) == "ended at step 60 of 140"
+    (tmp_path / "rank-0.log").write_text(
+        "step 60/140\nstopping early after step 60: 3 validations without improvement, best loss 0.3\nsaved\n"
+    )
+    reason = describe_early_end(early, tmp_path)
+    assert reason == "ended at step 60 of 140: 3 validations without improvement, best loss 0.3"
+    step = StepResult("train", "succeeded", 61.0, tmp_path, {}, summary=reason)
+    assert f"\n    {reason}\n" in render_summary(result(step))
 
 
 def test_a_table_on_the_screen_is_not_said_again() -> None:

@@ -211,7 +211,7 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
     "pointer": (
         {"a.csv": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"},
         {},
-        ("WS538", "Git LFS"),
+        ("WS531", "Git LFS"),
     ),
     "label twice": (
         {"a.csv": "label,x,label\n" + "0,1,1\n" * 9},

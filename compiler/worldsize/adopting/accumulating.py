@@ -6,7 +6,7 @@ import ast
 
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import is_under
-from worldsize.adopting.training import Training
+from worldsize.adopting.training import Training, find_owner
 from worldsize.adopting.wrapping import Wrapped
 
 _REASON = "gradients travel once an optimizer step, as with `no_sync`"
@@ -25,12 +25,19 @@ def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
     for node in ast.walk(loop):
         if not isinstance(node, ast.If) or training.batch_frame or node.orelse:
             continue
-        steps = any(isinstance(inner, ast.Attribute) and inner.attr == "step" for inner in ast.walk(node))
+        steps = any(_steps_optimizer(script, training, inner) for inner in ast.walk(node))
         counts = any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
         known = all(inner.id not in names for inner in ast.walk(node.test) if isinstance(inner, ast.Name))
         if steps and counts and known and "\n" not in script.written(node.test):
             _sync_when(script, loop, wrapped, script.written(node.test))
             return
+
+
+def _steps_optimizer(script: Script, training: Training, node: ast.AST) -> bool:
+    """Whether a call steps the optimizer, and not only a scheduler."""
+    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "step":
+        return False
+    return script.written(find_owner(node)) == script.written(training.optimizer_name)
 
 
 def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> None:

@@ -19,6 +19,7 @@ from worldsize.adopting.options import read_options
 from worldsize.adopting.plain import adopt_plain
 from worldsize.adopting.profile import describe_script
 from worldsize.adopting.reading import read_script
+from worldsize.adopting.refusals import list_trainers
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import Module
 
@@ -75,7 +76,7 @@ def _tell_framework(module: Module) -> Framework:
     tops = {name.partition(".")[0] for name, _, _ in module.imports}
     if {"lightning", "pytorch_lightning"} & tops and module.called("Trainer"):
         return "lightning"
-    if "transformers" in tops and module.called("Trainer", "Seq2SeqTrainer"):
+    if {"transformers", "trl"} & tops and list_trainers(module):
         return "transformers"
     if module.called("Accelerator"):
         return "accelerate"

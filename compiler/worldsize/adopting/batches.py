@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from worldsize.adopting.endless import find_repeated, list_taken
-from worldsize.adopting.feeding import Feed, find_beside, find_phases, find_stream, is_wrapper
+from worldsize.adopting.feeding import Feed, find_beside, find_phases, find_stream, unwrap_loader
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Loop, Tracer, is_under, read_iterable
 
@@ -79,15 +79,11 @@ def _refuse_second(script: Script, tracer: Tracer, loop: Loop, feed: Feed) -> No
 
 def _find_loader(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
     scope = script.scope(loop)
-    value, where = tracer.follow(node, scope)
-    while is_wrapper(script, value):
-        assert isinstance(value, ast.Call)
-        if isinstance(node, ast.Name) and script.scope(value) is scope:
-            node = value.args[0]
-        value, where = tracer.follow(value.args[0], where)
-    if isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("DataLoader"):
-        iterable = read_iterable(loop)
-        if iterable is not None and any(value is inner for inner in ast.walk(iterable)):
-            return None
-        return Feed("loader", value, node)
-    return None
+    loader, wrappers = unwrap_loader(script, tracer, node, scope)
+    for each in wrappers:
+        if isinstance(node, ast.Name) and script.scope(each) is scope:
+            node = each.args[0]
+    iterable = read_iterable(loop)
+    if loader is None or (iterable is not None and any(loader is inner for inner in ast.walk(iterable))):
+        return None
+    return Feed("loader", loader, node)

@@ -51,7 +51,7 @@ def use_own_gpu(script: Script, header: Header, parser: Parser) -> None:
         if variable == "CUDA_VISIBLE_DEVICES":
             script.delete(statement, "WS905", "every process would see the same GPU")
     _use_numbered_gpu(script, header)
-    _set_option(header, parser)
+    _set_option(script, header, parser)
     _drop_data_parallel(script)
 
 
@@ -63,8 +63,12 @@ def _use_numbered_gpu(script: Script, header: Header) -> None:
             script.replace(node.value, header.names.local_rank, "WS905", _REASON)
 
 
-def _set_option(header: Header, parser: Parser) -> None:
-    """``--gpu 0`` of a script: its value is the local rank wherever it is read."""
+def _set_option(script: Script, header: Header, parser: Parser) -> None:
+    """``--gpu 0`` of a script: its value is the local rank wherever it is read.
+
+    Raises:
+        AdoptError: Where its value is kept cannot be told.
+    """
     for each in parser.options.declared:
         if not _NUMBER.fullmatch(each.name) or not isinstance(each.flag.default, int | None):
             continue
@@ -74,6 +78,10 @@ def _set_option(header: Header, parser: Parser) -> None:
         if parser.function is not None or parser.name:
             line = f"    {value} = {header.names.local_rank}  # each process uses the GPU of its local rank"
             parser.then += ["if torch.cuda.is_available():", line]
+        elif each.flag.type == "int":
+            help_ = "keep what is parsed in a variable, `args = parser.parse_args()`"
+            message = f"`{each.flag.option}` names a GPU, and every process would take the same"
+            raise script.refuse(each.node, message, help_)
 
 
 def _drop_data_parallel(script: Script) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.adopting.feeding import Feed, is_wrapper
+from worldsize.adopting.feeding import Feed, unwrap_loader
 from worldsize.adopting.script import Function, Script
 from worldsize.adopting.tracing import Loop, Tracer, read_iterable, without_gradient
 
@@ -24,12 +24,9 @@ def find_repeated(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) ->
     """The loader behind ``cycle(loader)``, or behind a name of such an iterator."""
     for call in _list_makers(script, tracer, loop, node):
         for argument in call.args:
-            value, where = tracer.follow(argument, script.scope(call))
-            while is_wrapper(script, value):
-                assert isinstance(value, ast.Call)
-                value, where = tracer.follow(value.args[0], where)
-            if isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("DataLoader"):
-                return Feed("loader", value, argument, maker=call)
+            loader, _ = unwrap_loader(script, tracer, argument, script.scope(call))
+            if loader is not None:
+                return Feed("loader", loader, argument, maker=call)
     return None
 
 

@@ -19,6 +19,7 @@ _PRINTS = frozenset(
         "tqdm.write",
         "tqdm.tqdm.write",
         "plt.show",
+        "matplotlib.pyplot.show",
         "click.echo",
         "typer.echo",
     }
@@ -36,7 +37,7 @@ _MOVES = frozenset(
     | {"shutil.copy", "shutil.copy2", "shutil.move", "torch.onnx.export"}
 )
 _PATH_MOVES = frozenset({"replace", "rename"})  # methods of a path, which take one argument
-_TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml")
+_TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml", "tensorboard_logger")
 _WRITERS = ("SummaryWriter", "wandb.init")
 _LIBRARY_TEST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
@@ -72,15 +73,19 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
         block = script.block(statement)
         blocks[id(block)] = block
     for block in blocks.values():
+        _spare_shared_lines(script, block, chosen)
         _guard_block(script, block, chosen, test)
     _disable_bars(script, header)
 
 
 def _is_tested(script: Script, statement: ast.stmt) -> bool:
     """Whether the script itself does this on the first process only, as with Accelerate."""
-    func = getattr(getattr(statement, "value", None), "func", None)
-    if func is not None and script.written(func) in ("accelerator.save", "accelerator.print"):
-        return True
+    call = getattr(statement, "value", None)
+    if isinstance(call, ast.Call):
+        if script.written(call.func) in ("accelerator.save", "accelerator.print"):
+            return True
+        if keyword_argument(call, "is_main_process") is not None:  # `save_pretrained` asks all processes
+            return True
     for above, child in script.module.ancestors(statement):
         if (
             isinstance(above, ast.If)
@@ -104,7 +109,7 @@ def _is_together(statement: ast.stmt, together: Together) -> bool:
 def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool) -> str | None:
     """`print` or `write`, where a statement does only this."""
     if isinstance(statement, ast.With):
-        return "write" if any(_opens_to_write(item.context_expr) for item in statement.items) else None
+        return "write" if any(opens_to_write(item.context_expr) for item in statement.items) else None
     call = getattr(statement, "value", None)
     if not isinstance(call, ast.Call):
         return None
@@ -114,7 +119,8 @@ def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool
     if name in _PRINTS or _holds(script, writers, base, statement):
         return "print"
     if name.partition(".")[0] in _TRACKERS:
-        return "print" if last not in ("autolog", "set_tracking_uri") else None
+        of_all = last in ("autolog", "set_tracking_uri") or call in script.module.memo.get(_mute_wandb, ())
+        return None if of_all else "print"
     if last in _LEVELS and "log" in base.lower() and not quiet:
         return "print"
     return "write" if _writes_file(script, call, name) else None
@@ -138,7 +144,8 @@ def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
     return own and not (isinstance(root, ast.Name) and root.id in script.module.names)
 
 
-def _opens_to_write(node: ast.expr) -> bool:
+def opens_to_write(node: ast.expr) -> bool:
+    """Whether an expression opens a file to write it."""
     if not isinstance(node, ast.Call):
         return False
     func = node.func
@@ -181,6 +188,20 @@ def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, s
             run = []
 
 
+def _spare_shared_lines(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str]) -> None:
+    """Let every process print what shares its line with more than the condition around it."""
+    above = script.module.parents[block[0]]
+    if (
+        isinstance(above, ast.If)
+        and _takes_test(script, above, block)
+        and all(each in chosen for each in block)
+    ):
+        return
+    for statement in block:
+        if chosen.get(statement) == "print" and not script.has_own_line(statement):
+            del chosen[statement]
+
+
 def _takes_test(script: Script, above: ast.If, block: list[ast.stmt]) -> bool:
     """Whether the condition around a whole block can be extended."""
     alone = block is above.body and not above.orelse and above not in script.module.tree.body
@@ -198,7 +219,10 @@ def _is_pure(test: ast.expr) -> bool:
 def _hold_writers(script: Script, test: str) -> Writers:
     """Make trackers on the first process only; what the script calls them, and where."""
     writers: Writers = {}
+    muted = script.module.memo[_mute_wandb] = _mute_wandb(script, test)
     for call in script.module.called(*_WRITERS):
+        if call in muted:
+            continue
         statement = script.module.parents.get(call)
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             _note(script, writers, statement)
@@ -206,6 +230,28 @@ def _hold_writers(script: Script, test: str) -> Writers:
     while any([_note_passed(script, writers), _note_assigned(script, writers)]):
         pass
     return writers
+
+
+def _mute_wandb(script: Script, test: str) -> list[ast.Call]:
+    """Start runs that record nothing on the other processes, where the script reads from its run."""
+    calls = script.module.called("wandb.init")
+    held = {"wandb"}
+    for call in calls:
+        above = script.module.parents.get(call)
+        target = above.targets[0] if isinstance(above, ast.Assign) else getattr(above, "optional_vars", None)
+        held |= {script.written(target)} if target is not None else set()
+    reads = [
+        node
+        for node in script.module.kinds.get(ast.Attribute, ())
+        if node.attr in ("config", "dir", "use_artifact") and script.written(node.value) in held
+    ]
+    opened = any(isinstance(script.module.parents.get(call), ast.withitem) for call in calls)
+    if not reads and not opened:
+        return []
+    for call in calls:
+        if keyword_argument(call, "mode") is None and script.module.name_of(call.func) == "wandb.init":
+            script.set_keyword(call, "mode", f'None if {test} else "disabled"', "WS904", _OUTPUT)
+    return calls
 
 
 def _note(script: Script, writers: Writers, statement: ast.Assign) -> bool:
@@ -262,7 +308,7 @@ def _open_on_first_rank(script: Script, header: Header) -> None:
     """Let the other processes write into nothing what goes to a file that is opened for a while."""
     for statement in script.module.kinds.get(ast.Assign, ()):
         call = getattr(statement, "value", None)
-        if not isinstance(call, ast.Call) or not _opens_to_write(call):
+        if not isinstance(call, ast.Call) or not opens_to_write(call):
             continue
         opened = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), None)
         if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
@@ -299,19 +345,3 @@ def _disable_bars(script: Script, header: Header) -> None:
         behind = max((*call.args, *call.keywords), key=script.end, default=None)
         if behind is not None:
             script.insert_behind(behind, f", disable={header.names.rank} != 0", "WS904", _OUTPUT)
-
-
-def load_everywhere(script: Script, *, wait: bool = True) -> None:
-    """Load onto the CPU, and only what the first process has finished writing."""
-    saves = [call.lineno for call in script.module.called("torch.save")]
-    for call in script.module.called("torch.load"):
-        if keyword_argument(call, "map_location") is None and len(call.args) == 1:
-            behind = max((*call.args, *call.keywords), key=script.end)
-            reason = "every process would load the weights onto the GPU that they were saved from"
-            script.insert_behind(behind, ', map_location="cpu"', "WS908", reason)
-        if wait and saves and min(saves) < call.lineno:
-            statement = script.statement(call)
-            if script.is_guarded(statement):
-                continue
-            reason = "the other processes wait until the first has written the file"
-            script.insert_before(statement, ["dist.barrier()"], None, reason)

@@ -10,6 +10,7 @@ from worldsize.adopting.configuration import find_setting
 from worldsize.adopting.group import Header
 from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options import Declared, Options, read_options
+from worldsize.adopting.reading import list_modules_beside, read_beside
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 
@@ -23,6 +24,8 @@ _HELP: dict[Role, str] = {
     "seed": "seed of the random numbers",
 }
 _OPTION: dict[Role, str] = {"learning_rate": "--lr"}
+_READERS = {"hydra", "absl", "docopt", "tyro", "simple_parsing", "jsonargparse", "optparse", "getopt"}
+_PARSES = ("TrlParser", "LightningCLI", "OmegaConf.from_cli")
 _REASON = "the plan sets it for the whole cluster"
 
 
@@ -46,6 +49,8 @@ class Parser(Struct, eq=False):
 def find_parser(script: Script) -> Parser:
     """How the script reads its command line."""
     options = read_options(script.module)
+    if options.library is None and _reads_itself(script):
+        return Parser(options, "")
     if options.library is None:
         return Parser(options, script.new_name("args"), parser=script.new_name("parser"))
     if options.library != "argparse":
@@ -69,6 +74,31 @@ def find_parser(script: Script) -> Parser:
             if found is not None:
                 return found
     return _find_returned(script, options, declared)
+
+
+def _reads_itself(script: Script) -> bool:
+    """Whether the script reads its command line otherwise: another parser would not know what it knows."""
+    tops = {name.partition(".")[0] for name, _, _ in script.module.imports}
+    if tops & _READERS or script.module.called(*_PARSES) or _reads_beside(script):
+        return True
+    return any(
+        script.module.name_of(node) == "sys.argv" for node in script.module.kinds.get(ast.Attribute, ())
+    )
+
+
+def _reads_beside(script: Script) -> bool:
+    """Whether a module beside the script parses: as it is imported, or in a function that is called."""
+    for _, _, path in list_modules_beside(script.module):
+        module = read_beside(path)
+        if module is None:
+            continue
+        for call in module.called("parse_args", "parse_known_args"):
+            tops = [
+                above for above, _ in module.ancestors(call) if isinstance(above, ast.FunctionDef | ast.If)
+            ]
+            if not tops or getattr(tops[-1], "name", None) in script.module.callers:
+                return True
+    return False
 
 
 def _declares_for(script: Script, last: ast.Call, parse: ast.Call) -> bool:
@@ -147,6 +177,8 @@ def _find_returned(script: Script, options: Options, declared: list[ast.Call]) -
 
 def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     """Whether the values of the options can be read at a node."""
+    if (function := find_default_of(script, node)) is not None:  # read where the function is defined
+        node = function
     holder = parser.function or parser.holder
     if holder is not None:
         return script.scope(node) is holder
@@ -162,6 +194,13 @@ def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     ):
         return any(each.arg == parser.name for each in getattr(getattr(scope, "args", None), "args", ()))
     return not isinstance(scope, ast.Module) or getattr(node, "lineno", 0) > parser.statement.lineno
+
+
+def find_default_of(script: Script, node: ast.AST) -> ast.FunctionDef | None:
+    """The function of which a node is the default of a parameter."""
+    above = script.module.parents.get(node)
+    function = script.module.parents.get(above) if isinstance(above, ast.arguments) else None
+    return function if isinstance(function, ast.FunctionDef) else None
 
 
 def add_flag(parser: Parser, role: Role, default: float | str | None, kind: str | None = None) -> str:
@@ -193,12 +232,21 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
     if set_in_file(script, tracer, parser, role, node):
         return
     value, scope = tracer.follow(node, script.scope(node))
-    while (inner := _find_inner(value, role)) is not None:
+    seen: set[ast.expr] = set()  # `n = int(n)`
+    while (inner := _find_inner(value, role)) is not None and value not in seen:
+        seen.add(value)
         value, scope = tracer.follow(inner, scope)
     number = _read_number(value)
-    declared = _find_default(tracer, parser, value)
+    declared = _find_default(tracer, parser, value) or _find_parameter(script, tracer, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
+        taken = any(each.flag.role == role for each in parser.options.declared)
+        if taken and parser.function is None:
+            what = role.replace("_", " ")
+            script.leave(
+                value, f"this {what} is written out, beside an option for one", "take the option here"
+            )
+            return
         if (parser.statement is None and parser.name) or is_visible(script, parser, value):
             name = add_flag(parser, role, number)
             script.replace(value, name, None, _REASON)
@@ -261,6 +309,14 @@ def _find_default(tracer: Tracer, parser: Parser, value: ast.expr) -> Declared |
     return None
 
 
+def _find_parameter(script: Script, tracer: Tracer, parser: Parser, value: ast.expr) -> Declared | None:
+    """The option that has the name of a parameter, whose default this is: ``Model(**vars(args))`` sets it."""
+    function = find_default_of(script, value)
+    names = [each.arg for each in (*function.args.args, *function.args.kwonlyargs)] if function else []
+    name = next((each for each in names if function and tracer.default(function, each) is value), "")
+    return parser.options.named(name) if parser.function is None else None
+
+
 def _read_number(node: ast.expr) -> int | float | None:
     value = node.value if isinstance(node, ast.Constant) else None
     return value if type(value) in (int, float) else None  # type: ignore[return-value]
@@ -285,7 +341,6 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
     if parser.function is not None:
         _write_parameters(script, parser, parser.function, reason)
     elif parser.statement is None:
-        _refuse_own_words(script)
         header.imports["import argparse"] = None
         header.flags += [f"{parser.parser} = argparse.ArgumentParser()", *parser.lines]
         header.flags += [f"{parser.name} = {parser.parser}.parse_args()", *parser.then]
@@ -296,15 +351,6 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
             open_with(script, parser.holder, parser.then, None, reason)
         elif parser.then:
             script.insert_after(parser.statement, parser.then, None, reason)
-
-
-def _refuse_own_words(script: Script) -> None:
-    """Refuse a command line that the script reads word by word: options would be among its words."""
-    reads = [node for node in script.module.kinds.get(ast.Attribute, ()) if ast.unparse(node) == "sys.argv"]
-    found = [*reads, *script.module.called("OmegaConf.from_cli")]
-    if found:
-        help_ = "let argparse read them: `parser.add_argument(…)`, `args = parser.parse_args()`"
-        raise script.refuse(found[0], "this script reads the words of its command line itself", help_)
 
 
 def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef, reason: str) -> None:

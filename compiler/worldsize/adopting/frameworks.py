@@ -8,6 +8,7 @@ from pathlib import Path
 from worldsize.adopting.model import Framework
 from worldsize.adopting.notebooks import refuse_magics
 from worldsize.adopting.reading import list_modules_beside, read_beside
+from worldsize.adopting.refusals import list_fits, list_trainers, refuse_games
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import Module
 
@@ -15,6 +16,7 @@ _DISTRIBUTED = (
     "init_process_group", "DistributedDataParallel", "FullyShardedDataParallel", "fully_shard",
     "init_device_mesh",
     "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy", "DistributedSampler",
+    "Fabric", "init_rpc",
 )  # fmt: skip
 _PACKAGES = {
     "horovod": "Horovod",
@@ -49,13 +51,14 @@ def choose_framework(script: Script) -> Framework:
         if not level:
             tops.setdefault(name.partition(".")[0], statement)
     _refuse_whole(script, tops)
+    refuse_games(script, tops)
     if {"lightning", "pytorch_lightning"} & tops.keys() and module.called("Trainer"):
         return "lightning"
-    if "transformers" in tops and module.called("transformers.Trainer", "Trainer", "Seq2SeqTrainer"):
+    if {"transformers", "trl"} & tops.keys() and list_trainers(module):
         return "transformers"
     if "accelerate" in tops and module.called("Accelerator"):
         return "accelerate"
-    if {"tensorflow", "keras", "tf_keras"} & tops.keys() and module.called("fit"):
+    if {"tensorflow", "keras", "tf_keras"} & tops.keys() and list_fits(module):
         return "keras"
     if "torch" in tops and module.callers.get("backward"):
         return "torch"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 
@@ -13,6 +14,11 @@ from worldsize.adopting.script import Script
 from worldsize.rules.script._module import speaks_of_main
 
 MARK = "One process per GPU: the launcher sets these variables; by hand there is one process."
+_NAMED = re.compile(r"\btorch\.distributed as dist\b")
+_CALLED = re.compile(
+    r"\bdist\.(?=(?:init_process_group|destroy_process_group|is_initialized|barrier|all_reduce"
+    r"|broadcast_object_list)\b)"
+)
 _SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
 _LEAVE = "the processes end together, and the group with them"
 # A thread of Gloo that frees its last tensor while Python ends aborts the process. It needs a moment before.
@@ -100,13 +106,22 @@ def join_group(script: Script, header: Header, places: list[ast.AST], model: str
 
 def _leave_at_exit(script: Script, header: Header, leave: str, *, early: bool) -> None:
     """Leave the group where the program ends in the middle of a line: ``sys.exit(main())``."""
-    header.imports |= {"import atexit": None, "import time": None}
-    lines = [f"atexit.register({leave})", _WAIT]  # what is registered last runs first
+    header.imports["import atexit"] = None
+    taken = is_taken(script, "time", "time")
+    header.imports["import threading" if taken else "import time"] = None
+    wait = _WAIT.replace("time.sleep", "threading.Event().wait") if taken else _WAIT
+    lines = [f"atexit.register({leave})", wait]  # what is registered last runs first
     main = find_main(script)
     if early or main is None:
         header.group += lines
     else:
         script.insert_before(main.body[0], lines, None, _LEAVE)
+
+
+def is_taken(script: Script, name: str, full: str) -> bool:
+    """Whether the script calls something else by a name that the added lines use for a module."""
+    bound = script.module.names.get(name)
+    return name in script.names and (bound != full or bool(script.module.stores(name)))
 
 
 def leave_group(script: Script, header: Header) -> None:
@@ -165,7 +180,16 @@ def _list_targets(script: Script, value: ast.expr) -> list[ast.expr]:
 
 def write_header(script: Script, header: Header) -> None:
     """Insert everything behind the imports."""
+    _insert_header(script, header)
+    if is_taken(script, "dist", "torch.distributed"):
+        script.rename_added(_NAMED, "torch.distributed")
+        script.rename_added(_CALLED, "torch.distributed.")
+
+
+def _insert_header(script: Script, header: Header) -> None:
     place = find_last_import(script)
+    if place is not None and script.edits_before(place):  # what is added there reads what the header sets
+        place = find_top(script)
     imports = list(_list_missing(script, header, place))
     if place is not None:
         sort_in(script, imports, place)
@@ -181,7 +205,7 @@ def write_header(script: Script, header: Header) -> None:
     wanted = 2 if header.helpers else 1
     lines += [""] * max(0, wanted - blank) if place is not None or header.helpers else []
     if place is None:
-        script.insert_before(_first_statement(script), [*lines, ""], "WS901", reason)
+        script.insert_before(first_statement(script), [*lines, ""], "WS901", reason)
         return
     script.insert_after(place, lines, "WS901", reason)
 
@@ -210,6 +234,17 @@ def _is_bound(line: str, bound: set[str]) -> bool:
     return name in bound and " as " not in line
 
 
+def find_top(script: Script) -> ast.stmt | None:
+    """The last of the imports with which the file starts."""
+    last = None
+    for statement in script.module.tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            last = statement if script.has_own_line(statement) else last
+        elif not _is_preparation(statement):
+            break
+    return last
+
+
 def find_last_import(script: Script) -> ast.stmt | None:
     """The last of the imports at the top of the file, and not before that of torch."""
     last = None
@@ -236,10 +271,14 @@ def _is_preparation(statement: ast.stmt) -> bool:
     return False
 
 
-def _first_statement(script: Script) -> ast.stmt:
+def first_statement(script: Script) -> ast.stmt:
+    """The first statement below the text that describes the file, and what Python wants in front."""
     body = script.module.tree.body
-    text = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-    return body[1] if text and len(body) > 1 else body[0]
+    for statement in body:
+        text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not text and getattr(statement, "module", None) != "__future__":
+            return statement
+    return body[-1]
 
 
 def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
@@ -250,8 +289,11 @@ def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
             known.append((_find_key(statement), statement))
         if statement is last:
             break
-    first: list[str] = []
-    for key, line in sorted((_find_key(ast.parse(line).body[0]), line) for line in lines):
+    keyed = sorted((_find_key(ast.parse(line).body[0]), line) for line in lines)
+    opened = [line for key, line in keyed if not key[0] and all(each[0] for each, _ in known)]
+    if opened:
+        _open_section(script, opened, [statement for key, statement in known if key[0] >= 0])
+    for key, line in keyed:
         section = [(each, statement) for each, statement in known if each[0] == key[0]]
         before = [statement for each, statement in section if each <= key]
         if before:
@@ -260,10 +302,6 @@ def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
             script.insert_before(section[0][1], [line], None, _IMPORTED)
         elif key[0]:
             script.insert_after(last, [line], None, _IMPORTED)
-        else:
-            first.append(line)
-    if first:
-        _open_section(script, first, [statement for key, statement in known if key[0] >= 0])
 
 
 def _open_section(script: Script, lines: list[str], known: list[ast.stmt]) -> None:

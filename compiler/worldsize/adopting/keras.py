@@ -6,9 +6,10 @@ import ast
 
 from worldsize.adopting.first_rank import act_on_first_rank
 from worldsize.adopting.flags import Parser, find_parser, set_by_flag, write_flags
-from worldsize.adopting.group import MARK, Header, Names, write_header
+from worldsize.adopting.group import MARK, Header, Names, find_top, first_statement, write_header
 from worldsize.adopting.numbers import set_optimizer
 from worldsize.adopting.paths import place_files
+from worldsize.adopting.refusals import list_fits
 from worldsize.adopting.resuming_trainers import resume_keras
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
@@ -31,7 +32,7 @@ def adopt_keras(script: Script) -> Parser:
     if imported is not None:
         help_ = "import it as `from tensorflow import keras`: that is Keras 2 with `TF_USE_LEGACY_KERAS=1`"
         raise script.refuse(imported, "`fit` of Keras 3 cannot train on several workers", help_)
-    fits = [call for call in module.called("fit") if isinstance(call.func, ast.Attribute)]
+    fits = list_fits(module)
     if len(fits) > 1:
         raise script.refuse(fits[1], "a second `fit` trains here", "give each training a script of its own")
     names = Names(*(script.new_name(each) for each in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
@@ -45,7 +46,7 @@ def adopt_keras(script: Script) -> Parser:
         f'{names.rank} = json.loads(os.environ.get("TF_CONFIG", "{{}}")).get("task", {{}}).get("index", 0)',
         f"{strategy} = {alias or 'tf'}.distribute.MultiWorkerMirroredStrategy()",
     ]
-    _choose_legacy(script)
+    _choose_legacy(script, header, alias)
     header.imports.pop("import os")
     _build_in_scope(script, tracer, fits[0], strategy)
     _set_numbers(script, tracer, parser, fits[0], strategy)
@@ -61,14 +62,22 @@ def adopt_keras(script: Script) -> Parser:
     return parser
 
 
-def _choose_legacy(script: Script) -> None:
+def _choose_legacy(script: Script, header: Header, alias: str | None) -> None:
     first = next(s for name, _, s in script.module.imports if name.partition(".")[0] == "tensorflow")
+    if not isinstance(script.scope(first), ast.Module):
+        help_ = "import it at the top of the file: the strategy is made before anything else"
+        raise script.refuse(first, "TensorFlow is imported inside of a function", help_)
     lines = [
         "import os",
         "",
         'os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # `fit` of Keras 3 takes one worker only',
     ]
-    if "os" in script.module.names:
+    top = find_top(script)
+    if top is None or top.lineno < first.lineno:  # the strategy is made above it
+        line = "import tensorflow" if alias == "tensorflow" else f"import tensorflow as {alias or 'tf'}"
+        header.imports[line] = None
+        first = first_statement(script)
+    if any(name == "os" and each.lineno < first.lineno for name, _, each in script.module.imports):
         lines = lines[2:]
     script.insert_before(first, lines, "WS921", "Keras 2 trains on several workers, Keras 3 does not")
 
@@ -142,6 +151,8 @@ def _set_numbers(script: Script, tracer: Tracer, parser: Parser, fit: ast.Call, 
 def _verbosity(script: Script, fit: ast.Call, names: Names) -> str:
     given = keyword_argument(fit, "verbose")
     shown = script.written(given) if given is not None else '"auto"'
+    if constant_value(given) == 0:
+        return shown
     return f"{shown} if {names.rank} == 0 else 0"
 
 

@@ -5,19 +5,28 @@ from __future__ import annotations
 import ast
 import re
 
-from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
+from worldsize.adopting.first_rank import act_on_first_rank
 from worldsize.adopting.flags import Parser, find_parser, set_by_flag, write_flags
 from worldsize.adopting.group import MARK, Header, Names, leave_group, write_header
+from worldsize.adopting.loading import load_everywhere
 from worldsize.adopting.metrics import list_sums
 from worldsize.adopting.numbers import find_loader, find_optimizer, set_epochs, set_loader, set_optimizer
 from worldsize.adopting.paths import place_files
-from worldsize.adopting.resuming_trainers import resume_lightning, resume_transformers
+from worldsize.adopting.refusals import (
+    is_automatic,
+    keeps_strategy,
+    refuse_repeated,
+    refuse_second_library,
+    refuse_turns,
+)
+from worldsize.adopting.resuming_trainers import is_trainer, resume_lightning, resume_transformers
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _COUNTS = "the trainer takes the processes that the launcher starts"
 _GATHERS = frozenset({"gather", "gather_for_metrics", "reduce", "backward"})
+_CONFIGS = ("SFTConfig", "DPOConfig", "ORPOConfig", "KTOConfig", "RewardConfig")  # of TRL
 _AVERAGE = "average_tokens_across_devices"
 _CLASSIFIES = re.compile(
     r"For(?:Sequence|Token|Image|Audio|Video)Classification|ForQuestionAnswering|ForMultipleChoice"
@@ -48,6 +57,7 @@ def adopt_lightning(script: Script) -> Parser:
         help_ = "give each training a script of its own"
         raise script.refuse(trainers[1], "a second `Trainer` is made here", help_)
     trainer = trainers[0]
+    refuse_turns(script)
     package = script.module.name_of(trainer.func).partition(".")[0]
     package = "pytorch_lightning" if package in ("pytorch_lightning", "pl") else "lightning.pytorch"
     nodes = script.new_name("NODES")
@@ -56,9 +66,10 @@ def adopt_lightning(script: Script) -> Parser:
     world = header.names.world_size
     given = keyword_argument(trainer, "strategy")
     strategy = script.written(given) if given is not None else '"auto"'
+    keeps = keeps_strategy(script, tracer, given)
     script.set_keyword(trainer, "devices", f"{world} // {nodes}", "WS926", _COUNTS)
     script.set_keyword(trainer, "num_nodes", nodes, "WS926", _COUNTS)
-    if "ddp" not in strategy:
+    if not keeps:
         script.set_keyword(trainer, "strategy", f'"ddp" if {world} > 1 else {strategy}', "WS915", _COUNTS)
     if keyword_argument(trainer, "plugins") is None:
         script.set_keyword(trainer, "plugins", "[LightningEnvironment()]", "WS926", _COUNTS)
@@ -93,7 +104,7 @@ def _is_of_epoch(script: Script, call: ast.Call) -> bool:
 def adopt_transformers(script: Script) -> Parser:
     """Let options set the training arguments; the Trainer does the rest."""
     tracer, parser, header = _start(script)
-    calls = script.module.called("TrainingArguments", "Seq2SeqTrainingArguments")
+    calls = script.module.called("TrainingArguments", "Seq2SeqTrainingArguments", *_CONFIGS)
     made = [call for call in calls if call.keywords or call.args]
     roles = (
         ("per_device_train_batch_size", "batch_size"),
@@ -114,6 +125,11 @@ def adopt_transformers(script: Script) -> Parser:
         if keyword_argument(call, "use_cpu") is None and keyword_argument(call, "no_cuda") is None:
             header.imports["import torch"] = None
             script.set_keyword(call, "use_cpu", "not torch.cuda.is_available()", None, _CPU)
+    refuse_second_library(script)
+    for call in script.module.called("train"):
+        if is_trainer(script, call):
+            refuse_repeated(script, tracer, call)
+    _place_model(script, header)
     resume_transformers(script, parser, header, made[0] if made else None)
     leave_group(script, header)
     return _finish(script, tracer, parser, header)
@@ -155,6 +171,7 @@ def adopt_accelerate(script: Script) -> Parser:
             set_epochs(script, tracer, parser, loops[1])
             break
     _leave_local_sums(script, name, prepared)
+    _place_model(script, header)
     leave_group(script, header)
     _set_rest(script, tracer, parser)
     return _finish(script, tracer, parser, header)
@@ -167,7 +184,7 @@ def _leave_local_sums(script: Script, accelerator: str, prepared: set[str]) -> N
         calls = {getattr(node.func, "attr", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
         if not read & prepared or calls & _GATHERS:
             continue
-        for name in list_sums(loop):
+        for name in list_sums(list(ast.walk(loop))):
             if any(name in ast.unparse(call) for call in script.module.called("reduce", "gather")):
                 continue
             help_ = f"gather first: `{accelerator}.gather_for_metrics((predictions, labels))`"
@@ -200,11 +217,23 @@ def _set_rest(script: Script, tracer: Tracer, parser: Parser) -> None:
         set_optimizer(script, tracer, parser, optimizer)
 
 
+def _place_model(script: Script, header: Header) -> None:
+    """Load the model onto the GPU of the process where the library would spread it over all of them."""
+    for _, call in script.module.calls:
+        given = keyword_argument(call, "device_map")
+        if given is not None and is_automatic(given) and call.args:
+            header.imports |= {"import os": None, "import torch": None}
+            own = '{"": int(os.environ.get("LOCAL_RANK", "0"))}'
+            text = f"{own} if torch.cuda.is_available() else {script.written(given)}"
+            script.replace(given, text, "WS905", "each process holds the whole model on a GPU of its own")
+            script.leave(given, "the whole model has to fit on one GPU, with its gradients", None)
+
+
 def _finish(script: Script, tracer: Tracer, parser: Parser, header: Header) -> Parser:
     place_files(script, tracer, parser, header)
     act_on_first_rank(script, header, _TOGETHER)
     load_everywhere(script, wait=False)
-    if header.names.rank not in "".join(script.list_inserted()):
+    if header.names.rank not in re.findall(r"\w+", "".join(script.list_inserted())):
         header.constants = [line for line in header.constants if not line.startswith(header.names.rank)]
     if header.names.world_size not in "".join(script.list_inserted()):
         header.constants = [line for line in header.constants if not line.startswith(header.names.world_size)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -13,6 +14,7 @@ from worldsize.adopting.training import Training
 
 _MEASURES = frozenset({"item", "detach", "sum", "size", "numel", "tolist"})
 _PARTS = frozenset({"sum", "count"})
+Nodes: TypeAlias = Sequence[ast.AST]
 
 
 class Collected(Struct, frozen=True, eq=False):
@@ -35,8 +37,8 @@ def is_measured(value: ast.AST) -> bool:
     )
 
 
-def list_lists(script: Script, training: Training) -> Iterator[Collected]:
-    """The lists to which the loop appends numbers of a batch.
+def list_lists(script: Script, training: Training, nodes: Nodes) -> Iterator[Collected]:
+    """The lists to which the loop, of which the nodes are, appends numbers of a batch.
 
     They are reduced if each entry is a mean over rows, and one is appended for each batch.
     """
@@ -44,7 +46,7 @@ def list_lists(script: Script, training: Training) -> Iterator[Collected]:
     assert isinstance(training.backward.func, ast.Attribute)
     losses = {f"{script.written(training.backward.func.value)}.item()"}
     leaves = any(isinstance(node, ast.Continue | ast.Break) for node in ast.walk(loop))
-    for node in ast.walk(loop):
+    for node in nodes:
         if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "append" or not node.args:
             continue
         assert isinstance(node.func, ast.Attribute)
@@ -57,12 +59,12 @@ def list_lists(script: Script, training: Training) -> Iterator[Collected]:
         yield Collected(script.written(node.func.value), node, can_reduce)
 
 
-def list_meters(script: Script, tracer: Tracer, loop: Loop) -> Iterator[Collected]:
-    """The meters of the script that the loop updates with numbers of a batch.
+def list_meters(script: Script, tracer: Tracer, loop: Loop, nodes: Nodes) -> Iterator[Collected]:
+    """The meters of the script that the loop, of which the nodes are, updates with numbers of a batch.
 
     They are reduced if they are made right before the loop and read behind it.
     """
-    for node in ast.walk(loop):
+    for node in nodes:
         func = node.func if isinstance(node, ast.Call) else None
         if (
             not isinstance(func, ast.Attribute)

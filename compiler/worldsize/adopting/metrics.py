@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from worldsize.adopting.feeding import name_phase
 from worldsize.adopting.group import Header
-from worldsize.adopting.meters import Collected, is_measured, list_lists, list_meters, list_shown
+from worldsize.adopting.meters import Collected, Nodes, is_measured, list_lists, list_meters, list_shown
 from worldsize.adopting.script import Scope, Script
-from worldsize.adopting.tracing import Loop, Tracer, is_under, read_iterable
+from worldsize.adopting.tracing import Loop, Tracer, is_under, read_iterable, walk_outside
 from worldsize.adopting.training import Training
+from worldsize.adopting.wrapping import list_evaluations
 
 _HELPER = '''def {name}(value):
     """{what} over all processes."""
@@ -25,14 +26,15 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     names = {"average": script.new_name("average"), "add_up": script.new_name("add_up")}
     used: set[str] = set()
     loop = training.batch_loop
-    lines = list(_reduce_sums(script, tracer, training, names, used))
-    lines += _reduce_lists(script, training, names, used)
-    lines += _reduce_meters(script, tracer, loop, names, used)
+    nodes = list(walk_outside(loop, list_evaluations(script, tracer, training, loop)))
+    lines = list(_reduce_sums(script, tracer, training, nodes, names=names, used=used))
+    lines += _reduce_lists(script, training, nodes, names, used)
+    lines += _reduce_meters(script, tracer, loop, nodes, names=names, used=used)
     if lines and training.feed.kind == "phases":
         lines = [f"if {name_phase(script, training.feed)}:", *(f"    {line}" for line in lines)]
     if lines:
         script.insert_after(script.statement(loop), lines, None, _REASON)
-    for name, statement in _list_deciding(script, tracer, training, set(list_sums(loop))):
+    for name, statement in _list_deciding(script, tracer, training, set(list_sums(nodes))):
         used.add("average")
         reason = "all processes decide by the same number when training ends"
         script.insert_after(statement, [f"{name} = {names['average']}({name})"], "WS954", reason)
@@ -40,12 +42,11 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
 
 
 def _reduce_sums(
-    script: Script, tracer: Tracer, training: Training, names: dict[str, str], used: set[str]
+    script: Script, tracer: Tracer, training: Training, nodes: Nodes, *, names: dict[str, str], used: set[str]
 ) -> Iterator[str]:
-    loop = training.batch_loop
     scope = training.frames[training.batch_frame].scope
-    sums = list_sums(loop)
-    read = _list_read(loop, [*sums, *list_sums(loop, anew=True)])
+    sums = list_sums(nodes)
+    read = _list_read(training.batch_loop, [*sums, *list_sums(nodes, anew=True)])
     for name, node in read.items():
         script.leave(node, f"`{name}` is of the rows of the first process here", None)
     for name in sums:
@@ -55,17 +56,19 @@ def _reduce_sums(
             yield f"{name} = {names[how]}({name})"
 
 
-def _reduce_lists(script: Script, training: Training, names: dict[str, str], used: set[str]) -> Iterator[str]:
-    for each in _leave_local(script, training.batch_loop, list_lists(script, training)):
+def _reduce_lists(
+    script: Script, training: Training, nodes: Nodes, names: dict[str, str], used: set[str]
+) -> Iterator[str]:
+    for each in _leave_local(script, training.batch_loop, list_lists(script, training, nodes)):
         used |= {"average", "lists"}
         yield f"{each.name}[:] = {names['average']}({each.name})"
 
 
 def _reduce_meters(
-    script: Script, tracer: Tracer, loop: Loop, names: dict[str, str], used: set[str]
+    script: Script, tracer: Tracer, loop: Loop, nodes: Nodes, *, names: dict[str, str], used: set[str]
 ) -> Iterator[str]:
     add_up = names["add_up"]
-    for each in _leave_local(script, loop, list_meters(script, tracer, loop)):
+    for each in _leave_local(script, loop, list_meters(script, tracer, loop, nodes)):
         name = each.name
         used.add("add_up")
         yield f"{name}.sum, {name}.count = {add_up}({name}.sum), {add_up}({name}.count)"
@@ -100,10 +103,10 @@ def _write_helpers(header: Header, names: dict[str, str], used: set[str]) -> Non
             header.helpers.append(_HELPER.format(name=names[how], what=what, **where, result=result))
 
 
-def list_sums(loop: Loop, *, anew: bool = False) -> list[str]:
-    """The variables to which the loop adds numbers of a batch; ``anew`` are those that it also sets."""
+def list_sums(nodes: Nodes, *, anew: bool = False) -> list[str]:
+    """The variables to which a loop adds numbers of a batch; ``anew`` are those that it also sets."""
     names: dict[str, bool] = {}
-    for node in ast.walk(loop):
+    for node in nodes:
         if (
             isinstance(node, ast.AugAssign)
             and isinstance(node.op, ast.Add)
@@ -112,7 +115,7 @@ def list_sums(loop: Loop, *, anew: bool = False) -> list[str]:
             names[node.target.id] = names.get(node.target.id, True) and is_measured(node.value)
     plain = {
         target.id
-        for node in ast.walk(loop)
+        for node in nodes
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
@@ -148,7 +151,10 @@ def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, trainin
             right = values[0] if isinstance(values, list) and values else right
         divisor, _ = tracer.follow(right, scope)
         if isinstance(divisor, ast.Call) and getattr(divisor.func, "id", "") == "len" and divisor.args:
-            return script.written(divisor.args[0]) not in loaders
+            counted = divisor.args[0]
+            while isinstance(counted, ast.Call) and len(counted.args) == 1:  # `len(list(loader))`
+                counted = counted.args[0]
+            return script.written(counted) not in loaders
     return False
 
 

@@ -155,7 +155,12 @@ def set_epochs(script: Script, tracer: Tracer, parser: Parser, loop: ast.stmt | 
             and node.func.id in ("range", "trange")
             and node.args
         ):
-            set_by_flag(script, tracer, parser, "epochs", node.args[min(1, len(node.args) - 1)])
+            stop = node.args[min(1, len(node.args) - 1)]
+            if len(node.args) > 1 and isinstance(stop, ast.BinOp) and isinstance(stop.op, ast.Add):
+                start = script.written(node.args[0])
+                parts = [each for each in (stop.left, stop.right) if script.written(each) != start]
+                stop = parts[0] if len(parts) == 1 else stop  # `range(start, start + n)`
+            set_by_flag(script, tracer, parser, "epochs", stop)
             return
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from worldsize.adopting.first_rank import is_own_method
@@ -13,8 +14,8 @@ from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _SAVES = {"torch.save": 1, "joblib.dump": 1, "numpy.save": 0, "numpy.savez": 0, "numpy.savetxt": 0}
+_SAVES |= {"torchvision.utils.save_image": 1, "os.replace": 1, "os.rename": 1}
 _SAVES |= dict.fromkeys(("shutil.copyfile", "shutil.copy", "shutil.copy2", "shutil.move"), 1)
-_SAVES |= dict.fromkeys(("os.replace", "os.rename"), 1)
 _METHODS = ("save", "save_checkpoint")
 _FOLDERS = (
     ("output_dir", "TrainingArguments"),
@@ -24,6 +25,7 @@ _FOLDERS = (
     ("log_dir", "SummaryWriter"),
 )
 _LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
+_MAKERS = {"save_model", "save_pretrained", "SummaryWriter", *(ending for _, ending in _FOLDERS)}
 _REASON = "a job keeps only what is written into its outputs"
 _READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
 
@@ -33,7 +35,8 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
     roles = {flag.role for flag in list_flags(parser)}
     written = _list_written(script, tracer)
     if written and "output" not in roles:
-        _write_to_output(script, parser, header, written)
+        apart = _list_written(script, tracer, openly=True)
+        _write_to_output(script, parser, header, written, [*apart.values()])
     elif "output" not in roles:
         _set_folder_of_file(script, tracer, parser)
     read: dict[str, ast.expr] = {}
@@ -55,17 +58,19 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
         script.leave(node, "this file is read from the folder of the script", "add an option for its path")
 
 
-def _list_written(script: Script, tracer: Tracer) -> dict[str, ast.expr]:
-    """The files and folders of the text that are written."""
+def _list_written(script: Script, tracer: Tracer, *, openly: bool = False) -> dict[str, ast.expr]:
+    """The files and folders of the text that are written; ``openly`` by what makes no folder for them."""
     written: dict[str, ast.expr] = {}
-    for node in _list_targets(script):
+    for node in _list_targets(script, openly=openly):
         _collect(tracer, script, node, written)
     return written
 
 
-def _list_targets(script: Script) -> Iterator[ast.expr]:
+def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]:
     """What calls that write get as their path."""
     for name, call in script.module.calls:
+        if openly and name.rpartition(".")[2] in _MAKERS:
+            continue
         position = _SAVES.get(name, 0 if name.rpartition(".")[2] in _LAST else None)
         if name == "open" and len(call.args) > 1 and set(str(constant_value(call.args[1]))) & set("wa"):
             position = 0
@@ -101,7 +106,11 @@ def _set_folder_of_file(script: Script, tracer: Tracer, parser: Parser) -> None:
 def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
     value, scope = tracer.follow(node, script.scope(node))
     whole: ast.expr | None = None  # `"epoch" + str(n)`, whose constant is not a path
+    seen: set[ast.expr] = set()  # `path = path + name`
     while (inner := _find_start(script, value)) is not None:
+        if value in seen:
+            return
+        seen.add(value)
         joins = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
         whole = (whole or value) if joins else None
         value, scope = tracer.follow(inner, scope)
@@ -138,9 +147,11 @@ def _read_start(value: ast.expr) -> str | None:
     return path if isinstance(path, str) else None
 
 
-def _write_to_output(script: Script, parser: Parser, header: Header, written: dict[str, ast.expr]) -> None:
+def _write_to_output(
+    script: Script, parser: Parser, header: Header, written: dict[str, ast.expr], apart: list[ast.expr]
+) -> None:
     """Also where a file is read again."""
-    nodes: list[ast.expr] = [node for node in written.values() if not isinstance(node, ast.Constant)]
+    nodes = _list_same(script, [node for node in written.values() if not isinstance(node, ast.Constant)])
     nodes += [
         node
         for node in script.module.kinds.get(ast.Constant, ())
@@ -150,7 +161,7 @@ def _write_to_output(script: Script, parser: Parser, header: Header, written: di
     made = _list_made(script, folders)
     nodes += [node for node in made if node not in nodes]
     options = [node for node in nodes if _is_option(script, parser, node)]
-    hidden = [node for node in nodes if node not in options and not _sees_options(script, parser, node)]
+    hidden = [node for node in nodes if node not in options and not is_visible(script, parser, node)]
     function = _find_writer(script, parser, hidden)
     if not nodes or (hidden and function is None):
         node = next(iter(written.values()))
@@ -164,38 +175,56 @@ def _write_to_output(script: Script, parser: Parser, header: Header, written: di
             script.replace(node, f"os.path.join({name}, {script.written(node)})", "WS953", _REASON)
     if function is not None:
         _pass_folder(script, function, hidden, name)
-    missing = [each for each in folders if each not in {str(node.value).rstrip("/") for node in made}]
+    known = {_clean(str(node.value)) for node in made} | written.keys()
+    missing = [each for each in _list_folders(apart) if each not in known]
     within = [f'os.path.join({name}, "{each}")' for each in missing] or [name]
     parser.then += [f"os.makedirs({each}, exist_ok=True)" for each in within]
     if parser.function is not None:
         parser.then += list(_join_parameters(parser.function, options, name))
 
 
+def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
+    """Paths that are put together, in each place that does it alike: written, and read again."""
+    texts = {script.written(node) for node in made}
+    kinds = {type(node) for node in made}
+    alike = [
+        node
+        for kind in kinds
+        for node in script.module.kinds.get(kind, ())
+        if _is_path(script, node) and script.written(node) in texts
+    ]
+    return [*made, *(each for each in alike if isinstance(each, ast.expr) and each not in made)]
+
+
 def _list_folders(nodes: list[ast.expr]) -> list[str]:
     """The folders in which files are written: `results` of ``f"results/{name}.pt"``."""
-    starts = (_read_start(node) or "" for node in nodes)
-    folders = (start.rpartition("/")[0].rstrip("/") for start in starts)
-    return list(dict.fromkeys(each for each in folders if each not in ("", ".")))
+    return list(dict.fromkeys(each for each in map(_find_folder, nodes) if each))
+
+
+def _find_folder(node: ast.expr) -> str:
+    """The folder of a path, as far as it is not filled in."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        node = node.left
+    known = re.split(r"[{%\\]", _read_start(node) or "")[0]
+    return _clean(known.rpartition("/")[0])
+
+
+def _clean(folder: str) -> str:
+    """A folder by one name: `results` of `./results/`."""
+    cleaned = folder.removeprefix("./").rstrip("/")
+    return "" if cleaned == "." else cleaned
 
 
 def _list_made(script: Script, folders: list[str]) -> list[ast.Constant]:
     """The folders that the script itself makes or looks for."""
     calls = script.module.called("makedirs", "mkdir", "exists", "isdir", "Path", "rmtree")
     texts = [each for call in calls for each in call.args[:1] if isinstance(each, ast.Constant)]
-    return [each for each in texts if isinstance(each.value, str) and each.value.rstrip("/") in folders]
+    return [each for each in texts if isinstance(each.value, str) and _clean(each.value) in folders]
 
 
 def _is_option(script: Script, parser: Parser, node: ast.expr) -> bool:
     """Whether a path is the default of an option that is a parameter, as with fire."""
     return parser.function is not None and script.module.parents[node] is parser.function.args
-
-
-def _sees_options(script: Script, parser: Parser, node: ast.expr) -> bool:
-    """Whether an option can be read at a path; a default is read where its function is defined."""
-    above = script.module.parents[node]
-    return is_visible(
-        script, parser, script.module.parents[above] if isinstance(above, ast.arguments) else node
-    )
 
 
 def _join_parameters(function: ast.FunctionDef, nodes: list[ast.expr], folder: str) -> Iterator[str]:
@@ -207,7 +236,7 @@ def _join_parameters(function: ast.FunctionDef, nodes: list[ast.expr], folder: s
             yield f"{parameter} = os.path.join({folder}, {parameter})"
 
 
-def _is_path(script: Script, node: ast.Constant) -> bool:
+def _is_path(script: Script, node: ast.AST) -> bool:
     """Whether a call, an assignment or a parameter gets a text, which is no key or part of another."""
     above = script.module.parents.get(node)
     return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments)

@@ -6,9 +6,11 @@ import ast
 
 from worldsize.adopting.accumulating import sync_once
 from worldsize.adopting.devices import may_use_gpu, refuse_several_gpus, use_own_gpu
-from worldsize.adopting.first_rank import act_on_first_rank, load_everywhere
+from worldsize.adopting.downloads import wait_for_downloads
+from worldsize.adopting.first_rank import act_on_first_rank
 from worldsize.adopting.flags import Parser, find_parser, write_flags
 from worldsize.adopting.group import join_group, start_header, write_header
+from worldsize.adopting.loading import load_everywhere
 from worldsize.adopting.losses import add_up_sums
 from worldsize.adopting.metrics import reduce_metrics
 from worldsize.adopting.numbers import leave_counted_steps, set_epochs, set_feed, set_optimizer
@@ -19,6 +21,7 @@ from worldsize.adopting.randomness import (
     draw_rows_apart,
     draw_samples_apart,
 )
+from worldsize.adopting.refusals import refuse_sparse
 from worldsize.adopting.resuming import resume_from_checkpoints
 from worldsize.adopting.rows import divide_rows
 from worldsize.adopting.script import Script
@@ -34,6 +37,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
         AdoptError: Something that decides about correct training cannot be told from the text.
     """
     refuse_several_gpus(script)
+    refuse_sparse(script)
     tracer = Tracer(script)
     training = find_training(script, tracer)
     norm = next(
@@ -48,6 +52,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
         script.leave(
             training.model, "this script trains on the processor: nothing moves this model to a GPU", help_
         )
+    downloads = wait_for_downloads(script, header)
     wrapped = wrap_model(script, tracer, training)
     sync_once(script, training, wrapped)
     divide_rows(script, tracer, training, header, parser)
@@ -78,7 +83,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
         )
         script.leave(norm, "batch normalization takes the mean of the rows of one process", help_)
     in_file = wrapped.anchor in script.module.tree.body and not training.is_attribute
-    places = [training.loader, training.optimizer, wrapped.anchor]
+    places = [training.loader, training.optimizer, wrapped.anchor, *downloads]
     join_group(script, header, places, wrapped.name if in_file else None)
     write_flags(script, parser, header)
     write_header(script, header)

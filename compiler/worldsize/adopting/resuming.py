@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TypeAlias
 
 from worldsize.adopting.counting import list_assigned, name_epoch
@@ -10,9 +11,12 @@ from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Scope, Script
 from worldsize.adopting.tracing import Tracer
-from worldsize.adopting.training import Training, lift_name
+from worldsize.adopting.training import Training, is_optimizer, lift_name
 from worldsize.adopting.wrapping import Wrapped
 
+_STEPPED = re.compile(
+    r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
+)
 _COPIES = ("copy.deepcopy", "deepcopy", "AveragedModel")
 EpochLoop: TypeAlias = ast.For | ast.While
 _REASON = "a job that is interrupted goes on from its last epoch"
@@ -139,8 +143,10 @@ def _list_parts(
     scopes = {frame.scope: number for number, frame in reversed(list(enumerate(frames)))}
     for _, call in script.module.callers.get("step", ()):
         number = scopes.get(script.scope(call))
-        if number is None or not isinstance(call.func, ast.Attribute):
+        if number is None or not isinstance(call.func, ast.Attribute) or not _has_state(script, tracer, call):
             continue
+        if number > high or _may_be_missing(script, tracer, training, call):
+            return None
         owners = [call.func.value]
         if call.args and "scal" in ast.unparse(call.func.value).lower():
             owners.append(call.args[0])
@@ -151,6 +157,30 @@ def _list_parts(
             parts.setdefault(_key(script.written(owner), training, script), name)
     parts |= {name: name for name in _list_copies(script, scope, training)}
     return parts if "model" in parts and "optimizer" in parts else None
+
+
+def _has_state(script: Script, tracer: Tracer, call: ast.Call) -> bool:
+    """Whether what is stepped is an optimizer, a scheduler or a scaler, and not a profiler or a game."""
+    assert isinstance(call.func, ast.Attribute)
+    owner = call.func.value
+    value, _ = tracer.follow(owner, script.scope(call))
+    made = script.module.name_of(value.func) if isinstance(value, ast.Call) else ""
+    known = isinstance(value, ast.Call) and is_optimizer(script, value)
+    return known or bool(_STEPPED.search(made.rpartition(".")[2]) or _STEPPED.search(script.written(owner)))
+
+
+def _may_be_missing(script: Script, tracer: Tracer, training: Training, call: ast.Call) -> bool:
+    """Whether what is stepped is made under a condition, and is `None` or no name otherwise."""
+    assert isinstance(call.func, ast.Attribute)
+    owner, scope = call.func.value, script.scope(call)
+    if not isinstance(owner, ast.Name):
+        return False
+    bound = tracer.bindings(owner.id, scope) or tracer.bindings(owner.id, script.module.tree)
+    if len(bound) == 1 and training.epoch_loop is not None:
+        above = script.module.parents.get(bound[0][0])
+        around = {each for each, _ in script.module.ancestors(training.epoch_loop)}
+        return isinstance(above, ast.If) and not above.orelse and above not in around
+    return any(isinstance(value, ast.Constant) and value.value is None for _, value, _ in bound)
 
 
 def _list_copies(script: Script, scope: Scope, training: Training) -> list[str]:

@@ -43,7 +43,7 @@ def resume_lightning(script: Script, parser: Parser, header: Header, trainer: as
 
 def resume_transformers(script: Script, parser: Parser, header: Header, arguments: ast.Call | None) -> None:
     """The Trainer keeps its checkpoints in `--checkpoints`, and goes on from the last."""
-    trains = [call for call in script.module.called("train") if _is_trainer(script, call)]
+    trains = [call for call in script.module.called("train") if is_trainer(script, call)]
     if len(trains) != 1 or trains[0].args or trains[0].keywords:
         return
     train = trains[0]
@@ -84,7 +84,8 @@ def resume_keras(script: Script, parser: Parser, fit: ast.Call, keras: str) -> N
     _append(script, fit, held)
 
 
-def _is_trainer(script: Script, call: ast.Call) -> bool:
+def is_trainer(script: Script, call: ast.Call) -> bool:
+    """Whether a call is of a method of the Trainer."""
     if not isinstance(call.func, ast.Attribute):
         return False
     value, _ = Tracer(script).follow(call.func.value, script.scope(call))

@@ -140,7 +140,7 @@ def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr, condition: st
         script.replace(place, made, "WS903", _REASON)
     else:
         behind = max((*loader.args, *loader.keywords), key=script.end)
-        script.insert_behind(behind, f", {made}", "WS903", _REASON)
+        script.insert_behind(behind, f",{script.gap(behind, loader)}{made}", "WS903", _REASON)
 
 
 def _make_sampler(script: Script, name: str, drawn: ast.expr | None, last: str) -> str:
@@ -177,7 +177,12 @@ def _set_epoch(script: Script, tracer: Tracer, training: Training) -> None:
     if name is None:
         help_ = "pass the loader to the function as a parameter"
         raise script.refuse(loop, "this loop over epochs cannot name the loader of the training rows", help_)
-    script.insert_before(
-        loop.body[0], [f"{name}.sampler.set_epoch({name_epoch(script, loop)})"], "WS902",
+    line, reason = (
+        f"{name}.sampler.set_epoch({name_epoch(script, loop)})",
         "the rows come in a new order each epoch",
-    )  # fmt: skip
+    )
+    made = script.statement(training.loader)
+    if is_under(script, made, loop):  # anew in each epoch
+        script.insert_after(made, [line], "WS902", reason)
+    else:
+        script.insert_before(loop.body[0], [line], "WS902", reason)

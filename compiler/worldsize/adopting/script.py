@@ -8,7 +8,7 @@ import re
 import tokenize
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from worldsize.adopting.model import AdoptError, Change, Obstacle
 from worldsize.base.problem import Finding
@@ -16,7 +16,8 @@ from worldsize.rules.script._module import Module
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
-_AFTER, _BEFORE, _INSIDE = 0, 1, 2  # at one place: the end of what stands before it comes first
+# At one place: the end of what stands before it comes first, and a condition right before its statements.
+_AFTER, _BEFORE, _HEAD, _INSIDE = 0, 1, 2, 3
 
 
 class _Edit(Struct, frozen=True, order=True):
@@ -43,6 +44,8 @@ class Script:
         self._changes: dict[tuple[int, str | None], Change] = {}
         self._edits: list[_Edit] = []
         self._guarded: set[ast.AST] = set()
+        self._enclosed: list[tuple[int, int, int]] = []  # start and end, and the number of the edit
+        self._filled: set[ast.Call] = set()
 
     # What is in the text ------------------------------------------------------------------------
 
@@ -157,7 +160,9 @@ class Script:
             self.insert_behind(behind, f",{self.gap(behind, call)}{name}={text}", rule, reason)
         else:
             at = self.text.rindex(")", 0, self.end(call))
-            self._add(at, at, f"{name}={text}", _INSIDE)
+            comma = ", " if call in self._filled else ""
+            self._filled.add(call)
+            self._add(at, at, f"{comma}{name}={text}", _INSIDE)
             self.note(call.lineno, rule, reason)
 
     def gap(self, part: ast.AST, whole: ast.AST) -> str:
@@ -193,8 +198,9 @@ class Script:
             self._need_own_line(each)
         first = statements[0]
         begin, indent = self._line_start(first), self.indent(first)
-        self._add(begin, begin, f"{indent}{head}{self.newline}", _BEFORE)
         stop = self.end(statements[-1])
+        self._enclosed.append((begin, stop, len(self._edits)))
+        self._add(begin, begin, f"{indent}{head}{self.newline}", _HEAD)
         inside = self._string_lines()
         at = begin
         while at < stop:
@@ -221,9 +227,17 @@ class Script:
         continued = self.text[: self._line_start(statement)].rstrip("\r\n").endswith("\\")
         return not before.strip() and not continued
 
+    def edits_before(self, statement: ast.stmt) -> bool:
+        """Whether something is written above a statement; imports are not yet."""
+        return any(edit.text.strip() and edit.start < self._line_start(statement) for edit in self._edits)
+
     def list_inserted(self) -> list[str]:
         """The texts of all edits."""
         return [edit.text for edit in self._edits]
+
+    def rename_added(self, pattern: re.Pattern[str], text: str) -> None:
+        """Write something else in what edits add."""
+        self._edits = [structs.replace(each, text=pattern.sub(text, each.text)) for each in self._edits]
 
     def finish(self) -> tuple[str, tuple[Change, ...]]:
         """The new text, and why it changes."""
@@ -232,10 +246,22 @@ class Script:
         for edit in sorted(self._edits):
             if edit.start < at:  # inside of what another edit has replaced
                 continue
-            parts += [self.text[at : edit.start], edit.text]
+            parts += [self.text[at : edit.start], self._deepen(edit)]
             at = edit.end
         parts.append(self.text[at:])
         return "".join(parts), tuple(sorted(self._changes.values(), key=lambda each: each.line))
+
+    def _deepen(self, edit: _Edit) -> str:
+        """The text of an edit; lines that it adds between enclosed statements are as deep as these."""
+        if edit.start != edit.end or not edit.text.endswith("\n"):
+            return edit.text
+        depth = sum(
+            start < edit.start < stop
+            or (start == edit.start and edit.priority == _HEAD and number < edit.number)
+            for start, stop, number in self._enclosed
+        )
+        lines = edit.text.splitlines(keepends=True)
+        return "".join(self.unit * depth + line if line.strip() else line for line in lines)
 
     def _add(self, start: int, end: int, text: str, priority: int) -> None:
         self._edits.append(_Edit(start, priority, len(self._edits), end, text))

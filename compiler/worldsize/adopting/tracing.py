@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from worldsize.adopting.script import Function, Scope, Script
 
@@ -162,8 +162,18 @@ class Tracer:
             return self._step_call(node)
         return None
 
-    def _step_name(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
-        bound = self.bindings(name, scope)
+    def follow_wrapped(self, call: ast.Call, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        """What a progress bar is laid around, also where it takes its name: ``rows = tqdm(rows)``."""
+        inner = call.args[0]
+        if not isinstance(inner, ast.Name):
+            return self.follow(inner, scope)
+        step = self._step_name(inner.id, scope, call)
+        return None if step is None else self.follow(*step)
+
+    def _step_name(
+        self, name: str, scope: Scope, besides: ast.expr | None = None
+    ) -> tuple[ast.expr, Scope] | None:
+        bound = [each for each in self.bindings(name, scope) if each[1] is not besides]
         if not bound and self.is_parameter(scope, name):
             assert not isinstance(scope, ast.Module)
             calls = self.calls(scope)
@@ -250,6 +260,14 @@ class Tracer:
 def is_under(script: Script, node: ast.AST, top: ast.AST) -> bool:
     """Whether a node lies in another."""
     return any(above is top for above, _ in script.module.ancestors(node))
+
+
+def walk_outside(top: ast.AST, apart: Collection[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes of a tree, without those of some of its parts."""
+    yield top
+    for child in ast.iter_child_nodes(top):
+        if child not in apart:
+            yield from walk_outside(child, apart)
 
 
 def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:

@@ -96,7 +96,7 @@ def find_training(script: Script, tracer: Tracer) -> Training:
         model_frame, model = _place_model(script, tracer, frames, model, scope)
     return Training(
         frames, batch_frame, batch_loop, epoch_frame, epoch_loop, feed,
-        optimizer, _owner(step), model_frame, model, backward,
+        optimizer, find_owner(step), model_frame, model, backward,
         _counts_steps(script, batch_loop, epoch_loop, feed),
     )  # fmt: skip
 
@@ -138,14 +138,14 @@ def _step_owners(script: Script) -> dict[str, ast.Call]:
     owners: dict[str, ast.Call] = {}
     for _, call in script.module.callers.get("step", ()):
         if isinstance(call.func, ast.Attribute):
-            owner = _owner(call)
+            owner = find_owner(call)
             last = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
             if not any(word in last.lower() for word in ("sched", "prof", "stopp", "env", "warmup", "ema")):
                 owners.setdefault(script.written(owner), call)
     return owners
 
 
-def _owner(step: ast.Call) -> ast.expr:
+def find_owner(step: ast.Call) -> ast.expr:
     """The optimizer of `optimizer.step()` or `scaler.step(optimizer)`."""
     assert isinstance(step.func, ast.Attribute)
     if (
@@ -181,7 +181,7 @@ def _find_step(script: Script, frames: list[Frame]) -> ast.Call:
     if len(owners) > 1:
         raise _refuse_several(script, owners)
     step = next(iter(owners.values()))
-    if step.args and isinstance(step.func, ast.Attribute) and _owner(step) is step.func.value:
+    if step.args and isinstance(step.func, ast.Attribute) and find_owner(step) is step.func.value:
         raise script.refuse(step, *_CLOSURE)
     return step
 
@@ -209,13 +209,13 @@ def _find_frames(script: Script, tracer: Tracer, backward: ast.Call) -> list[Fra
 
 
 def _find_optimizer(script: Script, tracer: Tracer, step: ast.Call) -> ast.Call:
-    value, _ = tracer.follow(_owner(step), script.scope(step))
+    value, _ = tracer.follow(find_owner(step), script.scope(step))
     if isinstance(value, ast.Call) and is_optimizer(script, value):
         return value
     made = [call for _, call in script.module.calls if is_optimizer(script, call)]
     if len(made) == 1:
         return made[0]
-    message = f"where `{script.written(_owner(step))}` is made cannot be told"
+    message = f"where `{script.written(find_owner(step))}` is made cannot be told"
     raise script.refuse(step, message, "make it by `optimizer = torch.optim.SGD(model.parameters(), lr=…)`")
 
 

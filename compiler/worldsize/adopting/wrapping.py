@@ -15,6 +15,7 @@ _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "
 _STATES = ("lr_scheduler", "GradScaler", "Scheduler", "LambdaLR", "StepLR", "CosineAnnealingLR", "OneCycleLR")
 _OF_BOTH = frozenset(
     [
+        "forward",
         "train",
         "eval",
         "parameters",
@@ -63,6 +64,7 @@ class Wrapped(Struct, eq=False):
     scope: Scope
     anchor: ast.stmt  # the wrap follows this statement
     parameters: dict[Function, str]  # the functions that get the wrapped model, with their name for it
+    evaluated: set[ast.Call] = set()  # calls in loops over the rows of other loaders
 
 
 def wrap_model(script: Script, tracer: Tracer, training: Training) -> Wrapped:
@@ -241,6 +243,8 @@ def _find_parameter(
 def _rename_calls(script: Script, tracer: Tracer, training: Training, wrapped: Wrapped) -> int:
     """``model(x)`` → ``ddp_model(x)`` where gradients are wanted."""
     region: ast.AST = training.batch_loop if training.batch_frame == 0 else training.frames[0].scope
+    for loop in list_evaluations(script, tracer, training, region):
+        wrapped.evaluated |= {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
     count = _rename_in(script, tracer, region, wrapped)
     if not count and training.is_attribute:
         for call in [node for node in ast.walk(region) if isinstance(node, ast.Call)]:
@@ -254,12 +258,28 @@ def _rename_calls(script: Script, tracer: Tracer, training: Training, wrapped: W
     return count
 
 
+def list_evaluations(script: Script, tracer: Tracer, training: Training, region: ast.AST) -> list[ast.For]:
+    """The loops over other loaders, as of an evaluation between two steps."""
+    found: list[ast.For] = []
+    for loop in ast.walk(region):
+        if not isinstance(loop, ast.For) or loop is training.batch_loop:
+            continue
+        calls = {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
+        reads = [each for each in ast.walk(loop.iter) if isinstance(each, ast.Name | ast.Attribute)]
+        values = [tracer.follow(each, script.scope(loop))[0] for each in reads]
+        loads = [each for each in values if isinstance(each, ast.Call)
+                 and script.module.name_of(each.func).endswith("DataLoader")]  # fmt: skip
+        if loads and training.loader not in loads and training.backward not in calls:
+            found.append(loop)
+    return found
+
+
 def _rename_in(script: Script, tracer: Tracer, region: ast.AST, wrapped: Wrapped) -> int:
     count = 0
     for call in [node for node in ast.walk(region) if isinstance(node, ast.Call)]:
-        if without_gradient(script, call, region):
+        if without_gradient(script, call, region) or call in wrapped.evaluated:
             continue
-        if script.written(call.func) == wrapped.model:
+        if script.written(call.func) in (wrapped.model, f"{wrapped.model}.forward"):
             script.replace(call.func, wrapped.name, "WS915", _REASON)
             count += 1
         elif isinstance(call.func, ast.Attribute) and script.written(call.func.value) == wrapped.model:

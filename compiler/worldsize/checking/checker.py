@@ -25,10 +25,11 @@ from worldsize.checking.templates import leave_out_unfilled
 from worldsize.diagnostics.diagnostic import INTERNAL, Diagnostic, Severity, sort_unique
 from worldsize.diagnostics.snippet import Sources
 from worldsize.rules import engine, registry
-from worldsize.rules.context import Context
+from worldsize.rules.context import Context, read_cluster
 from worldsize.secrecy import reports
 
 if TYPE_CHECKING:
+    from worldsize.azureml.job import Compute
     from worldsize.checking.settings import Settings
     from worldsize.yaml import Document
 
@@ -223,7 +224,19 @@ def _check_project(
         if not left_out(file.path):
             run.check_file(file)
     run.check_referred()
+    _check_declared(run, chosen.computes if chosen is not None else [])
     return run, chosen, left_out
+
+
+def _check_declared(run: CheckRun, declared: list[Compute]) -> None:
+    """Check the clusters of ``worldsize.yml`` that no checked file gives the same VM size."""
+    described = {(each.name, read_cluster(each).instance_type) for each, _ in run.subjects.get("Compute", ())}
+    for cluster in declared:
+        size = cluster.size
+        if size is None or size.span is None or not isinstance(size.value, str):
+            continue
+        if (cluster.name, read_cluster(cluster).instance_type) not in described:
+            run.feed(cluster, size.span)
 
 
 def _narrow(wanted: Wanted, chosen: Settings | None) -> Wanted:

@@ -1,5 +1,7 @@
 """Leaves out what is missing only in the repository: a script fetches the file, or code sets the value.
 
+A file that is missing beside standard input may be beside the file that it is the text of.
+
 The search is bounded: the scripts and workflows in the folder of the YAML, in the two above it, where a
 repository usually keeps them, and in the folder that lacks the file.
 """
@@ -20,6 +22,7 @@ from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.rules.context import Context
 
+UNNAMED = "-"  # standard input that stands for no file, so that nobody knows what its paths are relative to
 _MISSING = frozenset(
     {
         "data-missing",
@@ -78,6 +81,8 @@ def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Conte
         return any(_LOADS.search(line) for line in lines)
     if problem.slug == "mltable-path-missing" and problem.related:
         span = problem.related[0].span  # in the file `MLTable`
+    if problem.slug in _MISSING and span.path == UNNAMED:
+        return True
     if problem.slug not in _MISSING or span.path not in sources or span.end_line != span.line:
         return False
     written = sources[span.path].line(span.line)[span.column - 1 : span.end_column - 1]

@@ -189,12 +189,13 @@ def _compute_of_profile(spec: Spec, profile: ComputeProfile) -> Compute:
     """The cluster that a profile is compiled to, as if it were read from its compute file."""
     from worldsize.azureml.job import Compute  # Azure ML's own files read it as well
     from worldsize.azureml.model import Field
+    from worldsize.resolving.step_settings import cluster_of
 
     size, max_instances, tier = (
         None if located is None else Field(located.value, located.span)
         for located in (profile.instance_type, profile.max_instances, profile.tier)
     )
-    return Compute(profile.name, spec.path, size, max_instances, tier)
+    return Compute(cluster_of(profile), spec.path, size, max_instances, tier)
 
 
 def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:

@@ -152,7 +152,7 @@ def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -
     if proof is not None:
         request = replace(request, measured=proof.measured or Measured())
     with tempfile.TemporaryDirectory(prefix="worldsize-adopt-") as staging:
-        report, planned, text = _stage(request, Path(staging))
+        report, planned, text = _stage(request, Path(staging), options)
         failed = bool(report.errors) or (proof is not None and not _holds(proof))
         written = [] if failed else _write(request, options)
         if options.as_json:
@@ -271,15 +271,16 @@ def _find_missing_data(request: ProjectRequest, options: Options) -> str | None:
     return None
 
 
-def _stage(request: ProjectRequest, folder: Path) -> tuple[Report, Planned | None, str]:
+def _stage(request: ProjectRequest, folder: Path, options: Options) -> tuple[Report, Planned | None, str]:
     """Check and plan the project in a temporary folder; also the spec as `--write` writes it."""
     from worldsize import api, checking
     from worldsize.adopting.project import make_project, write_files
+    from worldsize.cli.adopt_findings import name_own_files
     from worldsize.errors import SpecError
 
     project = make_project(request, folder, beside=False)
     write_files(folder, project.files)
-    report = checking.check([folder])
+    report = name_own_files(checking.check([folder]), folder, request, options.output, writes=options.writes)
     try:
         planned = api.plan_spec(folder / project.spec)
     except SpecError:  # the report says why
@@ -379,7 +380,15 @@ def _document(
         "proof": adopt_report.describe_proof(proof) if proof is not None else None,
         "spec": text,
         "findings": [
-            {"code": each.code, "severity": each.severity, "message": each.message}
+            {
+                "code": each.code,
+                "severity": each.severity,
+                "path": each.span.path,
+                "line": each.span.line,
+                "column": each.span.column,
+                "message": each.message,
+                "help": each.help,
+            }
             for each in report.diagnostics
         ],
         "plan": api.plan_document(planned.plan) if planned is not None else None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from worldsize.cli import common
+from worldsize.cli import common, completion
 
 if TYPE_CHECKING:
     from worldsize.checking import Report
@@ -41,7 +41,7 @@ def _require_existing(
     """Refuse paths that do not exist; a broken link exists, and is reported as an unreadable file."""
     if STDIN in paths and len(paths) > 1:
         raise click.BadParameter("`-`, which is standard input, takes no other path beside it.")
-    paths = tuple(map(common.write_python_pipeline, paths))
+    paths = tuple(file for path in paths for file in common.write_python_files(path))
     for path in map(common.suggest_reference, paths):
         if path != STDIN and not os.path.lexists(path):
             raise click.BadParameter(f"Path '{path}' does not exist.")
@@ -63,9 +63,19 @@ class _Output(NamedTuple):
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as `--format json`.")
 @click.option(
-    "--select", multiple=True, metavar="CODE", help="Report only these codes, WS2 for a whole family."
+    "--select",
+    multiple=True,
+    metavar="CODE",
+    shell_complete=completion.complete_rules,
+    help="Report only these codes, WS2 for a whole family.",
 )
-@click.option("--ignore", multiple=True, metavar="CODE", help="Do not report these codes.")
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODE",
+    shell_complete=completion.complete_rules,
+    help="Do not report these codes.",
+)
 @click.option(
     "--min-severity",
     type=click.Choice(("info", "warning", "error")),
@@ -92,8 +102,8 @@ class _Output(NamedTuple):
     "--stdin-filename",
     type=click.Path(dir_okay=False),
     metavar="PATH",
-    help="The file that standard input (-) stands for; its paths are relative to it. By default one in this"
-    " folder.",
+    help="The file that standard input (-) stands for; its paths are relative to it. Without it they are"
+    " relative to this folder, and no file is reported as missing.",
 )
 def command(paths: tuple[str, ...], **options: Any) -> None:
     """Check specs and Azure ML YAML: files, folders, or `-` for standard input. The default is `.`."""
@@ -143,9 +153,13 @@ def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> 
     if options["write_baseline"]:
         return _write_baseline(paths, choice, options["baseline"], texts)
     report = checker.check_files(paths, choice, texts=texts)[0]
+    if len(paths) > 1:
+        from worldsize.dsl.verbs import leave_out_repeated  # most checks name one path
+
+        report = leave_out_repeated(report)
     checker.write_output(_render(report, output))
     if report.unchecked and (output.statistics or output.format_ not in ("text", "concise")):
-        common.say(f"note: no file was checked: {report.unchecked}", err=True)
+        common.say_sentences(f"note: no file was checked: {report.unchecked}", err=True)
     return report.exit_code
 
 

@@ -53,9 +53,16 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     click.echo(mark_controls(text), err=err, nl=nl)
 
 
+def say_sentences(text: str, *, err: bool = False) -> None:
+    """Print sentences; on a terminal they are broken between words."""
+    from worldsize.diagnostics.wrap import wrap_for
+
+    say(wrap_for(sys.stderr if err else sys.stdout, text), err=err)
+
+
 def refuse(message: str, help_: str | None = None) -> NoReturn:
     """Print an error and exit with status 1."""
-    say(f"error: {message}" + (f"\n  = help: {help_}" if help_ else ""), err=True)
+    say_sentences(f"error: {message}" + (f"\n  = help: {help_}" if help_ else ""), err=True)
     raise SystemExit(1)
 
 
@@ -80,12 +87,17 @@ def write_python_pipeline(target: str) -> str:
 
     Exits if it cannot be loaded or written.
     """
+    return write_python_files(target)[0]
+
+
+def write_python_files(target: str) -> list[str]:
+    """The same, and the spec that such a pipeline was planned as."""
     if ".py" not in target:  # as nearly all targets
-        return target
-    from worldsize.dsl.verbs import find_file
+        return [target]
+    from worldsize.dsl.verbs import list_files
 
     with exit_on_python_error():
-        return str(find_file(target))
+        return list(map(str, list_files(target)))
 
 
 @contextlib.contextmanager

@@ -65,8 +65,7 @@ def command(
     except SpecError as error:
         common.refuse_spec(error)
     except OutputError as error:
-        common.say(f"error: {error}\n  = help: {error.help}", err=True)
-        raise SystemExit(1) from None
+        common.refuse(str(error), error.help)
     if compiled.warnings:
         common.show_findings(compiled.warnings, compiled.sources)
     if as_json:

@@ -45,6 +45,13 @@ def complete_steps(ctx: click.Context, _param: click.Parameter, incomplete: str)
     ]
 
 
+def complete_runs_and_steps(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """What may be the first word of a command that takes a step of the newest run in place of a run."""
+    return [*complete_steps(ctx, param, incomplete), *complete_runs(ctx, param, incomplete)]
+
+
 def complete_rules(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The codes of rules, and their slugs once a slug is begun."""
     from click.shell_completion import CompletionItem

@@ -29,6 +29,7 @@ Examples:
   worldsize logs last train --rank 3 --follow the log of rank 3, until the step ends
   worldsize logs last train --process ps-0    a process that has no rank
   worldsize logs 2026 train --lines 20        the end of each
+  worldsize logs last train --attempt 1       what it wrote before it was restarted or resumed
   worldsize logs JOB train --azure --follow   of a job in a workspace in Azure
 
 RUN may be left out: it is the newest. STEP may be left out where the run has one step.
@@ -54,11 +55,17 @@ class _Logs(Protocol):
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs)
+@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs_and_steps)
 @click.argument("step", metavar="[STEP]", required=False, shell_complete=completion.complete_steps)
 @common.runs_dir
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option("--process", metavar="NAME", help="Only this process: the name of its log, without `.log`.")
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Of a step that was restarted or resumed: what this attempt wrote. The default is the newest.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Continue until the step ends.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last lines of each.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON: an object for each line.")
@@ -70,6 +77,7 @@ def command(
     rank: int | None,
     process: str | None,
     *,
+    attempt: int | None,
     azure: WorkspaceChoice | None,
     follow: bool,
     lines: int | None,
@@ -78,10 +86,12 @@ def command(
     """Print a step's logs; with several processes each line names its process."""
     if rank is not None and process is not None:
         raise click.UsageError("give --rank or --process, not both")
+    if attempt is not None and azure is not None:
+        raise click.UsageError("`--attempt` is for runs here: Azure ML keeps the logs of the newest attempt")
     wanted, what = _select_process(rank, process), _describe_selection(rank, process)
     with contextlib.ExitStack() as stack:
         if azure is None:
-            logs: _Logs = _open_local(*_find_local(home, run, step))
+            logs: _Logs = _open_local(*_find_local(home, run, step), attempt)
         else:
             logs = _open_remote(stack.enter_context(azure.connect()), run, step)
         tick = TICK_SECONDS if azure is None else AZURE_TICK_SECONDS
@@ -112,13 +122,23 @@ def _open_remote(rest: Rest, run: str, step: str | None) -> RemoteLogs:
     return logs.RemoteLogs(rest, chosen.id)
 
 
-def _open_local(root: Path, step: str | None) -> _LocalLogs:
+def _open_local(root: Path, step: str | None, attempt: int | None) -> _LocalLogs:
     from worldsize.running.record.history import load_run
 
     steps = list(load_run(root).steps)
     if step is None or not (root / "steps" / step).is_dir():
         step = _choose_step(root.name, step, steps)
-    return _LocalLogs(root, step)
+    folder = root / "steps" / step / "logs"
+    earlier = sorted(folder.glob("attempt-*"), key=lambda path: _by_number(path.name))
+    newest = len(earlier) + 1
+    if attempt is None and earlier:
+        numbers = "1" if newest == 2 else f"1 to {newest - 1}"
+        common.say_sentences(f"note: this is attempt {newest}; `--attempt` prints {numbers}", err=True)
+    if attempt is None or attempt == newest:
+        return _LocalLogs(root, step, folder)
+    if attempt > newest:
+        common.refuse(f"step `{step}` has no attempt {attempt}", f"its newest is {newest}")
+    return _LocalLogs(root, step, earlier[attempt - 1])
 
 
 def _choose_step(run: str, step: str | None, steps: list[str]) -> str:
@@ -151,10 +171,10 @@ def _describe_selection(rank: int | None, process: str | None) -> str:
 
 
 class _LocalLogs:
-    """The logs of a step of a run on this machine."""
+    """The logs of a step of a run on this machine, those of one attempt in ``folder``."""
 
-    def __init__(self, root: Path, step: str) -> None:
-        self._root, self._step = root, step
+    def __init__(self, root: Path, step: str, folder: Path) -> None:
+        self._root, self._step, self._folder = root, step, folder
         self._followers: dict[str, _Follower] = {}
         self.has_ended = False
 
@@ -162,8 +182,8 @@ class _LocalLogs:
         """A reader of each file; read after the state, so that nothing before the end is missing."""
         from worldsize.running.launch.logs import Follower
 
-        self.has_ended = self._read_end()
-        for path in (self._root / "steps" / self._step / "logs").glob("*.log"):
+        self.has_ended = self._folder.name.startswith("attempt-") or self._read_end()
+        for path in self._folder.glob("*.log"):
             if path.stem not in self._followers:
                 self._followers[path.stem] = Follower(path)
         return self._followers

@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from worldsize.base.wording import quoted_list
-from worldsize.cli import common, workspace_options
+from worldsize.cli import common, completion, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _OPTION = click.option(
     "runs",
     multiple=True,
     metavar="RUN[:STEP]",
+    shell_complete=completion.complete_runs,
     help="Calibrate by a run of this workload: its id, `last`, or `mlflow:ID`; repeatable.",
 )
 

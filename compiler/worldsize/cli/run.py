@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -169,16 +170,14 @@ def exit_on_refusal() -> Iterator[None]:
     except SpecError as error:
         common.refuse_spec(error)
     except running.RunError as error:
-        click.echo(str(error), err=True)
+        click.echo(str(error), err=True)  # with lines of the file
         raise SystemExit(1) from None
     except (OutputError, running.ResumeError) as error:
-        common.say(f"error: {error}\n  = help: {error.help}", err=True)
-        raise SystemExit(1) from None
+        common.refuse(str(error), error.help)
     except OSError as error:
         if error.filename is None:  # not a file of the run: standard output, for example
             raise
-        common.say(f"error: `{error.filename}`: {error.strerror}", err=True)
-        raise SystemExit(1) from None
+        common.refuse(f"`{error.filename}`: {error.strerror}")
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
@@ -207,7 +206,7 @@ def _write_report(result: RunResult) -> Path | None:
     try:
         return write_report(result.folder)
     except Exception as error:  # whatever is wrong with a page, the run has its result
-        common.say(f"warning: the report could not be written: {error}", err=True)
+        common.say_sentences(f"warning: the report could not be written: {error}", err=True)
         return None
 
 
@@ -249,11 +248,11 @@ def choose_view(*, quiet: bool) -> View:
     from worldsize.running.show.views import PlainView, QuietView, wants_table
 
     if quiet:
-        return QuietView(lambda line: click.echo(line, err=True))
+        return QuietView(partial(common.say_sentences, err=True))
     if wants_table(sys.stdout):
         from rich.console import Console  # 60 ms that a pipe does not need
 
         from worldsize.running.show.live import LiveView
 
         return LiveView(Console())
-    return PlainView(click.echo)
+    return PlainView(common.say_sentences)

@@ -10,7 +10,7 @@ EPILOG = """\b
 Examples:
   worldsize schema > spec.schema.json    the schema of specs
   worldsize schema worldsize             that of worldsize.yml
-  worldsize schema plan                  that of `worldsize plan --format json`
+  worldsize schema plan                  that of `worldsize plan --json`
 """
 
 

@@ -85,6 +85,7 @@ def render(
     run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts] = MappingProxyType({})
 ) -> Iterator[str]:
     """The run as lines; the trials of a sweep as a table below their step."""
+    from worldsize.running.show.summary import describe_registration
     from worldsize.running.show.views import format_duration
 
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
@@ -97,6 +98,7 @@ def render(
     rows.append(("note", _describe_damage(run.damaged)))
     margin = max((len(name) for name, text in rows if text), default=0)
     yield from (f"  {name:<{margin}}  {text}" for name, text in rows if text)
+    yield from (f"  model  {describe_registration(each)}" for each in details.registrations())
     for name, place in details.outputs().items():
         yield f"  output {name}  {_show_place(place)}"
     if not run.steps:
@@ -199,6 +201,10 @@ def document(run: RunRecord, details: RunDetails) -> dict[str, Any]:
         "seconds": round(run.seconds, 3),
         **details.links(),
         "outputs": dict(details.outputs()),
+        "models": [
+            {"name": each.name, "version": each.version, "reason": each.reason}
+            for each in details.registrations()
+        ],
         "resumed": run.resumed,
         "damaged_lines": run.damaged,
         "steps": {name: _describe_step(details, step, speeds.get(name)) for name, step in run.steps.items()},

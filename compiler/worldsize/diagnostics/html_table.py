@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 from worldsize.diagnostics.snippet import mark_controls
 
+_CELL = "text-align:left;vertical-align:top"
+_QUOTED = re.compile(r"`([^`]+)`")
 LONGEST = 300  # characters of one text
 
 
@@ -16,13 +19,18 @@ def escape(text: object, longest: int = LONGEST) -> str:
     return html.escape(plain if len(plain) <= longest else plain[: longest - 1] + "…")
 
 
+def _mark_code(text: str) -> str:
+    """Names between backticks as code."""
+    return _QUOTED.sub(r"<code>\1</code>", text)
+
+
 def render_html_table(
     title: str, headings: Sequence[str], rows: Iterable[Sequence[object]], note: str = ""
 ) -> str:
     """A table with a title above and a note below; every text is escaped."""
     head = "".join(f'<th scope="col" style="text-align:left">{escape(each)}</th>' for each in headings)
     body = "".join(
-        "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in row) + "</tr>"
+        "<tr>" + "".join(f'<td style="{_CELL}">{_mark_code(escape(cell))}</td>' for cell in row) + "</tr>"
         for row in rows
     )
     below = f"<p>{escape(note)}</p>" if note else ""

@@ -21,6 +21,10 @@ _REFERENCE = re.compile(r"(.*\.py)(::|[:#@])(.*)")  # the first is what pytest w
 _UNKNOWN_KEYWORD = re.compile(
     r"unexpected keyword argument '(?P<keyword>[^']+)', valid keywords: (?P<known>.*)"
 )
+_DECORATED = re.compile(
+    r"^@(?:[\w.]{1,80}\.)?pipeline\b[^\n]{0,200}\n(?:[ \t)@][^\n]{0,200}\n){0,20}def (\w{1,100})\(",
+    re.MULTILINE,
+)
 _WORD = re.compile(r"[:.](\w+)$")
 
 
@@ -120,6 +124,21 @@ def _list_functions(module: ModuleType, file: str, name: str) -> str:
     if close:
         return f"did you mean `{file}:{close[0]}`?"
     return f"it has {', '.join(f'`{each}`' for each in known)}" if known else "it has none: write one"
+
+
+def suggest_functions(file: str) -> str:
+    """Advice: the pipelines of a Python file, found without running it."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        text = ""
+    found = [f"`{file}:{name}`" for name in _DECORATED.findall(text)]
+    if found:
+        return f"write {' or '.join(found[:5])}"
+    return (
+        f"name the function with `@dsl.pipeline`: `{file}:FUNCTION`;"
+        " a training script is checked with the job that starts it"
+    )
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -137,7 +137,7 @@ def _find_inline(written: Mapping[str, Any]) -> dict[str, Any]:
 def _make_step(name: str, node: Any, written: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return a node as a step."""
     source = find_source(node.component)
-    uses = f"./{_INLINE.format(name)}" if source is None else str(source)
+    uses = f"./{_INLINE.format(name)}" if source is None else str(written["component"])
     if source is not None and source == resources.component_file(source.parent.name).resolve():
         uses = source.parent.name
     step: dict[str, Any] = {"uses": uses}

@@ -40,7 +40,8 @@ def check(
     Args:
         paths: Specs, Azure ML YAML files, or folders of them. Other files in a folder are skipped, and those
             that git ignores. Also ``"file.py:function"``, whose code runs, and pipeline jobs of azure-ai-ml:
-            both are written below ``.worldsize/pipelines``, and findings point into what was written.
+            both are written below ``.worldsize/pipelines``, and findings point into what was written. Of a
+            job that :func:`plan` has planned, what the plan warns of is reported as well.
         select: Codes (``WS203``), beginnings of codes (``WS2``) or slugs; only these are reported.
         ignore: The same; these are not reported. Faults of worldsize itself always are.
         min_severity: Less severe findings are not reported.
@@ -62,8 +63,8 @@ def check(
 
     single = isinstance(paths, str | os.PathLike) or is_of_client(paths) or not isinstance(paths, Iterable)
     targets = [paths] if single else list(paths)
-    return checking.check(
-        [find_file(target) for target in targets],
+    report = checking.check(
+        [file for target in targets for file in list_files(target)],
         select=select,
         ignore=ignore,
         min_severity=min_severity,
@@ -72,6 +73,7 @@ def check(
         baseline=baseline,
         texts=texts,
     )
+    return leave_out_repeated(report)
 
 
 def run(
@@ -168,6 +170,17 @@ def find_file(target: Target) -> str | os.PathLike[str]:
     Raises:
         PipelineError: The target is not a path, and not a pipeline that can be loaded.
     """
+    return list_files(target)[0]
+
+
+def list_files(target: Target) -> list[str | os.PathLike[str]]:
+    """The path of a target as :func:`find_file` returns it, and the spec that a job was planned as.
+
+    The pipeline alone does not say what the plan was made of: the sizes of its clusters and the reference.
+
+    Raises:
+        PipelineError: As :func:`find_file`.
+    """
     from worldsize.dsl import load
 
     if load.is_reference(target):
@@ -178,13 +191,36 @@ def find_file(target: Target) -> str | os.PathLike[str]:
     if Path(target).suffix == ".py" and Path(target).is_file():
         raise PipelineError(
             f"`{os.fspath(target)}` is a Python file, which may define several pipelines",
-            f"name the function with `@dsl.pipeline`: `{os.fspath(target)}:FUNCTION`;"
-            " a training script is checked with the job that starts it",
+            load.suggest_functions(os.fspath(target)),
         )
-    return target
+    return [target]
 
 
-def _write(job: Any, name: str | None) -> Path:
-    from worldsize.dsl.write import find_folder, write_pipeline  # which need the writer of YAML
+def _write(job: Any, name: str | None) -> list[str | os.PathLike[str]]:
+    from worldsize.dsl.write import PLANNED, find_folder, write_pipeline  # which need the writer of YAML
 
-    return write_pipeline(job, find_folder(job, name))
+    pipeline = write_pipeline(job, find_folder(job, name))
+    planned: Planned | None = getattr(job, PLANNED, None)
+    spec = None if planned is None else planned.resolved.spec.path
+    return [pipeline] if spec is None or not spec.is_file() else [pipeline, spec]
+
+
+def leave_out_repeated(report: Report) -> Report:
+    """A report in which the spec of a planned job does not repeat what is said of the job itself."""
+    from msgspec.structs import replace
+
+    specs = {path for path in report.files if _is_planned_spec(path)}
+    if not specs:
+        return report
+    said = {(each.code, each.message) for each in report.diagnostics if each.span.path not in specs}
+    kept = [
+        each
+        for each in report.diagnostics
+        if each.span.path not in specs or (each.code, each.message) not in said
+    ]
+    return replace(report, diagnostics=tuple(kept))
+
+
+def _is_planned_spec(path: str) -> bool:
+    parts = Path(path).parts
+    return parts[-1] == "spec.yml" and parts[-4:-2] == (".worldsize", "pipelines")

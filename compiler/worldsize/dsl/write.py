@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ PLAN = "worldsize_plan"  # the attribute of a job with the content of its plan f
 PLANNED = "worldsize_planned"  # the attribute of a job with what was planned
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json"
 _ANONYMOUS = "CliV2AnonymousEnvironment"  # of the client, for an environment without a name
+_EXPRESSION = "Expression: "  # how the client titles the component that it makes of `inputs.epochs * 2`
 
 
 def find_folder(job: Any, name: str | None = None) -> Path:
@@ -32,15 +35,16 @@ def find_folder(job: Any, name: str | None = None) -> Path:
 def write_pipeline(job: Any, folder: Path) -> Path:
     """Write a pipeline job below ``folder`` and return its file.
 
-    A component that was loaded from YAML stays where it is, and the pipeline refers to it. A pipeline in the
-    pipeline becomes a file of its own, any other component a part of its step.
+    A component that was loaded from YAML stays where it is, and the pipeline refers to it. One that the
+    client made of arithmetic on inputs is copied. A pipeline in the pipeline becomes a file of its own, any
+    other component a part of its step.
 
     Raises:
         PipelineError: azure-ai-ml cannot write the job.
         OutputError: The folder cannot be written.
     """
     document = _dump(job)
-    files: dict[str, dict[str, Any]] = {}
+    files: dict[str, Any] = {}
     nodes = document.pop("jobs")  # the client sorts them, and people read steps in their order
     document = {"$schema": _SCHEMA, "type": document.pop("type"), **document}
     if "inputs" in document:
@@ -53,7 +57,7 @@ def write_pipeline(job: Any, folder: Path) -> Path:
 
 
 def write_files(folder: Path, files: Mapping[str, Any]) -> Path:
-    """Write YAML files by their names in a folder, and return the folder.
+    """Write YAML files by their names in a folder, copy the folders among them, and return the folder.
 
     Raises:
         OutputError: The folder cannot be written.
@@ -61,7 +65,10 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            (folder / name).write_text(yaml_dump.dump(content, paragraphs="jobs"), encoding="utf-8")
+            if isinstance(content, Path):
+                shutil.copytree(content, folder / name, dirs_exist_ok=True)
+            else:
+                (folder / name).write_text(yaml_dump.dump(content, paragraphs="jobs"), encoding="utf-8")
     except OSError as error:
         raise OutputError(f"cannot write `{folder}`: {error.strerror}", "make the folder writable") from error
     return folder
@@ -91,7 +98,7 @@ def _dump(job: Any) -> dict[str, Any]:
     return document
 
 
-def _write_node(node: Any, written: Mapping[str, Any], files: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _write_node(node: Any, written: Mapping[str, Any], files: dict[str, Any]) -> dict[str, Any]:
     """Return one step as YAML; the client writes the component of every step in full."""
     entries = dict(written)
     if "inputs" in entries:
@@ -132,8 +139,13 @@ def _is_binding(value: Mapping[str, Any]) -> bool:
     return list(value) == ["path"] and str(value["path"]).startswith("${{")
 
 
-def _write_component(component: Any, text: Mapping[str, Any], files: dict[str, dict[str, Any]]) -> Any:
+def _write_component(component: Any, text: Mapping[str, Any], files: dict[str, Any]) -> Any:
     source = find_source(component)
+    if source is not None and str(component.display_name).startswith(_EXPRESSION):
+        # It lies in a temporary folder. The copy is beside the pipelines, which may share it.
+        name = f"../expression-{hashlib.sha256(source.read_bytes()).hexdigest()[:8]}"
+        files[name] = source.parent
+        return f"{name}/{source.name}"
     if source is not None:
         return str(source)
     written = dict(text)

@@ -14,6 +14,7 @@ from worldsize.base.source import Source
 from worldsize.lsp.positions import Positions
 
 YAML = (".yml", ".yaml")
+_SCHEMES = ("file:", "untitled:")
 
 
 class Buffer(Struct, eq=False):
@@ -62,7 +63,9 @@ class Buffers(Struct, eq=False):
             return None
         for change in changes:
             text = change.text
-            if isinstance(change, types.TextDocumentContentChangePartial):
+            if not isinstance(change, types.TextDocumentContentChangePartial):
+                text = text.removeprefix("\ufeff")
+            else:
                 old = buffer.source
                 start = self.positions.to_offset(old, change.range.start)
                 end = self.positions.to_offset(old, change.range.end)
@@ -109,13 +112,19 @@ class Buffers(Struct, eq=False):
 
 
 def find_path(uri: str) -> str | None:
-    """The path of a ``file:`` address, relative to the working folder if it lies below; None for others."""
+    """The path of a ``file:`` address, relative to the working folder if it lies below; None for others.
+
+    A document that is not saved yet, ``untitled:Untitled-1``, counts as a YAML file of the working folder,
+    and one with the path that it will have, ``untitled:/project/spec.yml``, as that file.
+    """
     try:
-        path = uris.to_fs_path(uri) if uri.startswith("file:") else None
+        path = uris.to_fs_path(uri.replace("untitled:", "file:", 1)) if uri.startswith(_SCHEMES) else None
         os.fsencode(path or "")
     except ValueError:  # an address that names no host or path, or characters that no path has
         return None
     if not path or "\0" in path:
         return None
+    if uri.startswith("untitled:") and "/" not in uri:
+        path = f"{path.lstrip(os.sep)}.yml"
     relative = os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative

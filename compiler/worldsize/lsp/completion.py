@@ -9,11 +9,12 @@ from lsprotocol import types
 
 from worldsize import resources
 from worldsize.azureml.model import Port
-from worldsize.facts import vm_sizes
-from worldsize.lsp import notes
+from worldsize.facts import curated, vm_sizes
+from worldsize.lsp import files, notes
 from worldsize.lsp.buffers import Buffer
 from worldsize.lsp.cursor import Cursor, find_cursor
 from worldsize.lsp.names import Names
+from worldsize.lsp.places import find_line
 from worldsize.lsp.schemas import SchemaView, open_schema
 from worldsize.lsp.session import Session
 from worldsize.resolving import quantities
@@ -21,6 +22,7 @@ from worldsize.rules import registry
 
 Kind = types.CompletionItemKind
 _OPEN_SUPPRESSION = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?P<codes>[^\]]*)\Z")
+_TOLD = ("planned_", "predicted_")  # inputs that only the plan fills
 _SIZE_KEYS = ("instance_type", "size", "vm_size")
 
 
@@ -44,8 +46,16 @@ def complete(session: Session, buffer: Buffer, params: types.CompletionParams) -
     elif cursor.kind == "key":
         items = list(_complete_key(names, schema, cursor, text))
     else:
+        line = text[find_line(text, offset)[0] : offset]
+        items, length = files.complete_script(names, cursor, line) if _is_command(cursor) else ([], 0)
+        if items:
+            return _place(items, session, buffer, offset - length, cursor.end)
         items = list(_complete_value(session, buffer, names, schema, cursor))
     return _place(items, session, buffer, cursor.start, cursor.end)
+
+
+def _is_command(cursor: Cursor) -> bool:
+    return bool(cursor.path) and cursor.path[-1] == "command"
 
 
 def _without_line(text: str, offset: int) -> str:
@@ -122,7 +132,7 @@ def _complete_key(
         side = "outputs" if path[2] == "outputs" else "inputs"
         ports = names.list_ports(step, side)
         for name, port in sorted(ports.items(), key=lambda each: _is_given_anyway(each[1])):
-            if port is not None and name not in given:
+            if port is not None and name not in given and not name.startswith(_TOLD):
                 yield _describe_port_item(port, colon)
         if names.read_component(step) is not None:
             return
@@ -166,6 +176,7 @@ def _complete_value(
 ) -> Iterator[types.CompletionItem]:
     path, step = cursor.path, names.find_step(cursor.path)
     key = path[-1] if path else ""
+    yield from files.complete_path(names, cursor)
     if key in _SIZE_KEYS:
         yield from _list_sizes(session, buffer)
     elif key == "uses" and names.is_spec:
@@ -175,6 +186,8 @@ def _complete_value(
         for name in names.outline.children(("compute",)):
             size = names.outline.value("compute", name, "instance_type")
             yield types.CompletionItem(name, kind=Kind.Variable, detail=size)
+    elif key == "environment" and names.kind != "settings":
+        yield from _list_environments()
     elif step is not None and len(path) == 4 and path[2] == names.inputs_key:
         yield from _complete_input(names, step, str(key), cursor)
     elif schema is not None:
@@ -195,6 +208,20 @@ def _complete_input(names: Names, step: str, key: str, cursor: Cursor) -> Iterat
         if port is None or port.is_data == name.startswith("parent.jobs.") or ".inputs." in name:
             text = f"{quote}${{{{{name}}}}}{quote}"
             yield types.CompletionItem(text, kind=Kind.Reference, detail=detail)
+
+
+def _list_environments() -> Iterator[types.CompletionItem]:
+    """Curated environments; which version is the newest nobody knows here."""
+    for name in curated.names():
+        reference = f"azureml://registries/azureml/environments/{name}"
+        known = curated.lookup(reference)
+        packages = ", ".join(f"`{each}`" for each in known.requirements) if known is not None else ""
+        yield types.CompletionItem(
+            f"{reference}/versions/",
+            kind=Kind.Module,
+            detail="curated environment",
+            documentation=_markdown(f"Packages: {packages}" if packages else None),
+        )
 
 
 def _list_sizes(session: Session, buffer: Buffer) -> Iterator[types.CompletionItem]:

@@ -90,13 +90,23 @@ def describe_derivations(rows: Iterable[Derivation]) -> str:
 
 def describe_step(plan: StepPlan) -> str:
     """The table that ``worldsize plan`` prints for a step."""
-    lines = [f"**{plan.step}**", "", "| quantity | value | | source |", "|---|---:|---|---|"]
+    rows: list[tuple[str, ...]] = [("quantity", "value", "", "source")]
     for row in plan.derivations:
         formula = f"= {row.formula}" if row.formula else ""
         cells = (row.quantity.replace("_", " "), show_number(row.value), formula, row.source)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        rows.append(tuple(cell.replace("|", "\\|") for cell in cells))
+    lines = [f"**{plan.step}**", "", *_align(rows)]
     lines += [f"\nadvice: {advice}" for advice in plan.advice]
     return "\n".join(lines)
+
+
+def _align(rows: list[tuple[str, ...]]) -> list[str]:
+    """A table whose columns stand below each other also where an editor shows Markdown as it is written."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
+    rule = ["-" * width for width in widths]
+    rule[1] = f"{rule[1][1:]}:"
+    return [lines[0], "| " + " | ".join(rule) + " |", *lines[1:]]
 
 
 def _write(value: object) -> str:

@@ -1,19 +1,19 @@
-"""Renames a step with every binding to it, and lists where a step is used."""
+"""Renames a step, an input or an output with every binding to it, and lists where it is used."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from worldsize.lsp.buffers import Buffer
 from worldsize.lsp.names import Names
-from worldsize.lsp.places import find_expression, list_expressions
 from worldsize.lsp.session import Session
+from worldsize.lsp.uses import Uses, find_owner, find_uses
 
-_NAME = re.compile(r"[a-z_][a-z0-9_]*")  # as Azure ML allows it
+_STEP = re.compile(r"[a-z_][a-z0-9_]*")  # as Azure ML allows it
+_PORT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST = 255
 
 
@@ -21,87 +21,75 @@ class RefusedError(JsonRpcException):
     """A rename that cannot be done; the editor shows the reason."""
 
     CODE = -32803
-    MESSAGE = "the step cannot be renamed"
+    MESSAGE = "the name cannot be changed"
 
 
-class Uses(NamedTuple):
-    """A step, the range of its name at the cursor, and all ranges of its name, its own key first."""
-
-    step: str
-    here: tuple[int, int]
-    ranges: list[tuple[int, int]]
-
-
-def find_uses(session: Session, buffer: Buffer, position: types.Position) -> Uses | None:
-    """The step whose name is at a position, as a key or in a binding."""
-    if not buffer.is_yaml:
-        return None
-    text = buffer.source.text
+def _find(session: Session, buffer: Buffer, position: types.Position) -> tuple[Names, Uses | None]:
+    names = Names(buffer.path, buffer.source.text, session.buffers)
     offset = session.buffers.positions.to_offset(buffer.source, position)
-    names = Names(buffer.path, text, session.buffers)
-    step = _find_step(names, offset)
-    if not names.kind or step is None:
-        return None
-    entry = names.outline.entries.get((names.steps_key, step))
-    if entry is None:
-        return None
-    quoted = text[entry.key_start] in "\"'"
-    ranges = [(entry.key_start + quoted, entry.key_end - quoted)]
-    ranges += [each.part_range(2) for each in list_expressions(text) if each.step == step]
-    here = next((each for each in ranges if each[0] <= offset <= each[1]), None)
-    return Uses(step, here, ranges) if here is not None else None
-
-
-def _find_step(names: Names, offset: int) -> str | None:
-    expression = find_expression(names.text, offset)
-    if expression is not None:
-        return expression[0].step
-    found = names.outline.at(offset)
-    if found is None or found[1] != "key" or len(found[0].path) != 2:
-        return None
-    return names.find_step(found[0].path)
+    return names, find_uses(names, offset) if buffer.is_yaml else None
 
 
 def prepare_rename(
     session: Session, buffer: Buffer, params: types.PrepareRenameParams
 ) -> types.PrepareRenamePlaceholder | None:
-    """The name that would be changed; None where there is no step."""
-    uses = find_uses(session, buffer, params.position)
+    """The name that would be changed; None where there is none.
+
+    Raises:
+        RefusedError: The name belongs to a component.
+    """
+    names, uses = _find(session, buffer, params.position)
     if uses is None:
         return None
+    _refuse_name_of_component(names, uses)
     range_ = session.buffers.positions.to_range(buffer.source, *uses.here)
-    return types.PrepareRenamePlaceholder(range_, uses.step)
+    return types.PrepareRenamePlaceholder(range_, uses.name)
 
 
 def rename(session: Session, buffer: Buffer, params: types.RenameParams) -> types.WorkspaceEdit | None:
-    """The edits that give a step another name.
+    """The edits that give a step, an input or an output another name.
 
     Raises:
-        RefusedError: The name is not one that a step can have, or another step has it.
+        RefusedError: The name is none that it can have, is taken, or belongs to a component.
     """
-    uses = find_uses(session, buffer, params.position)
+    names, uses = _find(session, buffer, params.position)
     if uses is None:
-        raise RefusedError("there is no step here: put the cursor on the name of a step")
-    new = params.new_name
-    if not _NAME.fullmatch(new) or len(new) > _LONGEST:
-        shown = new if len(new) <= 60 else f"{new[:59]}…"
         raise RefusedError(
-            f"`{shown}` is not a name of a step: write a lower-case letter or `_`, then letters,"
-            " digits and `_`"
+            "there is no name to change here: put the cursor on that of a step, input or output"
         )
-    names = Names(buffer.path, buffer.source.text, session.buffers)
-    if new != uses.step and new in names.steps:
-        raise RefusedError(f"there is a step `{new}` already")
+    _refuse_name_of_component(names, uses)
+    _refuse_new_name(names, uses, params.new_name)
     positions = session.buffers.positions
-    edits = [types.TextEdit(positions.to_range(buffer.source, *each), new) for each in uses.ranges]
+    edits = [
+        types.TextEdit(positions.to_range(buffer.source, *each), params.new_name) for each in uses.ranges
+    ]
     return types.WorkspaceEdit(changes={buffer.uri: edits})
+
+
+def _refuse_name_of_component(names: Names, uses: Uses) -> None:
+    owner = find_owner(names, uses.path)
+    if owner is not None:
+        raise RefusedError(f"`{uses.name}` is a name of the component `{owner}`: change it there")
+
+
+def _refuse_new_name(names: Names, uses: Uses, new: str) -> None:
+    is_step = uses.path[:-1] == (names.steps_key,)
+    what = "a step" if is_step else "an output" if uses.path[-2] == "outputs" else "an input"
+    if not (_STEP if is_step else _PORT).fullmatch(new) or len(new) > _LONGEST:
+        shown = new if len(new) <= 60 else f"{new[:59]}…"
+        letter = "lower-case letter" if is_step else "letter"
+        raise RefusedError(
+            f"`{shown}` is not a name of {what}: write a {letter} or `_`, then letters, digits and `_`"
+        )
+    if new != uses.name and new in names.outline.children(uses.path[:-1]):
+        raise RefusedError(f"there is {what} `{new}` already")
 
 
 def find_references(
     session: Session, buffer: Buffer, params: types.ReferenceParams
 ) -> list[types.Location] | None:
-    """Where a step is named."""
-    uses = find_uses(session, buffer, params.position)
+    """Where a step, an input or an output is named."""
+    uses = _find(session, buffer, params.position)[1]
     if uses is None:
         return None
     ranges = uses.ranges if params.context.include_declaration else uses.ranges[1:]

@@ -70,7 +70,7 @@ class SchemaView(Struct, frozen=True):
         whole = [_merge(member, self.resolve) for member in members]
         text = next((each["description"] for each in whole if each.get("description")), None)
         default = next((each["default"] for each in whole if "default" in each), None)
-        values = self.list_values(path)
+        values = self.list_values(path) if all(map(_lists_words, self.list_shapes(path))) else []
         lines = [str(text)] if text else []
         lines += [f"One of {', '.join(f'`{value}`' for value in values[:20])}."] if values else []
         lines += [f"Default: `{_write(default)}`."] if default is not None else []
@@ -115,6 +115,11 @@ def open_schema(kind: str, outline: Outline) -> SchemaView | None:
         return None
     catalog = load_catalog(kind)
     return SchemaView(catalog.root, lambda shape: catalog.resolve(dict(shape)), outline)
+
+
+def _lists_words(shape: Shape) -> bool:
+    """Whether a shape allows only words that it lists, or true and false."""
+    return "enum" in shape or "const" in shape or shape.get("type") in ("boolean", ["boolean"], "null")
 
 
 def _children(shape: Shape, part: str | int) -> Iterator[Shape]:

@@ -238,6 +238,8 @@ def _add_synchronisation(server: Server) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def _open(params: types.DidOpenTextDocumentParams) -> None:
         document = params.text_document
+        if document.uri.startswith("untitled:") and document.language_id != "yaml":
+            return  # its name does not tell what it is
         buffer = buffers.open(document.uri, document.text, document.version)
         if buffer is not None:
             server.touch(os.path.realpath(buffer.path))
@@ -284,6 +286,7 @@ _REQUESTS: dict[str, tuple[str, str, Any]] = {  # the module and function that a
     types.TEXT_DOCUMENT_CODE_ACTION: ("actions", "list_actions", _CODE_ACTION),
     types.TEXT_DOCUMENT_COMPLETION: ("completion", "complete", _COMPLETION),
     types.TEXT_DOCUMENT_DEFINITION: ("definition", "find_definition", None),
+    types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: ("symbols", "list_symbols", None),
     types.TEXT_DOCUMENT_HOVER: ("hover", "hover", None),
     types.TEXT_DOCUMENT_PREPARE_RENAME: ("rename", "prepare_rename", None),
     types.TEXT_DOCUMENT_REFERENCES: ("rename", "find_references", None),

@@ -161,6 +161,7 @@ class Interface(Struct, frozen=True):
     shm_size: str | None = None
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # name -> values, where listed
     outputs: frozenset[str] = frozenset()
+    loader_workers: int | None = None  # that its script starts where the command does not say
 
 
 # What is judged by the world size. Where the counts behind it are wrong, these are consequences.

@@ -17,7 +17,8 @@ QUANTITY = "shm_size"
 DEFAULT_GIB = 2  # of a container for which nothing is said
 ASSUMED_WORKERS = 4  # of a process whose loader workers nothing tells
 _INPUTS = ("loader_workers", "num_workers", "num_loader_workers", "dataloader_num_workers", "workers")
-_FLAG = re.compile(r"--(?:dataloader[-_])?(?:num[-_])?(?:loader[-_])?workers[ =](\d{1,3})(?!\S)")
+OPTION = re.compile(r"--(?:dataloader[-_])?(?:num[-_])?(?:loader[-_])?workers")
+_FLAG = re.compile(rf"{OPTION.pattern}[ =](?:(\d{{1,3}})|\$\{{\{{inputs\.(\w{{1,100}})\}}\}})(?!\S)")
 
 
 def plan_shared_memory(
@@ -46,16 +47,20 @@ def plan_shared_memory(
 
 def _workers(step: Step, interface: Interface | None, notes: Notes) -> tuple[int, str]:
     """The loader workers of a process, and where that number is from."""
-    for name in _INPUTS:
+    command = step.command.value if step.command is not None else ""
+    flags = _FLAG.findall(command)
+    if len(flags) == 1 and flags[0][0]:
+        return int(flags[0][0]), "loader workers of the command"
+    names = (*(name for _, name in flags if len(flags) == 1), *_INPUTS)
+    for name in names:
         setting = step.with_.get(name)
         number = literals.parse_number(setting.value) if setting is not None else None
         if number is not None:
             return max(int(number), 0), notes.given(f"with.{name}")
-    flags = _FLAG.findall(step.command.value) if step.command is not None else []
-    if len(flags) == 1:
-        return int(flags[0]), "loader workers of the command"
-    for name in _INPUTS:
+    for name in names:
         number = literals.parse_number(interface.inputs.get(name)) if interface is not None else None
         if number is not None:
             return max(int(number), 0), f"default of {name}"
+    if interface is not None and interface.loader_workers is not None and not OPTION.search(command):
+        return interface.loader_workers, "loader workers of the script, by default"
     return ASSUMED_WORKERS, f"{ASSUMED_WORKERS} loader workers a process assumed"

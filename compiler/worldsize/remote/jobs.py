@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +15,12 @@ from urllib.parse import quote
 
 from worldsize.azureml import binding
 from worldsize.planning.estimates import prediction
-from worldsize.remote import logs
+from worldsize.remote import logs, told
 from worldsize.remote.errors import RemoteError
 from worldsize.remote.rest import Rest
 from worldsize.remote.states import error_of, parse_time, run_state, seconds_of, step_state
 from worldsize.resolving.measured_case import SPEED, Speed
+from worldsize.running.model.results import Registration
 from worldsize.running.record.history import RunRecord, StepRecord
 
 THREADS = 8  # requests at a time
@@ -132,6 +134,31 @@ class RemoteJob:
     def outputs(self) -> Mapping[str, str]:
         """The ids of the data that the job itself has written."""
         return _output_ids(self.run)
+
+    def registrations(self) -> Sequence[Registration]:
+        """The models that the steps have registered, or did not."""
+        from azure.core.exceptions import HttpResponseError
+
+        found = []
+        for step in self.steps.values():
+            inputs = step.node.get("inputs") or {}
+            if step.id is None or not inputs.keys() >= {"model", "metrics"}:
+                continue  # it is not `register`
+            if step_state(step.run) == "succeeded":
+                name = str((inputs.get("model_name") or {}).get("value") or step.name)
+                with contextlib.suppress(HttpResponseError):  # the log is gone
+                    found.append(told.read_registration(self.rest, step.id, name))
+        return [each for each in found if each is not None]
+
+    def fitted(self) -> Mapping[str, told.Fitted]:
+        """The steps that ran with other processes than planned."""
+        from azure.core.exceptions import HttpResponseError
+
+        if all(step.processes == 1 for step in self.steps.values()):
+            return {}
+        with contextlib.suppress(HttpResponseError):  # a log that is gone says nothing
+            return told.read_fitted(self.rest, self.name)
+        return {}
 
     def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
         """The ids of the data that a step has written."""

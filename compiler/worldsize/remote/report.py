@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from worldsize.remote.errors import explain_errors
 from worldsize.remote.jobs import RemoteJob
 from worldsize.remote.states import error_of
+from worldsize.running.model.results import Registration
+from worldsize.running.show.summary import describe_registration
 from worldsize.running.show.views import format_duration
 
 LAST_LINES = 20
@@ -27,9 +29,17 @@ def render_result(job: RemoteJob, *, steps: bool) -> str:
             time = format_duration(step.seconds) if step.seconds else ""
             state = "not started" if step.state == "waiting" else step.state
             lines.append(f"  {name:<{width}}  {state:<11}  {time:>9}".rstrip())
+    lines += [f"  {name}: {each.text}" for name, each in job.fitted().items()]
+    lines += map(_show_model, job.registrations())
     lines += [f"  output {name}  {place}" for name, place in job.outputs().items()]
     lines += [f"  {name}  {link}" for name, link in job.links().items()]
     return "\n".join(lines)
+
+
+def _show_model(model: Registration) -> str:
+    """A model of the workspace, with the reference by which other jobs name it."""
+    reference = f"  azureml:{model.name}:{model.version}" if model.version is not None else ""
+    return f"  model  {describe_registration(model)}{reference}"
 
 
 def _failures(job: RemoteJob) -> Iterator[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 5.0  # between two looks; the pause grows while nothing changes
 GROWTH = 1.4
 TICK_SECONDS = 0.15
+_BEFORE = ("waiting", "preparing")
 PATIENCE_SECONDS = 600.0  # without an answer, after which watching ends
 
 
@@ -87,10 +88,21 @@ def _update(statuses: dict[str, Status], job: RemoteJob, view: View, now: float)
     changed = False
     for name, step in job.steps.items():
         status = statuses.setdefault(name, Status(name, processes=step.processes))
+        begins = status.state in _BEFORE and step.run and step_state(step.run) not in _BEFORE
+        if begins and step.processes > 1:
+            _tell_fitted(status, job, view)
         if _advance(status, step, now):
             view.changed(status)
             changed = True
     return changed
+
+
+def _tell_fitted(status: Status, job: RemoteJob, view: View) -> None:
+    """Say that a step which begins runs with other processes than planned, where the workspace says so."""
+    fitted = job.fitted().get(status.name)
+    if fitted is not None and fitted.processes != status.processes:
+        view.notice(f"{status.name}: {fitted.text}")
+        status.processes = fitted.processes
 
 
 def _advance(status: Status, step: RemoteStep, now: float) -> bool:

@@ -96,11 +96,15 @@ def draw(chart: Chart) -> str:
 
 
 def _style(axes: Any, curves: Sequence[Curve], *, may_be_log: bool) -> None:
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     values = [value for curve in curves for _, value in curve]
     if may_be_log and min(values) > 0 and max(values) / min(values) > 100:
         axes.set_yscale("log")
+        few = max(values) / min(values) < 1e4
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,), numticks=12))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter("{x:g}")
     elif math.isclose(min(values), max(values)):
         axes.margins(y=0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))

@@ -9,6 +9,7 @@ from worldsize.base.wording import show_number
 from worldsize.reporting.curves import read_tracked_tags
 from worldsize.reporting.originals import find_original
 from worldsize.reporting.run_metrics import read_run_metrics
+from worldsize.running.model.folder import show_path
 from worldsize.running.record.history import RECORD, RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json
 from worldsize.running.reuse.output_record import NAME as MADE
@@ -74,7 +75,8 @@ def _describe(run: RunRecord) -> dict[str, str | float]:
         f"{name} state": "succeeded" if step.state == "reused" else step.state
         for name, step in run.steps.items()
     }
-    return {"pipeline": run.pipeline, "state": run.state, **states}
+    pipeline = show_path(run.pipeline) if run.label == run.pipeline else run.label
+    return {"pipeline": pipeline, "state": run.state, **states}
 
 
 def find_shared_steps(first: RunRecord, second: RunRecord) -> Iterable[str]:

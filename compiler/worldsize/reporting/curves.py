@@ -18,6 +18,7 @@ MAX_POINTS = 500  # of one curve
 MAX_CURVES = 48  # of one step
 MAX_ROWS = 1_000_000  # of one query to MLflow's database
 MAX_LINES = 200_000  # of one file of reports
+MAX_ATTEMPTS = 20  # of one step
 MAX_SAMPLES = 200  # of the ranks' times
 LARGEST = 1e300  # MLflow stores infinities as the largest numbers
 _LEFT_OUT = frozenset({"epoch", "validation_seconds"})
@@ -116,6 +117,21 @@ def read_reports(path: Path) -> list[dict[str, Any]]:
     return list(parse_reports(lines))
 
 
+def read_earlier_reports(step: Path) -> list[dict[str, Any]]:
+    """The records of a step's attempts before the last, the oldest first."""
+    folders = sorted(step.glob("logs/attempt-*"), key=lambda each: (len(each.name), each.name))
+    return [report for each in folders[-MAX_ATTEMPTS:] for report in read_reports(each / "progress.jsonl")]
+
+
+def join_curves(reported: Mapping[str, Curve], tracked: Mapping[str, Curve]) -> dict[str, Curve]:
+    """MLflow's curves, begun by what was reported before: a killed process has not sent its last values."""
+    joined = {**reported, **tracked}
+    for name in reported.keys() & tracked.keys():
+        first = tracked[name][0][0]
+        joined[name] = [*(point for point in reported[name] if point[0] < first), *tracked[name]]
+    return joined
+
+
 def parse_reports(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """The records among lines."""
     for line in lines:
@@ -126,13 +142,20 @@ def parse_reports(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def reported_curves(reports: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
-    """The curves in the reports of a training; a validation metric counts where it changes."""
+    """The curves in the reports of a training; a validation metric counts where it changes.
+
+    A restarted training goes back to its checkpoint: what the attempt before it did from there on is dropped.
+    """
     found: dict[str, dict[float, float]] = {}
     last: dict[str, float] = {}
+    newest = -math.inf
     for report in reports:
         step = _number(report.get("step"))
         if step is None:
             continue
+        if step < newest:
+            found = {name: {at: y for at, y in points.items() if at < step} for name, points in found.items()}
+        newest = step
         for name, each in report.items():
             value = _number(each)
             if value is None or name in _NO_METRICS:

@@ -42,7 +42,7 @@ def table(
     # The region scrolls by itself, so that a wide table does not widen the page.
     return (
         f'<div class="scroll{" tall" * (len(rows) > TALL_ROWS)}" role="region" tabindex="0"'
-        f' aria-label="{caption}"><table>'
+        f' aria-label="{caption}, table"><table>'
         f'<caption class="heard">{caption}</caption>'
         f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>\n"
     )

@@ -63,7 +63,7 @@ def _render_head(facts: RunFacts) -> str:
     record = facts.record
     times = []
     if record.started is not None:
-        times.append(f"started {record.started.astimezone():%Y-%m-%d %H:%M:%S}")
+        times.append(f"started {record.started.astimezone():%Y-%m-%d %H:%M:%S %Z}")
         verb = "running for" if record.state == "running" else "took"
         times.append(f"{verb} {format_duration(record.seconds)}")
     if record.state == "running":
@@ -108,13 +108,13 @@ class _Page:
             ("steps", "Steps", render_graph(facts) + _render_steps(facts)),
             ("timeline", "Timeline", render_timeline(facts)),
         ]
-        for index, step in enumerate(self._trained()):
-            name = escape(step.record.name, 80)
-            found.append((f"training-{index}", f"Training: {name}", self._render_training(step)))
         found += [
             (f"sweep-{index}", f"Sweep: {escape(sweep.step, 80)}", render_sweep(sweep))
             for index, sweep in enumerate(facts.sweeps)
         ]
+        for index, step in enumerate(self._trained()):
+            name = escape(step.record.name, 80)
+            found.append((f"training-{index}", f"Training: {name}", self._render_training(step)))
         found += [
             ("evaluation", "Metrics", _render_metrics(facts)),
             ("models", "Models", _render_models(facts)),
@@ -244,16 +244,18 @@ def render_sweep(sweep: SweepFacts) -> str:
     """The trials as a table, the best first."""
     trials = rank_trials(sweep)
     names = list(dict.fromkeys(name for trial in trials for name in trial.values))
+    short = f"{sweep.step}."
     rows = [
         (
-            escape(trial.name, 80) + (" ★" if trial.name == sweep.best else ""),
+            escape(trial.name.removeprefix(short), 80) + (" ★" if trial.name == sweep.best else ""),
             badge(trial.state),
             "" if trial.value is None else show_number(trial.value),
-            *(escape(trial.values.get(name, ""), 60) for name in names),
+            *(escape(_shorten_number(trial.values.get(name, "")), 60) for name in names),
         )
         for trial in trials[:MAX_TRIALS]
     ]
-    headings = ("trial", "state", escape(sweep.metric, 60) or "value", *(escape(name, 60) for name in names))
+    searched = (escape(name, 60).replace("_", "_<wbr>") for name in names)
+    headings = ("trial", "state", escape(sweep.metric, 60) or "value", *searched)
     best = f" The winner, marked ★, is {escape(sweep.best, 80)}." if sweep.best else ""
     goal = escape(sweep.goal or "optimise")
     aim = f" to {goal} {escape(sweep.metric, 80)}" if sweep.metric else " until now"
@@ -261,6 +263,14 @@ def render_sweep(sweep: SweepFacts) -> str:
     left = len(trials) - MAX_TRIALS
     note = f'<p class="note">{left} more trials are in the step’s sweep.json.</p>' if left > 0 else ""
     return sentence + table("Trials", headings, rows, frozenset(range(2, len(headings)))) + note
+
+
+def _shorten_number(text: str) -> str:
+    """A drawn value such as ``0.00018157068639993668`` in six digits; what is no number as it is."""
+    try:
+        return show_number(float(text)) if "." in text else text
+    except ValueError:
+        return text
 
 
 def _render_metrics(facts: RunFacts) -> str:
@@ -312,14 +322,16 @@ def _render_models(facts: RunFacts) -> str:
         )
         for each in facts.registered[:50]
     ]
-    return table("Models", ("model", "result", "gate", "reason"), rows) if rows else ""
+    headings = ("model", "result", "gate", "reason")
+    shown = len(headings) if any(row[-1] for row in rows) else len(headings) - 1
+    return table("Models", headings[:shown], [row[:shown] for row in rows]) if rows else ""
 
 
 def _render_environment(facts: RunFacts) -> str:
     rows = [(escape(name), f"<code>{escape(text, 2000)}</code>") for name, text in facts.environment]
-    rows += [(escape(name), escape(_show_place(place), 1000)) for name, place in facts.links.items()]
+    rows += [(escape(name), _show_place(place)) for name, place in facts.links.items()]
     rows += [
-        (f"output {escape(name, 80)}", escape(_show_place(place), 1000))
+        (f"output {escape(name, 80)}", _show_place(place))
         for name, place in list(facts.outputs.items())[:100]
     ]
     parameters = [
@@ -336,4 +348,4 @@ def _render_environment(facts: RunFacts) -> str:
 
 
 def _show_place(place: str) -> str:
-    return place if "://" in place else show_path(place)
+    return f"<code>{escape(place if '://' in place else show_path(place), 1000)}</code>"

@@ -13,6 +13,8 @@ from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.attempts import read_attempts, read_pauses
 from worldsize.reporting.curves import (
     find_tracked_steps,
+    join_curves,
+    read_earlier_reports,
     read_rank_samples,
     read_reports,
     read_tracked_curves,
@@ -165,7 +167,8 @@ class _Reader:
     def _read_training(self, step: StepRecord) -> _Trained:
         """What a step reported and logged; that of the original where it was reused."""
         run, name = find_original(self.record.root, step.name)
-        reports = read_reports(self.home / "runs" / run / "steps" / name / "progress.jsonl")
+        folder = self.home / "runs" / run / "steps" / name
+        reports = read_reports(folder / "progress.jsonl")
         logged = _last_values(reports)
         self._curve_steps += bool(reports)
         if self._curve_steps > MAX_CURVE_STEPS:
@@ -173,12 +176,12 @@ class _Reader:
         if run not in self._tracked:
             self._tracked[run] = find_tracked_steps(self.home, run)
         tracked = self._tracked[run].get(name)
-        curves = reported_curves(reports)
+        curves = reported_curves([*read_earlier_reports(folder), *reports])
         if tracked is None:
             return _Trained(reports, curves, logged, {})
         return _Trained(
             reports,
-            {**curves, **read_tracked_curves(self.home, tracked)},
+            join_curves(curves, read_tracked_curves(self.home, tracked)),
             {**logged, **read_tracked_values(self.home, tracked)},
             read_tracked_parameters(self.home, tracked),
         )

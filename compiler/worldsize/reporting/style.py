@@ -54,7 +54,7 @@ td .state { vertical-align: baseline; }
 td:not(:empty) { min-width: 4.9rem; } td:last-child:not(:empty) { min-width: 5.4rem; }
 .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .right { text-align: right; }
-thead th, td.right { overflow-wrap: break-word; }
+thead th, td.right { overflow-wrap: break-word; } thead th.number { white-space: normal; }
 mark { background: none; color: var(--odd); font-weight: 600; }
 pre { background: var(--code); border-radius: 8px; padding: 10px 12px; overflow-x: auto; margin: 8px 0;
   font-size: .85rem; white-space: pre-wrap; }
@@ -73,11 +73,18 @@ code { font-size: .92em; }
 .time li { display: grid; grid-template-columns: 150px 1fr 92px; gap: 10px; align-items: center;
   padding: 2px 0; }
 .time .name { font-weight: 600; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
+.time .below .name { font-weight: 400; padding-left: 14px; }
 .time .rank .name { font-weight: 400; color: var(--quiet); padding-left: 14px; }
-.time .took { text-align: right; color: var(--quiet); font-variant-numeric: tabular-nums;
+.time .took { text-align: right; white-space: nowrap; color: var(--quiet); font-variant-numeric: tabular-nums;
   font-size: .88rem; }
 .track { position: relative; height: 18px; background: var(--soft); border-radius: 4px; overflow: hidden; }
 .rank .track { height: 14px; }
+.ticks span { position: relative; height: 1.5em; font-size: .8rem; color: var(--quiet); white-space: nowrap; }
+.ticks i { position: absolute; font-style: normal; transform: translateX(-50%); padding-top: 5px;
+  font-variant-numeric: tabular-nums; }
+.ticks i::before { content: ""; position: absolute; left: 50%; top: 0; height: 4px;
+  border-left: 1px solid var(--quiet); }
+.ticks i:first-child { transform: none; } .ticks i:first-child::before { left: 0; }
 .bar { position: absolute; top: 0; bottom: 0; min-width: 2px; background: var(--quiet);
   border-radius: 3px; }
 .bar.succeeded, .bar.reused { background: var(--good); } .bar.failed, .bar.died { background: var(--bad); }
@@ -102,7 +109,7 @@ details > summary { cursor: pointer; color: var(--quiet); margin: 8px 0; }
 footer { color: var(--quiet); font-size: .85rem; padding-bottom: 30px; }
 @media (max-width: 640px) { header, main, footer { padding-left: 12px; padding-right: 12px; }
   section { padding: 14px 12px; } th, td { padding-right: 8px; } td.number:not(:empty) { min-width: 0; }
-  .time li { grid-template-columns: 92px 1fr 70px; gap: 6px; }
+  .time li { grid-template-columns: 92px 1fr 78px; gap: 6px; } .ticks i:nth-child(even) { display: none; }
   section dl > div { grid-template-columns: 1fr; gap: 0; } .graph { display: none; } }
 @media print { :root { --page: #fff; --card: #fff; --ink: #000; --quiet: #444; --line: #ccc; }
   body { font-size: 12px; } nav, .skip { display: none; } section { border: 0; padding: 0 0 8px; }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from worldsize.base.wording import plural
@@ -14,6 +15,8 @@ from worldsize.running.show.views import format_duration
 
 MAX_STEPS = 60
 MAX_RANKS = 16  # of one step
+MAX_TICKS = 5
+_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200)
 PAUSE_SHARE = 0.04  # of the width, for a pause of any length
 
 
@@ -71,16 +74,46 @@ def render_timeline(facts: RunFacts) -> str:
         f'<p class="note">Hatched: {format_duration(each.end - each.start)} until the run was resumed.</p>'
         for each in axis.pauses[:3]
     )
-    return f'{note}<ol class="time">{lines}</ol>{key}{pauses}'
+    return f'{note}<ol class="time">{lines}{render_ticks(axis)}</ol>{key}{pauses}'
+
+
+def render_ticks(axis: Axis) -> str:
+    """Times since the start below the bars; none where pauses are cut out, after which they would not fit."""
+    if axis.pauses:
+        return ""
+    days = 86400.0 * math.ceil(axis.active / 86400 / MAX_TICKS)
+    step = next((each for each in _STEPS if axis.active / each <= MAX_TICKS), days)
+    times = [step * number for number in range(int(axis.active / step) + 1)]
+    ticks = "".join(
+        f'<i style="left:{axis.place(axis.start + time):.3f}%">{_show_tick(time)}</i>' for time in times
+    )
+    return f'<li class="ticks" aria-hidden="true"><span></span><span>{ticks}</span><span></span></li>\n'
+
+
+def _show_tick(seconds: float) -> str:
+    """``0``, ``0.5 s``, ``10 s``, ``5 min``, ``1.5 h``."""
+    value, unit = (seconds, "s") if seconds < 60 else (seconds / 60, "min")
+    value, unit = (seconds / 3600, "h") if seconds >= 3600 else (value, unit)
+    return f"{value:g} {unit}" if seconds else "0"
 
 
 def _choose_steps(steps: Sequence[StepFacts]) -> list[StepFacts]:
+    """The steps that ran, those of a sweep or a pipeline below it; of too many the longest and the failed."""
     ran = [step for step in steps if step.attempts]
-    if len(ran) <= MAX_STEPS:
-        return ran
     ranked = sorted(ran, key=lambda step: (step.record.state != "failed", -step.record.seconds))
     chosen = {step.record.name for step in ranked[:MAX_STEPS]}
-    return [step for step in ran if step.record.name in chosen]
+    below: dict[str, list[StepFacts]] = {}
+    for step in ran:
+        parent = step.record.name.rpartition(".")[0]
+        if step.record.name in chosen:
+            below.setdefault(parent if parent in chosen else "", []).append(step)
+    return list(_walk(below, ""))
+
+
+def _walk(below: Mapping[str, Sequence[StepFacts]], parent: str) -> Iterator[StepFacts]:
+    for step in below.get(parent, ()):
+        yield step
+        yield from _walk(below, step.record.name)
 
 
 def _render_step(step: StepFacts, axis: Axis) -> str:
@@ -92,13 +125,15 @@ def _render_step(step: StepFacts, axis: Axis) -> str:
     again = f", {plural(len(step.attempts), 'attempt')}" if len(step.attempts) > 1 else ""
     state = WORDS.get(step.record.state, step.record.state)
     heard = f"started after {format_duration(max(first, 0.0))}, {state}{again}"
-    line = _line("", escape(step.record.name, 80), bars + pauses, took, heard)
+    parent, _, name = step.record.name.rpartition(".")
+    whole = escape(step.record.name, 80)
+    line = _line("below" if parent else "", escape(name, 80), bars + pauses, took, heard, whole=whole)
     return line + "".join(_rank_lines(step, axis))
 
 
-def _line(kind: str, name: str, bars: str, took: str, heard: str) -> str:
+def _line(kind: str, name: str, bars: str, took: str, heard: str, *, whole: str = "") -> str:
     return (
-        f'<li class="{kind}"><span class="name" title="{name}">{name}</span>'
+        f'<li class="{kind}"><span class="name" title="{whole or name}">{name}</span>'
         f'<span class="track" aria-hidden="true">{bars}</span>'
         f'<span class="took">{took}</span><span class="heard">{escape(heard)}</span></li>\n'
     )

@@ -17,6 +17,7 @@ from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
 from worldsize.planning.model import Interface, Launcher
 from worldsize.resolving import own_command
+from worldsize.resolving.loader_workers import read_loader_workers
 from worldsize.spec.model import Located, Spec, Step
 
 Components = dict[str, Component | None]
@@ -35,14 +36,14 @@ def find_components(spec: Spec, files: Files | None = None) -> tuple[Components,
     return components, files.problems[before:]
 
 
-def read_interfaces(components: Mapping[str, Component | None]) -> dict[str, Interface]:
+def read_interfaces(components: Mapping[str, Component | None], files: Files) -> dict[str, Interface]:
     """What planning needs to know of each step's component, where it can be seen."""
     seen = {id(component): component for component in components.values() if component is not None}
-    known = {key: _interface(component) for key, component in seen.items()}
+    known = {key: _interface(component, files) for key, component in seen.items()}
     return {step: known[id(component)] for step, component in components.items() if component is not None}
 
 
-def _interface(component: Component) -> Interface:
+def _interface(component: Component, files: Files) -> Interface:
     block = read_distribution(component.distribution)
     instances = read_member(component.resources, "instance_count")
     shared = read_member(component.resources, "shm_size")
@@ -59,6 +60,7 @@ def _interface(component: Component) -> Interface:
             if port.enum is not None and isinstance(port.enum.value, list)
         },
         outputs=frozenset(component.outputs),
+        loader_workers=read_loader_workers(component, files),
     )
 
 

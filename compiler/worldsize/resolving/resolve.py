@@ -21,6 +21,7 @@ from worldsize.resolving import (
     arguments,
     components,
     own_command,
+    passed_plan,
     pipeline_ports,
     plan_values,
     quality_gate,
@@ -101,7 +102,7 @@ def _plan(state: ResolveState, vm_sizes: Learned) -> list[Problem]:
     """Derive the plan; return what follows from counts that a rule reports."""
     from worldsize.planning.derive import derive  # the catalogue of VM sizes is read by it
 
-    interfaces = components.read_interfaces(state.components)
+    interfaces = components.read_interfaces(state.components, state.files)
     derived = derive(state.spec, interfaces, rows.count_rows(state), vm_sizes)
     state.plan, state.topologies = derived.plan, derived.topologies
     if state.plan is not None:
@@ -129,6 +130,7 @@ def _report_missing(state: ResolveState) -> None:
     for step in state.spec.steps:
         limits.check_time()
         wiring.report_unplanned(state, step)
+        passed_plan.check_passed(state, step)
         quality_gate.check_metrics(state, step)
         sweeps.check_sweep(state, step)
         sweeps.check_commands(state, step)

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from serving import Served, serving
+from shipped_runs import PIPELINES
+
+from worldsize.running.prepare.machine import detect_machine
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(170)]
 
@@ -294,3 +298,17 @@ def test_an_interrupt_leaves_the_job_running_and_says_so(served: Served) -> None
         _, errors = process.communicate(timeout=30)
     assert (process.returncode, "job slow is being canceled" in errors) == (130, True)
     assert "canceled" in worldsize(served, "runs", "--azure")
+
+
+def test_the_result_names_the_model_and_the_processes_that_ran(served: Served) -> None:
+    text = (PIPELINES / "digits_ddp.yml").read_text(encoding="utf-8")
+    spec = yaml.safe_load(text.replace("epochs: 20", "epochs: 1").replace("warmup_epochs: 2", ""))
+    del spec["steps"]["register"]["when"], spec["schedule"]
+    (served.folder / "digits.yml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    submitted = worldsize(served, "submit", "digits.yml", "--name", "digits", "--create-compute")
+    planned = f"train: planned for 8 processes (2 × 4), running {detect_machine().slots} here"
+    assert submitted.count(planned) == 2, submitted  # when it begins, and in the result
+    assert "train: running, 8 processes" not in submitted
+    assert "  model  digits-cnn version 1  azureml:digits-cnn:1\n" in submitted
+    shown = json.loads(worldsize(served, "show", "digits", "--azure", "--json"))
+    assert shown["models"] == [{"name": "digits-cnn", "version": "1", "reason": None}]

@@ -17,6 +17,7 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 NOWHERE = Span("", 1, 1, 1, 1)
 _DATA_TYPES = frozenset({"uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model"})
+_NOT_FETCHED = "is a pointer of Git LFS, not the data"
 _WITHOUT_VERSION = re.compile(r"azureml:[\w.-]+")
 
 
@@ -33,7 +34,17 @@ class DataArgument(NamedTuple):
 def check_job(context: Context, job: Job) -> Iterator[Problem]:
     yield from _check_paths(job)
     found = [problem for data in _find_arguments(job) for problem in _check_argument(context, data)]
-    yield from found
+    # Which files of a folder are opened depends on the disk. The step that reads them all says it better.
+    pointers = [problem for problem in found if problem.message.endswith(_NOT_FETCHED)]
+    sure = [problem for problem in found if problem not in pointers]
+    yield from sure
+    read = list(_check_sources(context, job, {problem.span for problem in sure}))
+    yield from read
+    yield from (each for each in pointers if all(each.span != other.span for other in read))
+
+
+def _check_sources(context: Context, job: Job, reported: set[Span]) -> Iterator[Problem]:
+    """What the steps that shard local data would refuse of it."""
     for step in job.steps.values():
         if "data" in step.inputs or "source" in step.inputs:
             from worldsize.planning.memory.workload import is_sharding  # most steps read no tables
@@ -41,7 +52,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
             if is_sharding(step.component) and _data_path.may_read_data(job, step):
                 from worldsize.rules.data import _sharded  # only local data pays for its readers
 
-                yield from _sharded.check_source(context, job, step, {problem.span for problem in found})
+                yield from _sharded.check_source(context, job, step, reported)
 
 
 def _check_paths(job: Job) -> Iterator[Problem]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
-from worldsize.azureml.model import Data, Job, Literal, Step
+from worldsize.azureml.model import Binding, Data, Job, Literal, Step
 from worldsize.base.problem import Finding
+from worldsize.base.wording import join_words
 from worldsize.rules.context import Context
 from worldsize.yaml import to_python
 from worldsize.yaml.nodes import Mapping
@@ -19,16 +20,41 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
     job, reference = schedule.job, schedule.reference
     if job is None or job.type != "pipeline" or not job.steps or reference is None or reference.span is None:
         return
-    if (
-        _forced(schedule, job)
-        or _changes(job, schedule.inputs)
-        or not all(_reused(s) for s in job.steps.values())
-    ):
+    if _forced(schedule, job) or _changes(job, schedule.inputs):
         return
-    message = (
-        "every step is deterministic and no input changes: all runs after the first only reuse its outputs"
-    )
+    again = [name for name, step in job.steps.items() if not _reused(step)]
+    if again and not _follows_reused_model(job, again):
+        return
+    if again:
+        names = join_words([f"`{name}`" for name in again], "and")
+        message = f"no input changes: runs after the first reuse the trained model, and only repeat {names}"
+    else:
+        message = (
+            "every step is deterministic and no input changes: runs after the first only reuse its outputs"
+        )
     yield Finding(reference.span, message, "set `force_rerun: true` under `settings` of the pipeline")
+
+
+def _follows_reused_model(job: Job, again: Sequence[str]) -> bool:
+    """Whether the steps that run again are the last ones, and read a model that is reused."""
+    read = {name: _sources(step) for name, step in job.steps.items()}
+    if any(source in again for sources in read.values() for source, _ in sources):
+        return False
+    if any(job.steps[name].component is None for name in again):
+        return False  # not to be seen here
+    return all(any(_is_model(job.steps[source], port) for source, port in read[name]) for name in again)
+
+
+def _sources(step: Step) -> list[tuple[str, str]]:
+    """The steps that a step reads from, each with the name of the output."""
+    bindings = [field.value for field in step.inputs.values() if isinstance(field.value, Binding)]
+    expressions = [binding.expression for binding in bindings]
+    return [(each.step, each.port) for each in expressions if each.step and each.port]
+
+
+def _is_model(step: Step, port: str) -> bool:
+    declared = step.component.outputs.get(port) if step.component is not None else None
+    return declared is not None and (port == "model" or str(declared.type).endswith("_model"))
 
 
 def _forced(schedule: JobSchedule, job: Job) -> bool:

@@ -41,6 +41,8 @@ RULES = (
     Rule("WS126", "sampling-needs-other-distribution", "error",
          "a distribution that Bayesian sampling does not support", since="0.2.0",
          confidence="likely"),
+    Rule("WS127", "plan-not-passed", "warning",
+         "a plan that does not reach a registered component", since="0.2.0", confidence="likely"),
     Rule("WS130", "schedule-needs-cron-or-recurrence", "error", "a schedule without a trigger"),
     Rule("WS131", "schedule-cron-and-recurrence", "error", "a schedule with two triggers"),
     Rule("WS132", "schedule-bad-cron", "error", "a cron expression that is not valid"),

@@ -99,6 +99,8 @@ RULES = (
     Rule("WS247", "more-instances-not-faster", "warning",
          "instances whose network makes them no faster than fewer", since="0.2.0", confidence="likely"),
     Rule("WS250", "distribution-field-of-other-type", "error", "a distribution with a field of another type"),
+    Rule("WS251", "cluster-sizes-disagree", "warning", "a cluster to which two files give different VM sizes",
+         on=("Compute",), since="0.2.0", confidence="likely"),
     Rule("WS270", "gpu-without-kernels", "error",
          "a torch or TensorFlow build without code for the GPUs of the VM size",
          on=("Job",), checked_in="_gpu_builds", since="0.2.0", confidence="likely"),

@@ -113,7 +113,7 @@ class Attempt:
         task, run = self.task, self.context.run
         try:
             if self.number > 1:
-                clear_step_folder(task, run)
+                clear_step_folder(task, run, interrupted=True)
             prepare_step_folder(task, self.context.code[task.name], run)
         except OSError as error:
             return _fail(f"its folder cannot be made: {describe_os_error(error, file=True)}")

@@ -13,6 +13,7 @@ from worldsize.running.engine.restarts import Restarting
 from worldsize.running.engine.sweep import Sweep
 from worldsize.running.model.results import DONE, Failure, Status, StepResult, StepState, View
 from worldsize.running.model.task import Task
+from worldsize.running.record.reports import describe_early_end
 from worldsize.running.record.tracking import Tracking
 from worldsize.running.reuse.step_cache import ReuseCache
 
@@ -206,6 +207,9 @@ class Settler:
         if status.started is not None:
             status.seconds = time.monotonic() - status.started
         summary = step.expansion.summary if step.expansion is not None else None
+        if state == "succeeded" and (early := describe_early_end(status.progress, folder.logs)) is not None:
+            summary = early
+            self.view.notice(f"{step.name}: {early}")
         step.result = StepResult(
             name=step.name,
             state=state,

@@ -12,7 +12,7 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.running.launch.call import render_source
 from worldsize.running.model.folder import OTHERS, RunFolder
 from worldsize.running.model.source import ARTIFACTS, is_text
-from worldsize.running.model.task import CHECKPOINTS, Task
+from worldsize.running.model.task import CHECKPOINTS, Task, keeps_checkpoints
 
 PRESENT = ("outputs", "logs")  # Azure ML makes these in the working folder and keeps what lands there
 
@@ -27,11 +27,12 @@ def prepare_step_folder(task: Task, code: Snapshot, run: RunFolder) -> None:
     copy_snapshot(code, step.code)
 
 
-def clear_step_folder(task: Task, run: RunFolder) -> None:
+def clear_step_folder(task: Task, run: RunFolder, *, interrupted: bool) -> None:
     """Clear the folder of a step for another attempt.
 
-    An output named ``checkpoints`` stays, so that the training can resume; other outputs are removed.
-    The logs of the failed attempt move to ``logs/attempt-N``, N from 1.
+    A step with an output named ``checkpoints`` resumes, so what an interrupted attempt has written stays: its
+    best model and its log belong to the checkpoints. Of an attempt that completed only ``checkpoints`` stays.
+    A step without them begins anew, in empty folders. The logs move to ``logs/attempt-N``, N from 1.
     """
     step = run.step(task.name)
     earlier = len(list(step.logs.glob("attempt-*")))
@@ -41,6 +42,8 @@ def clear_step_folder(task: Task, run: RunFolder) -> None:
         path.rename(old / path.name)
     for folder in (step.code, step.inputs, step.heartbeats):
         shutil.rmtree(folder, ignore_errors=True)
+    if interrupted and keeps_checkpoints(task):
+        return
     for path in step.outputs.glob("*"):
         if path.name != CHECKPOINTS:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from worldsize.diagnostics.snippet import flatten
 from worldsize.resolving.measured_case import Speed
 from worldsize.running.launch.logs import last_lines
-from worldsize.running.model.results import StepResult, list_outputs
+from worldsize.running.model.results import Registration, StepResult, list_outputs
 from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.running.record.measured_speed import add_gpu, read_speeds
-from worldsize.running.record.reports import read_metrics
+from worldsize.running.record.reports import read_metrics, read_registrations
 
 
 class RunDetails(Protocol):
@@ -23,6 +23,9 @@ class RunDetails(Protocol):
 
     def outputs(self) -> Mapping[str, str]:
         """The outputs of the pipeline itself, by name."""
+
+    def registrations(self) -> Sequence[Registration]:
+        """The models that the steps have registered, or did not."""
 
     def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
         """The outputs of a step, by name."""
@@ -51,6 +54,10 @@ class LocalDetails:
         """The links that the run has made to its outputs."""
         return {name: str(path.absolute()) for name, path in list_outputs(self._run.root).items()}
 
+    def registrations(self) -> Sequence[Registration]:
+        """What the steps have written of them."""
+        return read_registrations({name: self._result(step) for name, step in self._run.steps.items()})
+
     def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
         """Outputs that exist and are not empty."""
         return {name: str(path) for name, path in self._output_paths(step).items()}
@@ -69,9 +76,11 @@ class LocalDetails:
 
     def metrics(self, step: StepRecord) -> Mapping[str, float]:
         """What the step has written as its metrics."""
+        return read_metrics({step.name: self._result(step)})
+
+    def _result(self, step: StepRecord) -> StepResult:
         root = self._run.root / "steps" / step.name
-        result = StepResult(step.name, "succeeded", 0.0, root, self._output_paths(step))
-        return read_metrics({step.name: result})
+        return StepResult(step.name, "succeeded", 0.0, root, self._output_paths(step))
 
     def speeds(self) -> Mapping[str, Speed]:
         """What the trainers reported, with the GPU of this machine where they used one."""

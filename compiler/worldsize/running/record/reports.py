@@ -9,12 +9,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from worldsize.running.launch.logs import Follower
+from worldsize.diagnostics.snippet import flatten
+from worldsize.running.launch.logs import Follower, last_lines
 from worldsize.running.model.results import Progress, Registration, StepResult
 
 MAX_VALUE = 1e15  # larger counts and losses are ignored
 
 LARGEST_BYTES = 1 << 20
+MAIN_LOGS = ("rank-0.log", "worker-0.log")
+STOPS_EARLY = "stopping early after step "  # what the built-in trainers begin the reason with
+LAST_LINES = 40
 
 
 class ProgressFile:
@@ -45,6 +49,20 @@ def parse_progress(line: str) -> Progress | None:
     numbers = {name: _number(document.get(name)) for name in Progress.__slots__}
     step, total = numbers.pop("step"), numbers.pop("total_steps")
     return Progress(_whole(step), _whole(total), **numbers)
+
+
+def describe_early_end(progress: Progress | None, logs: Path) -> str | None:
+    """Where a step that has succeeded ended before its last step; why, if the built-in trainers wrote it."""
+    if progress is None or progress.step is None or not progress.total_steps:
+        return None
+    if progress.step >= progress.total_steps:
+        return None
+    where = f"ended at step {progress.step} of {progress.total_steps}"
+    for name in MAIN_LOGS:
+        for line in last_lines(logs / name, LAST_LINES):
+            if line.startswith(STOPS_EARLY):
+                return f"{where}: {flatten(line.partition(': ')[2])}"
+    return where
 
 
 def _whole(value: float | None) -> int | None:

@@ -157,8 +157,9 @@ class ReuseCache:
         if source is not None:
             unlink_step(own)
         elif own.root.exists():
+            recorded = load_output_record(own)
             (own.root / output_record.NAME).unlink(missing_ok=True)
-            clear_step_folder(task, self.run)
+            clear_step_folder(task, self.run, interrupted=recorded is None)
         return None
 
     def _is_unchanged(self, task: Task, done: OutputRecord, folder: StepFolder, run: str) -> bool:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from worldsize.diagnostics.snippet import mark_controls
+from worldsize.diagnostics.wrap import wrap_words
 from worldsize.running.model.results import DONE, Progress, Status, StepState
 from worldsize.running.show.region import Region
 from worldsize.running.show.views import format_duration
@@ -75,7 +76,7 @@ class LiveView:
 
     def notice(self, text: str) -> None:
         """Write it above the table."""
-        self._region.print_above(Text(mark_controls(text)))
+        self._region.print_above(Text(wrap_words(mark_controls(text), self._console.width)))
         self._drawn = 0.0
 
     def warn(self, text: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from worldsize.diagnostics.snippet import flatten, mark_controls
 from worldsize.running.model.folder import HOME, show_path
-from worldsize.running.model.results import Failure, RunResult, StepResult
+from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
 from worldsize.running.show.views import format_duration
 
 # Shown first, and alone if there are many metrics.
@@ -79,12 +79,16 @@ def _metrics(result: RunResult) -> Iterator[str]:
 
 def _models(result: RunResult) -> Iterator[str]:
     for model in result.registrations:
-        if model.version is not None:
-            # Without tracking, MLflow makes a registry in the working folder of the step.
-            where = "" if result.tracking_uri is not None else ", in this run's folder only"
-            yield f"{model.name} version {model.version}{where}"
-        else:
-            yield f"{model.name} was not registered" + (f": {model.reason}" if model.reason else "")
+        # Without tracking, MLflow makes a registry in the working folder of the step.
+        private = model.version is not None and result.tracking_uri is None
+        yield describe_registration(model) + (", in this run's folder only" if private else "")
+
+
+def describe_registration(model: Registration) -> str:
+    """The name and version of a model, or why it has none."""
+    if model.version is not None:
+        return f"{model.name} version {model.version}"
+    return f"{model.name} was not registered" + (f": {model.reason}" if model.reason else "")
 
 
 def _failures(result: RunResult) -> Iterator[str]:

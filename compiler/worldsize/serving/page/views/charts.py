@@ -14,6 +14,7 @@ from worldsize.serving.page.views import frame
 # in shades that can be seen on both grounds; and dashes, so that colour is not all.
 COLOURS = ("#2f80c3", "#d55e00", "#009e73", "#c2679c", "#b8860b", "#56a3d9", "#7a6fd0", "#8a8f98")
 ROW_PIXELS, MAX_ROWS = 20, 6  # of a legend, which scrolls if it is longer
+LONGEST_NAME = 40  # characters in a legend
 DASHES = ("solid", "dashed", "dotted")
 # Read by the browser, so that charts follow its mode.
 _TEXT = "getComputedStyle(document.body).getPropertyValue('--ws-soft')"
@@ -28,12 +29,22 @@ def show_chart(metric: str, curves: Mapping[str, Curve]) -> None:
         curves: Points of each run, by the name to show.
     """
     with ui.element("section").classes("ws-panel"):
-        frame.heading(metric, 3)
-        chart = ui.echart(_options(curves), renderer="svg").classes("ws-chart")
+        frame.tagged("h2", metric, "ws-h3")
+        chart = ui.echart(_options(fit_names(curves)), renderer="svg").classes("ws-chart")
         chart.style(f"height: calc(15rem + {_legend_height(curves)}px)")
         chart.props["role"] = "img"
         last = ", ".join(f"{name} ends at {points[-1][1]:.4g}" for name, points in curves.items() if points)
         chart.props["aria-label"] = f"{metric} by step: {last}"
+
+
+def fit_names(curves: Mapping[str, Curve]) -> Mapping[str, Curve]:
+    """The curves under names that fit a legend: what tells jobs apart often stands at the end."""
+    half = LONGEST_NAME // 2
+    short = {
+        name: name if len(name) <= LONGEST_NAME else f"{name[: half - 1]}…{name[-half:]}" for name in curves
+    }
+    is_clear = len(set(short.values())) == len(curves)
+    return {short[name]: curve for name, curve in curves.items()} if is_clear else curves
 
 
 def _legend_height(curves: Mapping[str, Curve]) -> int:

@@ -1,0 +1,78 @@
+"""Pipelines in Python: what `check` says of their plan, and arithmetic on their inputs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from worldsize.cli.main import main
+
+pytestmark = [pytest.mark.run, pytest.mark.filterwarnings("default")]  # the client uses what is deprecated
+
+azure = pytest.importorskip("azure.ai.ml")
+
+import worldsize  # noqa: E402
+
+DIGITS = """
+import worldsize
+from azure.ai.ml import dsl
+shard_data, train_ddp = map(worldsize.components.load, ("shard_data", "train_ddp"))
+
+@dsl.pipeline(compute="cpu-cluster")
+def digits(epochs=3):
+    shard = shard_data(source="builtin:digits")
+    train = train_ddp(shards=shard.outputs.shards, epochs=epochs * 2)
+    train.compute = "gpu-cluster"
+    train.resources.instance_count = 2
+
+def planned():
+    job = digits()
+    scale = {"train": {"reference": {"batch_size": 32, "learning_rate": 0.05}}}
+    worldsize.plan(job, instance_types={"gpu-cluster": "Standard_NC96ads_A100_v4"}, scale=scale)
+    return job
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_check_says_what_plan_says(here: Path) -> None:
+    (here / "pipe.py").write_text(DIGITS)
+    planned = CliRunner().invoke(main, ["plan", "pipe.py:planned"])
+    assert planned.exit_code == 0, planned.output
+    checked = CliRunner().invoke(main, ["check", "pipe.py:planned", "--min-severity", "info", "--json"])
+    found = json.loads(checked.stdout)["diagnostics"]
+    said = [f"{each['severity']}[{each['code']}] {each['message']}" for each in found]
+    assert len(set(said)) == len(said)
+    assert [line for line in planned.stderr.splitlines() if "[WS" in line] != []
+    for line in planned.stderr.splitlines():
+        assert "[WS" not in line or line.split(": ", 1)[1] in said
+    assert any("WS720" in each for each in said)
+
+
+def test_arithmetic_on_inputs_is_read_and_runs(here: Path) -> None:
+    """The client makes a component of it, in a temporary folder."""
+    show = azure.command(
+        command="echo epochs ${{inputs.epochs}}",
+        environment=azure.entities.Environment(image="ubuntu:24.04"),
+        inputs={"epochs": azure.Input(type="integer")},
+    )
+
+    @azure.dsl.pipeline(compute="cpu-cluster")
+    def doubled(epochs=3):
+        show(epochs=epochs * 2)
+
+    report = worldsize.check(doubled(), min_severity="info")
+    assert "WS034" not in {each.code for each in report.diagnostics}
+    (component,) = here.glob(".worldsize/pipelines/expression-*/component_spec.yml")
+    assert str(component.relative_to(here)) in report.files
+    if importlib.util.find_spec("mldesigner"):
+        result = worldsize.run(doubled(), track=False)
+        assert "epochs 6\n" in [each.read_text() for each in result.folder.glob("steps/*/logs/rank-0.log")]

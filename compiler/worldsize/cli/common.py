@@ -67,12 +67,17 @@ def refuse(message: str, help_: str | None = None) -> NoReturn:
 
 
 def show_findings(diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
-    """Print the findings of a spec, whose secrets are masked already, to standard error."""
+    """Print the findings of a spec to standard error; its secrets are masked already.
+
+    Notes are left to ``worldsize check``, which hides them too unless it is asked for them.
+    """
     from worldsize.diagnostics.text import render_text, wants_colour
 
-    files = {diagnostic.span.path for diagnostic in diagnostics}
-    text = render_text(diagnostics, sources, files=len(files), colour=wants_colour(sys.stderr))
-    click.echo(text, nl=False, color=True, err=True)
+    shown = [each for each in diagnostics if each.is_shown_by_default]
+    files = {each.span.path for each in shown}
+    if shown:
+        text = render_text(shown, sources, files=len(files), colour=wants_colour(sys.stderr))
+        click.echo(text, nl=False, color=True, err=True)
 
 
 def refuse_spec(error: SpecError) -> NoReturn:

@@ -44,7 +44,9 @@ class Stored:
 
     def vm_size(self, compute: str) -> Mapping[str, Any] | None:
         return (
-            {"instance_type": "Standard_NC24s_v3", "max_instances": 4} if compute == "gpu-cluster" else None
+            {"instance_type": "Standard_NC96ads_A100_v4", "max_instances": 4}
+            if compute == "gpu-cluster"
+            else None
         )
 
 

@@ -19,6 +19,7 @@ from worldsize.adopting.options import read_options
 from worldsize.adopting.plain import adopt_plain
 from worldsize.adopting.profile import describe_script
 from worldsize.adopting.reading import read_script
+from worldsize.adopting.resuming_trainers import VARIABLE
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import Module
 
@@ -43,7 +44,9 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
         flags = tuple(each.flag for each in read_options(module).declared)
         numbers = read_replaced(Script(module, arguments))
         profile = describe_script(module, _tell_framework(module), flags, numbers)
-        profile = structs.replace(profile, subcommand=read_options(module).subcommand)
+        profile = structs.replace(
+            profile, subcommand=read_options(module).subcommand, own_checkpoints=VARIABLE in module.text
+        )
         return Adoption(profile, module.text, module.text, encoding=encoding)
     script = Script(module, arguments)
     framework = choose_framework(script)
@@ -54,7 +57,7 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     flags = list_flags(parser)
     defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
     profile = describe_script(module, framework, flags, {**defaults, **parser.numbers})
-    profile = structs.replace(profile, subcommand=parser.options.subcommand)
+    profile = structs.replace(profile, subcommand=parser.options.subcommand, own_checkpoints=VARIABLE in text)
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 
 

@@ -14,6 +14,7 @@ from worldsize.adopting.model import Flag, ScriptProfile
 from worldsize.adopting.proving.prove import Measured
 from worldsize.azureml.model import Field
 from worldsize.azureml.yaml_dump import Flow
+from worldsize.facts import optimizers
 
 CONDA_FILE = "conda.yml"
 CLUSTER = "gpu-cluster"
@@ -72,6 +73,8 @@ def describe_spec(request: SpecRequest) -> dict[str, Any]:
         step["with"] = {"data": Flow(type=type_, path=request.data)}
     written = {"model": profile.flag("output"), "checkpoints": profile.flag("checkpoints")}
     outputs = {name: "uri_folder" for name, flag in written.items() if flag is not None}
+    if profile.own_checkpoints:
+        outputs["checkpoints"] = "uri_folder"
     if outputs:
         step["outputs"] = Flow(outputs)
     if (scale := _describe_scale(request)) is not None:
@@ -158,10 +161,14 @@ def _describe_scale(request: SpecRequest) -> dict[str, Any] | None:
         scale["optimizer"] = request.profile.optimizer
     if epochs := _epochs(request):
         scale["epochs"] = int(epochs) if epochs == int(epochs) else epochs
+    optimizer = optimizers.lookup(request.profile.optimizer or "")
+    if optimizer is None or optimizer.rule == "linear":  # the plan has a warm-up of its own there
+        own = "of the plan; the script has its own" if request.profile.warms_up else "the script has none"
+        scale["warmup_epochs"] = Field(0, comment=own)
     measured = request.measured
     if measured.rows:
         scale["rows"] = measured.rows
-    if measured.parameters and measured.forward_flops:
+    if measured.parameters and measured.forward_flops and not request.profile.has_attention:
         scale["workload"] = Flow(
             kind="convolutional", parameters=measured.parameters, forward_flops=round(measured.forward_flops)
         )

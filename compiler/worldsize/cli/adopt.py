@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +145,7 @@ def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -
     adoption = adopt_or_refuse(script, options.arguments)
     data = find_data(adoption, script, options.data)
     request = ProjectRequest(adoption, script, target, data, options.arguments)
-    _check_places(request, options)
+    _check_places(request, options, None if default_size else target.instance_type)
     if not options.as_json:
         _show_diff(adoption)
     proof = _prove(request, options)
@@ -180,7 +180,7 @@ def _find_folder(request: ProjectRequest) -> Path:
     return request.adoption.profile.find_folder(request.script)
 
 
-def _check_places(request: ProjectRequest, options: Options) -> None:
+def _check_places(request: ProjectRequest, options: Options, size: str | None) -> None:
     """Refuse to replace files before anything runs."""
     from worldsize.adopting.project import find_existing, make_project
 
@@ -194,6 +194,8 @@ def _check_places(request: ProjectRequest, options: Options) -> None:
     done = request.adoption.text == request.adoption.source and len(existing) == len(project.files)
     if existing and done and not options.as_json:
         common.say(f"`{request.script}` is adopted already, and its spec is there: nothing to write")
+        for each in _list_unwritten(request, options, size):
+            common.say(f"  write {each} in `{project.folder / project.spec}` yourself")
         raise SystemExit(0)
     if existing:
         listed = ", ".join(f"`{project.folder / each}`" for each in existing)
@@ -201,6 +203,18 @@ def _check_places(request: ProjectRequest, options: Options) -> None:
             f"{listed} exist{'s' * (len(existing) == 1)} already, and adopt replaces nothing but the script",
             "move it away, or write the spec elsewhere with `-o DIR`",
         )
+
+
+def _list_unwritten(request: ProjectRequest, options: Options, size: str | None) -> Iterator[str]:
+    """What the command line asks of a spec that is there already."""
+    if size is not None:
+        yield f"`instance_type: {size}`"
+    if request.target.instance_count > 1:
+        yield f"`instance_count: {request.target.instance_count}`"
+    if options.data is not None:
+        yield f"the path `{options.data}` of the input `data`"
+    if options.arguments:
+        yield f"`{shlex.join(options.arguments)}` in `command`"
 
 
 def _show_diff(adoption: Adoption) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from worldsize.adopting.model import AdoptError, Adoption, Change, Obstacle
-from worldsize.adopting.proving.curves import LOOSE_TOLERANCE, TOLERANCE, ComparedStep, Comparison
+from worldsize.adopting.proving.curves import LOOSE, TOLERANCE, ComparedStep, Comparison
 from worldsize.adopting.proving.prove import PROCESSES, Failed, Proof
 from worldsize.base.source import Source
 from worldsize.base.wording import plural
@@ -119,8 +119,10 @@ def _conclude(comparison: Comparison) -> Iterator[str]:
         yield f"same loss curve: all {count} within {TOLERANCE}"
         return
     if comparison.verdict == "alike":
-        yield f"the curves differ, and by no more than expected ({LOOSE_TOLERANCE} over {count}):"
+        apart = f"{100 * comparison.mean_difference:.2g} %"
+        yield f"the curves differ by {apart} of the loss on average over {count}, for a known cause:"
         yield from (f"  {reason}" for reason in comparison.reasons)
+        yield f"  (with a known cause, up to {LOOSE:.0%} is accepted)".replace("%", " %")
         return
     if comparison.faults:
         yield from (f"error: {fault}" for fault in comparison.faults)

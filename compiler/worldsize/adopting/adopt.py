@@ -11,6 +11,7 @@ from worldsize.adopting.configuration import read_replaced
 from worldsize.adopting.flags import Parser, list_flags
 from worldsize.adopting.frameworks import choose_framework
 from worldsize.adopting.group import MARK
+from worldsize.adopting.inputs import leave_files
 from worldsize.adopting.keras import adopt_keras
 from worldsize.adopting.libraries import adopt_accelerate, adopt_lightning, adopt_transformers
 from worldsize.adopting.model import Adoption, Framework, ScriptProfile
@@ -53,6 +54,7 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     known = describe_script(module, framework, (), {})
     drop_magics(script)
     parser = _edit(script, known)
+    leave_files(script)
     text, changes = script.finish()
     flags = list_flags(parser)
     defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}

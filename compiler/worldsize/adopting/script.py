@@ -225,6 +225,10 @@ class Script:
         """The texts of all edits."""
         return [edit.text for edit in self._edits]
 
+    def is_replaced(self, node: ast.AST) -> bool:
+        """Whether an edit writes something else in place of a node."""
+        return any(edit.start <= self.start(node) < edit.end for edit in self._edits)
+
     def finish(self) -> tuple[str, tuple[Change, ...]]:
         """The new text, and why it changes."""
         parts: list[str] = []

@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,19 +183,23 @@ def _find_folder(request: ProjectRequest) -> Path:
 def _check_places(request: ProjectRequest, options: Options, size: str | None) -> None:
     """Refuse to replace files before anything runs."""
     from worldsize.adopting.project import find_existing, make_project
+    from worldsize.cli import adopt_again
 
     output = options.output
     if output is not None and output.is_dir() and any(output.iterdir()):
         common.refuse(f"`{output}` is not empty", "name a new folder")
-    if not options.writes or output is not None:
+    if output is not None:
         return
     project = make_project(request, _find_folder(request), beside=True)
+    if not options.writes:
+        lacking = adopt_again.find_lacking(request, project)
+        if lacking is not None and not options.as_json:
+            common.say(lacking)
+        return
     existing = find_existing(project.folder, project.files)
     done = request.adoption.text == request.adoption.source and len(existing) == len(project.files)
     if existing and done and not options.as_json:
-        common.say(f"`{request.script}` is adopted already, and its spec is there: nothing to write")
-        for each in _list_unwritten(request, options, size):
-            common.say(f"  write {each} in `{project.folder / project.spec}` yourself")
+        adopt_again.say_adopted(request, project, options, size)
         raise SystemExit(0)
     if existing:
         listed = ", ".join(f"`{project.folder / each}`" for each in existing)
@@ -203,18 +207,6 @@ def _check_places(request: ProjectRequest, options: Options, size: str | None) -
             f"{listed} exist{'s' * (len(existing) == 1)} already, and adopt replaces nothing but the script",
             "move it away, or write the spec elsewhere with `-o DIR`",
         )
-
-
-def _list_unwritten(request: ProjectRequest, options: Options, size: str | None) -> Iterator[str]:
-    """What the command line asks of a spec that is there already."""
-    if size is not None:
-        yield f"`instance_type: {size}`"
-    if request.target.instance_count > 1:
-        yield f"`instance_count: {request.target.instance_count}`"
-    if options.data is not None:
-        yield f"the path `{options.data}` of the input `data`"
-    if options.arguments:
-        yield f"`{shlex.join(options.arguments)}` in `command`"
 
 
 def _show_diff(adoption: Adoption) -> None:
@@ -339,6 +331,7 @@ def _show_outcome(
     default_size: bool,
 ) -> None:
     from worldsize import api
+    from worldsize.adopting.project import make_project
     from worldsize.cli import estimate_table, plan_table
     from worldsize.errors import SpecError
     from worldsize.facts.prices import PriceFileError
@@ -359,6 +352,8 @@ def _show_outcome(
         )
     for name in written:
         common.say(f"wrote {name}")
+    for name in make_project(request, _find_folder(request), beside=True).unknown:
+        common.say(f"no package here has `{name}`, which the script imports: add it to `conda.yml`")
     if written:
         spec = next(name for name in written if name.endswith(".yml") and not name.endswith("conda.yml"))
         common.say(f"\ntry it here: worldsize run {shlex.quote(spec)}")

@@ -218,8 +218,8 @@ def test_options_for_a_spec_that_is_there_are_not_ignored_in_silence() -> None:
     )  # fmt: skip
     assert again.exit_code == 0
     for words in (
-        "`instance_type: Standard_NC24s_v3`", "`instance_count: 2`", f"the path `{SCRIPT}` of the input `data`",
-        "`--seed 2` in `command`",
+        "`instance_type: Standard_NC24s_v3`", "`instance_count: 2`", "`--seed 2` in `command`",
+        f"the path `{SCRIPT}` of the input `data`",
     ):  # fmt: skip
         assert f"  write {words} in `argparse_digits.yml` yourself\n" in again.output
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from worldsize.adopting.line_lengths import wrap_lines
 from worldsize.adopting.model import AdoptError, Change, Obstacle
 from worldsize.base.problem import Finding
 from worldsize.rules.script._module import Module
@@ -239,7 +240,8 @@ class Script:
             parts += [self.text[at : edit.start], edit.text]
             at = edit.end
         parts.append(self.text[at:])
-        return "".join(parts), tuple(sorted(self._changes.values(), key=lambda each: each.line))
+        text = wrap_lines(self.text, "".join(parts), self.unit)
+        return text, tuple(sorted(self._changes.values(), key=lambda each: each.line))
 
     def _add(self, start: int, end: int, text: str, priority: int) -> None:
         self._edits.append(_Edit(start, priority, len(self._edits), end, text))

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 LIMIT = 100
 _PAIRS = {")": "(", "]": "[", "}": "{"}
-_READ = (*_PAIRS, *_PAIRS.values(), ",", "for")
+_READ = (*_PAIRS, *_PAIRS.values(), ",", "for", "if", "else")
 _TRAILERS = ("", ":", ",")
-_COMPREHENDS = -1  # among the commas of a comprehension, which end no parts of it
 
 
 def wrap_lines(before: str, after: str, unit: str) -> str:
@@ -39,23 +38,28 @@ def _split(indent: str, code: str, unit: str) -> Iterator[str]:
     if found is None:
         yield indent + code
         return
-    start, stop, commas = found
+    start, stop, marks = found
     body, inner = code[start + 1 : stop].strip(), indent + unit
     yield indent + code[: start + 1]
-    if len(inner + body) <= LIMIT or not commas:
-        yield from _split(inner, body, unit)
-    else:
-        edges = [start, *commas, stop]
-        for first, last in itertools.pairwise(edges):
-            part = code[first + 1 : last].strip()
-            if part:
-                yield from _split(inner, f"{part},", unit)
+    for part in [body] if len(inner + body) <= LIMIT else _divide(code, start, stop, marks):
+        yield from _split(inner, part, unit)
     yield indent + code[stop:]
 
 
-def _find_last_bracket(code: str) -> tuple[int, int, list[int]] | None:
-    """The bracket that ends a line, and the commas right inside of it; None if the line is not whole."""
-    opened: list[tuple[str, int, list[int]]] = []
+def _divide(code: str, start: int, stop: int, marks: list[tuple[str, int]]) -> Iterator[str]:
+    """What a bracket holds, part by part: of a comprehension, of a list, or of a choice by `if`."""
+    words = {word for word, _ in marks}
+    chosen = ("for",) if "for" in words else (",",) if "," in words else ("if", "else")
+    edges = [start + 1, *(at for word, at in marks if word in chosen), stop]
+    for first, last in itertools.pairwise(edges):
+        part = code[first:last].strip().removeprefix(",").strip()
+        if part:
+            yield f"{part}," if chosen == (",",) else part
+
+
+def _find_last_bracket(code: str) -> tuple[int, int, list[tuple[str, int]]] | None:
+    """The bracket that ends a line, and where what it holds can be divided; None if the line is not whole."""
+    opened: list[tuple[str, int, list[tuple[str, int]]]] = []
     last = None
     for token in _read_tokens(code):
         at = token.start[1]
@@ -64,17 +68,17 @@ def _find_last_bracket(code: str) -> tuple[int, int, list[int]] | None:
         elif token.string in _PAIRS:
             if not opened or opened[-1][0] != _PAIRS[token.string]:
                 return None
-            _, start, commas = opened.pop()
-            last = (start, at, [] if _COMPREHENDS in commas else commas)
+            _, start, marks = opened.pop()
+            last = (start, at, marks)
         elif opened:
-            opened[-1][2].append(at if token.string == "," else _COMPREHENDS)
+            opened[-1][2].append((token.string, at))
     if last is None or opened or code[last[1] + 1 :].strip() not in _TRAILERS or last[1] == last[0] + 1:
         return None
     return last
 
 
 def _read_tokens(code: str) -> list[tokenize.TokenInfo]:
-    """The brackets, commas and `for` of a line; none where it is not whole, or has a comment."""
+    """The brackets of a line, and where these can be divided; none of a part or a comment."""
     try:
         tokens = [*tokenize.generate_tokens(io.StringIO(code).readline)]
     except (tokenize.TokenError, SyntaxError):

@@ -14,7 +14,7 @@ from worldsize.rules.script._module import Module, constant_value, find_mentions
 _READS = ("read_csv", "read_parquet", "load", "open", "ImageFolder", "loadtxt", "imread", "load_from_disk")
 _WRITES = ("save", "savefig", "to_csv", "dump", "savez", "save_pretrained", "save_model", "save_weights")
 _NORM = re.compile(r"BatchNorm(?:1d|2d|3d|alization)?|resnet|vgg1[1369]_bn|mobilenet|efficientnet|densenet")
-_ATTENTION = re.compile(r"Transformer\w*|\w*Attention|scaled_dot_product_attention|vit_\w+|swin_\w+")
+_ATTENTION = re.compile(r"Transformer\w*|\w{0,60}Attention|scaled_dot_product_attention|vit_\w+|swin_\w+")
 _DROPOUT = re.compile(
     r"Dropout(?:1d|2d|3d)?|dropout|attn_pdrop|TransformerEncoderLayer|TransformerDecoderLayer"
 )

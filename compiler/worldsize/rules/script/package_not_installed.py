@@ -21,7 +21,7 @@ from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 # Images that have no packages of their own: conda makes the environment that runs.
 _BASE = re.compile(r"mcr\.microsoft\.com/azureml/(?:openmpi|minimal)[\w.-]*(?:[:@].*)?")
 _LINE = re.compile(r"(?:\S+::)?(?P<name>[A-Za-z0-9][\w.-]*)\s*(?P<extra>\[[^\]]*\])?\s*(?:[=<>~!; ].*)?")
-_INSTALLS = re.compile(r"\b(?:install|sync|PYTHONPATH)\b|[\w./-]+\.sh\b")  # of a command
+_INSTALLS = re.compile(r"\b(?:install|sync|PYTHONPATH)\b|\.sh\b")  # of a command
 _OTHERS = re.compile(r"\bpip\b|sys\.path|site\.addsitedir")  # in a script, which may find more
 _OPTIONS = ("--index-url", "--extra-index-url", "--find-links", "-i ", "-f ", "--prefer-binary")
 

@@ -11,6 +11,7 @@ from worldsize.adopting.configuration import read_replaced
 from worldsize.adopting.flags import Parser, list_flags
 from worldsize.adopting.frameworks import choose_framework
 from worldsize.adopting.group import MARK
+from worldsize.adopting.inputs import leave_files
 from worldsize.adopting.keras import adopt_keras
 from worldsize.adopting.libraries import adopt_accelerate, adopt_lightning, adopt_transformers
 from worldsize.adopting.model import Adoption, Framework, ScriptProfile
@@ -20,6 +21,7 @@ from worldsize.adopting.plain import adopt_plain
 from worldsize.adopting.profile import describe_script
 from worldsize.adopting.reading import read_script
 from worldsize.adopting.refusals import list_trainers
+from worldsize.adopting.resuming_trainers import VARIABLE
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import Module
 
@@ -44,18 +46,21 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
         flags = tuple(each.flag for each in read_options(module).declared)
         numbers = read_replaced(Script(module, arguments))
         profile = describe_script(module, _tell_framework(module), flags, numbers)
-        profile = structs.replace(profile, subcommand=read_options(module).subcommand)
+        profile = structs.replace(
+            profile, subcommand=read_options(module).subcommand, own_checkpoints=VARIABLE in module.text
+        )
         return Adoption(profile, module.text, module.text, encoding=encoding)
     script = Script(module, arguments)
     framework = choose_framework(script)
     known = describe_script(module, framework, (), {})
     drop_magics(script)
     parser = _edit(script, known)
+    leave_files(script)
     text, changes = script.finish()
     flags = list_flags(parser)
     defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
     profile = describe_script(module, framework, flags, {**defaults, **parser.numbers})
-    profile = structs.replace(profile, subcommand=parser.options.subcommand)
+    profile = structs.replace(profile, subcommand=parser.options.subcommand, own_checkpoints=VARIABLE in text)
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 
 

@@ -14,6 +14,7 @@ from worldsize.rules.script._module import Module, constant_value, find_mentions
 _READS = ("read_csv", "read_parquet", "load", "open", "ImageFolder", "loadtxt", "imread", "load_from_disk")
 _WRITES = ("save", "savefig", "to_csv", "dump", "savez", "save_pretrained", "save_model", "save_weights")
 _NORM = re.compile(r"BatchNorm(?:1d|2d|3d|alization)?|resnet|vgg1[1369]_bn|mobilenet|efficientnet|densenet")
+_ATTENTION = re.compile(r"Transformer\w*|\w{0,60}Attention|scaled_dot_product_attention|vit_\w+|swin_\w+")
 _DROPOUT = re.compile(
     r"Dropout(?:1d|2d|3d)?|dropout|attn_pdrop|TransformerEncoderLayer|TransformerDecoderLayer"
 )
@@ -44,6 +45,8 @@ def describe_script(
         learning_rate=numbers.get("learning_rate"),
         epochs=None if epochs is None else int(epochs),
         accumulation="accum" in module.text.lower(),
+        warms_up=re.search(r"warm_?up", module.text, re.IGNORECASE) is not None,
+        has_attention=_says(words, _ATTENTION) or _uses_transformers(module),
         has_batch_norm=_says(words, _NORM),
         has_dropout=_says(words, _DROPOUT) or _uses_transformers(module),
         random_augmentation=_says(words, _AUGMENTATION) or any(list_sample_draws(module)),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.flags import Parser, is_visible
 from worldsize.adopting.group import Header, find_main
+from worldsize.adopting.roles import find_role
 from worldsize.adopting.samples import list_sample_draws
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
@@ -94,6 +96,22 @@ def _name_seed(script: Script, tracer: Tracer, wrapped: Wrapped, seed: ast.expr)
     if isinstance(constant_value(value), int) and (not isinstance(seed, ast.Name) or text is None):
         return str(constant_value(value))
     return text
+
+
+def find_seed(script: Script, parser: Parser, node: ast.expr) -> str | None:
+    """The script's option for its seed, or the constant that it seeds with, as both are written at a node."""
+    for each in parser.options.declared:
+        if each.flag.role == "seed" and each.flag.type == "int" and each.flag.default is not None:
+            if not is_visible(script, parser, node):
+                return None
+            return each.name if parser.function is not None else f"{parser.name}.{each.name}"
+    for call in script.module.called(*_SEEDS):
+        seed = call.args[0] if call.args else None
+        if isinstance(seed, ast.Name) and find_role(seed.id) == "seed":
+            stored = script.module.stores(seed.id)
+            if len(stored) == 1 and script.scope(stored[0]) is script.module.tree:
+                return seed.id if stored[0].lineno < node.lineno else None
+    return None
 
 
 def draw_rows_apart(script: Script, header: Header, wrapped: Wrapped, libraries: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ from worldsize.adopting.endless import begin_anew
 from worldsize.adopting.feeding import name_loader
 from worldsize.adopting.flags import Parser
 from worldsize.adopting.group import Header
+from worldsize.adopting.randomness import find_seed
 from worldsize.adopting.script import Script
 from worldsize.adopting.streams import divide_columns, share_loader, share_stream, stride_range
 from worldsize.adopting.tracing import Tracer, is_under
@@ -65,7 +66,8 @@ def divide_rows(script: Script, tracer: Tracer, training: Training, header: Head
         _share(script, own, header)
         return
     header.imports["from torch.utils.data.distributed import DistributedSampler"] = None
-    _add_sampler(script, loader, rows, _find_condition(script, training))
+    seed = find_seed(script, parser, loader)
+    _add_sampler(script, loader, rows, _find_condition(script, training), seed)
     _set_epoch(script, tracer, training)
 
 
@@ -103,7 +105,9 @@ def _find_stream(script: Script, tracer: Tracer, rows: ast.expr) -> ast.ClassDef
     return class_ if any("IterableDataset" in ast.unparse(base) for base in bases) else None
 
 
-def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr, condition: str | None) -> None:
+def _add_sampler(
+    script: Script, loader: ast.Call, rows: ast.expr, condition: str | None, seed: str | None
+) -> None:
     name = script.written(rows)
     if not isinstance(rows, ast.Name | ast.Attribute | ast.Subscript):
         held = script.new_name("train_rows")
@@ -119,7 +123,8 @@ def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr, condition: st
         place = drawn = loader.args[2]
         if len(loader.args) > 3:
             raise script.refuse(loader.args[3], "this option of `DataLoader` is given by position", "name it")
-    last = ", drop_last=True" if constant_value(keyword_argument(loader, "drop_last")) is True else ""
+    last = f", seed={seed}" if seed is not None else ""
+    last += ", drop_last=True" if constant_value(keyword_argument(loader, "drop_last")) is True else ""
     made = _make_sampler(script, name, drawn, last)
     if condition is not None:
         made = f"{made} if {condition} else None"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
+from worldsize.adopting.line_lengths import wrap_lines
 from worldsize.adopting.model import AdoptError, Change, Obstacle
 from worldsize.base.problem import Finding
 from worldsize.rules.script._module import Module
@@ -239,6 +240,10 @@ class Script:
         """Write something else in what edits add."""
         self._edits = [structs.replace(each, text=pattern.sub(text, each.text)) for each in self._edits]
 
+    def is_replaced(self, node: ast.AST) -> bool:
+        """Whether an edit writes something else in place of a node."""
+        return any(edit.start <= self.start(node) < edit.end for edit in self._edits)
+
     def finish(self) -> tuple[str, tuple[Change, ...]]:
         """The new text, and why it changes."""
         parts: list[str] = []
@@ -249,7 +254,8 @@ class Script:
             parts += [self.text[at : edit.start], self._deepen(edit)]
             at = edit.end
         parts.append(self.text[at:])
-        return "".join(parts), tuple(sorted(self._changes.values(), key=lambda each: each.line))
+        text = wrap_lines(self.text, "".join(parts), self.unit)
+        return text, tuple(sorted(self._changes.values(), key=lambda each: each.line))
 
     def _deepen(self, edit: _Edit) -> str:
         """The text of an edit; lines that it adds between enclosed statements are as deep as these."""

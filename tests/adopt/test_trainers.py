@@ -90,3 +90,52 @@ def test_adopting_again_finds_the_same_outputs(name: str, tmp_path: Path) -> Non
 def test_a_seed_of_the_script_decides_the_order_of_the_rows() -> None:
     plain = (SCRIPTS / "argparse_digits.py").read_text(encoding="utf-8")
     assert "DistributedSampler(train_rows, seed=args.seed)" in adopt_text(plain).text
+
+
+HIDDEN = """\
+import argparse
+
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Line(pl.LightningModule):
+    def __init__(self, lr):
+        super().__init__()
+        self.lr = lr
+        self.layer = torch.nn.Linear(3, 1)
+
+    def training_step(self, batch, index):
+        return self.layer(batch[0]).pow(2).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=self.lr)
+
+
+def fit(model, batch_size, epochs):
+    loader = DataLoader(TensorDataset(torch.randn(64, 3)), batch_size=batch_size, shuffle=True)
+    trainer = pl.Trainer(max_epochs=epochs, logger=False, enable_progress_bar=False)
+    trainer.fit(model, loader)
+    print("steps", trainer.global_step, "epochs", trainer.current_epoch)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--epochs", type=int, default=2)
+    args = parser.parse_args()
+    fit(Line(args.lr), args.batch_size, args.epochs)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_lightning_in_a_function_without_the_options_reads_the_variable_of_the_job() -> None:
+    adoption = adopt_text(HIDDEN)
+    assert 'CHECKPOINTS = os.environ.get("AZURE_ML_OUTPUT_checkpoints")\n' in adoption.text
+    assert 'ckpt_path="last" if CHECKPOINTS else None' in adoption.text
+    assert adoption.profile.own_checkpoints

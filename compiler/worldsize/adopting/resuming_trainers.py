@@ -16,7 +16,8 @@ VARIABLE = "AZURE_ML_OUTPUT_checkpoints"  # which Azure ML sets for an output wi
 
 def resume_lightning(script: Script, parser: Parser, header: Header, trainer: ast.Call, package: str) -> None:
     """A checkpoint after each epoch in `--checkpoints`, and `ckpt_path` of `fit`."""
-    fits = [call for call in script.module.called("fit") if keyword_argument(call, "ckpt_path") is None]
+    calls = [call for call in script.module.called("fit") if isinstance(call.func, ast.Attribute)]
+    fits = [call for call in calls if keyword_argument(call, "ckpt_path") is None]
     if len(fits) != 1 or len(fits[0].args) > 4:
         return
     folder = _name_folder(script, parser, header, trainer, fits[0])

@@ -98,6 +98,13 @@ def test_a_list_of_losses_is_of_all_rows() -> None:
     assert "        losses[:] = average(losses)\n" in adopt_text(read("own_random")).text
 
 
+@pytest.mark.parametrize("loader", ["test_loader", "train_loader"])
+def test_what_an_evaluation_between_steps_counts_is_of_all_rows(loader: str) -> None:
+    left = list_left(read("downloaded_digits").replace("in test_loader:", f"in {loader}:"))
+    told = "`right` is of the rows of the first process here" in left
+    assert told is (loader == "train_loader")
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -127,12 +134,13 @@ def test_a_best_result_that_is_global_is_resumed() -> None:
     assert '        best_acc1 = state_["best_acc1"]\n' in adopt_text(read("meters")).text
 
 
-def test_folders_of_written_files_are_made_below_the_output() -> None:
+@pytest.mark.parametrize("folder", ["models", "./models", "models/"])
+def test_folders_of_written_files_are_made_below_the_output(folder: str) -> None:
     text = LOOP.replace("'blobs.pth'", "'models/blobs.pth'")
     made = 'os.makedirs(os.path.join(args.output, "models"), exist_ok=True)'
     assert made in adopt_text(text).text
-    adopted = adopt_text(f"import os\n{text}".replace("BATCH", 'os.mkdir("models")\nBATCH', 1)).text
-    assert 'os.mkdir(os.path.join(args.output, "models"))' in adopted
+    adopted = adopt_text(f"import os\n{text}".replace("BATCH", f'os.mkdir("{folder}")\nBATCH', 1)).text
+    assert f'os.mkdir(os.path.join(args.output, "{folder}"))' in adopted
     assert made not in adopted
 
 

@@ -12,7 +12,7 @@ The verbs of the command line, typed::
     speed = worldsize.estimate("estimate.yml").estimate  # of a workload on a cluster
 
 ``worldsize.components`` loads the built-in components for an azure-ai-ml ``@dsl.pipeline``; its job, or
-``"file.py:function"``, is planned, checked and run by the same verbs.
+``"file.py:function"``, is planned, checked, compiled and run by the same verbs.
 Nothing heavy is imported until the verb that needs it is called.
 """
 
@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from worldsize import components
-    from worldsize.api import Compiled, compile, estimate  # noqa: A004 - the verbs, as users say them
+    from worldsize.api import Compiled, estimate
     from worldsize.checking import Report
-    from worldsize.dsl.verbs import check, plan, run
+    from worldsize.dsl.verbs import check, compile, plan, run  # noqa: A004 - the verbs, as users say them
     from worldsize.errors import OutputError, PipelineError, SpecError
     from worldsize.resolving.forecasts import Estimated
     from worldsize.running import ResumeError, RunOptions, RunResult, resume
@@ -61,7 +61,7 @@ _HOMES = {
     "check": "worldsize.dsl.verbs",
     "Report": "worldsize.checking",
     "plan": "worldsize.dsl.verbs",
-    "compile": "worldsize.api",
+    "compile": "worldsize.dsl.verbs",
     "Compiled": "worldsize.api",
     "estimate": "worldsize.api",
     "Estimated": "worldsize.resolving.forecasts",

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.resolving.resolve import ResolvedSpec
 
-_TAKE_PYTHON = "`check`, `run` and `submit` take pipelines in Python, and `worldsize.plan(job, …)` plans them"
+_TAKE_PYTHON = (
+    "`check`, `compile`, `run` and `submit` take pipelines in Python, and `worldsize.plan(job, …)` plans them"
+)
 _PYTHON = re.compile(r"\.py(?:$|[:#@])")  # a file, or a function in it
 
 
@@ -57,7 +59,7 @@ class Compiled(Struct, frozen=True):
     warnings: tuple[Diagnostic, ...]  # findings that did not keep the spec from compiling
     sources: Sources
     job: Job  # the pipeline as it lies in the folder, each value with its place in the spec
-    resolved: ResolvedSpec
+    resolved: ResolvedSpec | None  # None of a pipeline in Python, which is not a spec
 
     def __repr__(self) -> str:
         return f"<Compiled: {plural(len(self.files), 'file')} in {self.folder}>"  # the fields hold every file
@@ -104,7 +106,7 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
     spec = planned.resolved.spec
     folder = spec.path.parent
     import_model = partial(imported_model.import_model, folder) if import_models else None
-    read_table = partial(rows.read_table_samples, folder)
+    read_table = partial(rows.read_table_samples, planned.resolved.files, folder)
     with in_budget(spec.path, planned.sources):
         resolved = planned.resolved
         return estimate_steps(resolved.job, planned.plan, import_model, read_table, resolved.vm_sizes)
@@ -174,7 +176,7 @@ def forecast_steps(
     prices = read_price_list(region or project.region, project.prices_file)
     forecasts: dict[str, StepForecast] = {}
     with in_budget(path, planned.sources):
-        read_table = partial(rows.read_table_samples, path.parent)
+        read_table = partial(rows.read_table_samples, resolved.files, path.parent)
         for name, time in estimate_steps(resolved, read_table, runs).items():
             cost = None
             if time.case is not None:
@@ -311,6 +313,11 @@ def require_path(target: Any, verb: str, kind: str) -> None:
 
 
 def _spec_error(problems: list[Problem], checked: CheckedSpec) -> SpecError:
+    return make_spec_error(problems, checked.report.sources)
+
+
+def make_spec_error(problems: list[Problem], sources: Sources) -> SpecError:
+    """The error that problems are, which were found after the check."""
     from worldsize.rules import engine  # only a refusal needs it
 
-    return SpecError(list(engine.diagnose(problems)), checked.report.sources)
+    return SpecError(list(engine.diagnose(problems)), sources)

@@ -10,7 +10,7 @@ BOUNDS = {
     "files": 860,
     "lines": 103_000,
     "small modules": 128,
-    "edges between packages": 183,
+    "edges between packages": 184,
     "packages in knots": 0,
     "edges in running": 42,
     "parts of running in knots": 0,
@@ -18,7 +18,7 @@ BOUNDS = {
     "rules without logic": 0,
     "pages above one a rule": 0,
     "functions called of": 0,
-    "noqa": 117,
+    "noqa": 118,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
 }
 

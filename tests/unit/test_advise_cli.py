@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from worldsize import api, resources, yaml
 from worldsize.cli.advice_apply import is_as_advised
 from worldsize.cli.advice_question import Request, make_question, read_asked
+from worldsize.cli.advice_table import _times
 from worldsize.cli.main import main
 from worldsize.facts import vm_sizes
 from worldsize.fixing.settings import Setting, set_values
@@ -70,6 +71,13 @@ def advise(folder: Path, text: str, *options: str) -> Result:
     path.write_text(text, encoding="utf-8")
     (folder / "train.py").write_text("print()\n", encoding="utf-8")
     return CliRunner().invoke(main, ["advise", str(path), *options])
+
+
+def test_what_is_the_same_is_not_said_as_a_factor() -> None:
+    assert f"costs {_times(1.001)}as much" == "costs as much"
+    assert f"costs {_times(2.5)}as much" == "costs 2.5 times as much"
+    assert f"{_times(0.9999, 'the same ')}share" == "the same share"
+    assert f"{_times(0.5, 'the same ')}share" == "0.5 times the share"
 
 
 def test_the_front_is_a_table_that_says_why(tmp_path: Path) -> None:

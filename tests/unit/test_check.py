@@ -253,6 +253,10 @@ def test_explain_prints_pages_by_code_and_slug(tree: Path) -> None:
     assert by_code == by_slug
     assert by_code[0] == 0
     assert "Why: " in by_code[1]
+    status, family = invoke("explain", "ws5")
+    assert status == 0
+    assert family.startswith("WS5: data")
+    assert {line.split()[0][:3] for line in family.splitlines()[1:]} == {"WS5"}
     status, table = invoke("explain")
     assert status == 0
     assert [line.split()[0] for line in table.splitlines() if line.startswith("  WS")] == [

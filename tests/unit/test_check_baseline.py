@@ -39,8 +39,15 @@ def record() -> None:
 
 def test_what_is_recorded_is_not_reported(tree: Path) -> None:
     record()
-    assert (check().exit_code, check().stdout) == (0, "nothing found in 1 file\n")
+    assert (check().exit_code, check().stdout) == (0, "nothing new in 1 file, 2 known\n")
     assert json.loads(Path("known.json").read_text())["version"] == 1
+
+
+def test_a_report_says_how_much_is_known(tree: Path) -> None:
+    record()
+    assert check("job.yml").stdout == "nothing new in 1 file, 2 known\n"
+    (tree / "job.yml").write_text(KNOWN + "third: 3\n")
+    assert check("job.yml", "--format", "concise").stdout.endswith("1 error in 1 file, 2 known\n")
 
 
 def test_findings_stay_known_where_lines_move(tree: Path) -> None:

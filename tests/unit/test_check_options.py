@@ -189,3 +189,14 @@ def test_the_working_folder_is_the_default(tree: Path) -> None:
     (tree / "sub" / "job.yml").write_text(JOB)
     assert check().stdout == check(".").stdout
     assert check().exit_code == 1
+
+
+def test_a_pipeline_in_python_is_said_not_to_be_read(tree: Path) -> None:
+    (tree / "train.py").write_text("from azure.ai.ml import MLClient\n")
+    assert "note:" not in CliRunner().invoke(main, ["check", "."]).stderr
+    (tree / "pipe.py").write_text("from azure.ai.ml import dsl\n\n@dsl.pipeline\ndef own(): ...\n")
+    result = CliRunner().invoke(main, ["check", "."])
+    said = "note: `pipe.py` defines pipelines in Python, which are not read from a folder:"
+    assert result.stderr == f"{said} `worldsize check pipe.py:FUNCTION`\n"
+    for quiet in (["check", ".", "--format", "json"], ["check", "pipe.yml"]):
+        assert "pipelines in Python" not in CliRunner().invoke(main, quiet).stderr

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from run_folders import FolderOfRun, track
 
 import worldsize
+from worldsize.cli.diff import LONGEST_VALUE, _shorten_values
 from worldsize.cli.main import COMMANDS, main
 from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
 
@@ -67,6 +68,15 @@ def test_only_what_differs_is_printed(home: Path) -> None:
         ["metrics"],
         ["train.accuracy", "0.8", "0.95", "+0.15"],
     ]
+
+
+def test_long_values_are_cut_so_that_they_differ(home: Path) -> None:
+    folder = "/mnt/projects/a-folder-with-a-long-name/another/pipelines"
+    first, second = _shorten_values(f"{folder}/digits.yml", f"{folder}/letters.yml")
+    assert first != second
+    assert first.endswith("/digits.yml")
+    assert max(len(first), len(second)) <= LONGEST_VALUE
+    assert _shorten_values("0.1", "0.2") == ("0.1", "0.2")
 
 
 def test_differences_as_json(home: Path) -> None:

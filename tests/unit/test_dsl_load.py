@@ -152,7 +152,7 @@ COMMANDS = {
     "submit pipe:digits": "there is no file `pipe:digits`",
     "check pipe.py::digits": "`pipe.py::digits` has `::` between file and function",
     "plan pipe.py:nothing": "`pipe.py` has no function `nothing`",
-    "compile pipe.py:digits -o out": "`worldsize compile` takes the path of a spec, not `pipe.py:digits`",
+    "compile pipe.py:digits -o out": "`pipe.py:digits` is a `NoneType`, not a pipeline job",
     "estimate pipe.py:digits": "`worldsize estimate` takes the path of the file of a workload, not `pipe",
     "advise pipe.py:digits": "`worldsize advise` takes the path of a spec or the file of a workload, not",
     "adopt pipe.py:digits": "`worldsize adopt` takes the path of a training script, not `pipe.py:digits`",

@@ -208,6 +208,17 @@ def test_the_command_says_what_it_wrote_and_how_to_submit_it(tree: Path) -> None
     ]
 
 
+def test_a_schedule_is_created_in_place_of_a_job(tree: Path) -> None:
+    """It starts its first job itself."""
+    write(tree, OWN + 'schedule: {cron: "0 3 * * 1"}\n')
+    command = [sys.executable, "-m", "worldsize", "compile", "spec.yml", "-o", "out"]
+    result = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.splitlines()[-2:] == [
+        "  az ml job create -f out/pipeline.yml    # either once, or",
+        "  az ml schedule create -f out/schedule.yml    # by its schedule",
+    ]
+
+
 def test_a_foreign_folder_is_refused_without_reading_all_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

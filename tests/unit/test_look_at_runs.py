@@ -114,6 +114,43 @@ def test_a_lock_whose_runner_died_is_waited_for(home: Path) -> None:
         assert find_runner(path.parent) == os.getpid()
 
 
+def test_a_run_that_died_lasted_until_its_processes_wrote_last(home: Path) -> None:
+    root = home / "runs" / SECOND
+    log = root / "steps" / "shard" / "logs" / "rank-0.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("working\n")
+    written = (root / "events.jsonl").stat().st_mtime + 20
+    os.utime(log, (written, written))
+    run = load_run(root)
+    assert (run.state, run.seconds, run.steps["shard"].seconds) == ("died", 21.0, 20.0)
+
+
+def test_a_resumed_run_took_what_its_attempts_took(home: Path) -> None:
+    """Not the time between them."""
+    path = home / "runs" / FIRST / "events.jsonl"
+    again = [
+        {"event": "run_resumed", "run": FIRST},
+        {"event": "step_started", "step": "train", "processes": []},
+        {"event": "step_ended", "step": "train", "state": "succeeded", "seconds": 6.0},
+        {"event": "run_ended", "state": "succeeded", "seconds": 6.5},
+    ]
+    path.write_text(WHOLE + events(*again).replace("T03:", "T09:"))
+    assert load_run(path.parent).seconds == 8.0 + 6.5
+    path.write_text(WHOLE + events(*again[:2]).replace("T03:", "T09:"))
+    assert load_run(path.parent).seconds == 8.0 + 1.0
+
+
+def test_a_pipeline_in_python_has_the_name_of_its_function(home: Path) -> None:
+    request = home / "runs" / FIRST / "run.json"
+    document = json.loads(request.read_text())
+    target = ".worldsize/pipelines/pipe-planned/pipeline.yml"
+    request.write_text(json.dumps({**document, "target": target, "reference": "pipe.py:planned"}))
+    assert "pipe.py:planned" in call("runs").stdout
+    assert "pipeline  pipe.py:planned" in call("show", FIRST).stdout
+    assert target not in call("runs").stdout + call("show", FIRST).stdout
+    assert FIRST in call("runs", "--pipeline", "pipe.py:planned").stdout
+
+
 def test_show_draws_the_graph(home: Path) -> None:
     text = call("show", "20260102-03").output
     assert re.search(r"^run 20260102-030405-000 failed after 4\.2 s$", text, re.MULTILINE)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from worldsize.running.engine.failures import (
     count_oom_kills,
     describe_followers,
+    explain_failure,
     explain_oom_kill,
     failure_signature,
     find_cause,
@@ -111,3 +115,14 @@ def test_a_process_killed_for_memory_is_told_which_batch_is_half(tmp_path) -> No
     said = explain_oom_kill(inputs)
     assert "3.0 GiB were planned for each process" in said[0]
     assert "`batch_size_per_device` to 12 and `gradient_accumulation_steps` to 4" in said[1]
+
+
+def test_a_thread_that_outlives_its_process_is_explained(tmp_path: Path) -> None:
+    """Gloo frees a tensor while Python ends: the process is aborted after its training has ended."""
+    (tmp_path / "rank-1.log").write_text("epoch 3\nterminate called without an active exception\n")
+    ended = [EndedProcess(RANKS[1], -signal.SIGABRT, told=False)]
+    group: Any = SimpleNamespace(ended=ended, ranks=RANKS, lost=None)
+    task: Any = None  # which only other failures are explained by
+    failure = explain_failure(group, task, tmp_path, (), blame=None, out_of_memory=False)
+    assert "SIGABRT" in failure.message
+    assert "call `torch.distributed.destroy_process_group()` at the end" in failure.notes[0]

@@ -250,6 +250,7 @@ def test_a_native_job_keeps_its_instances_too(
 
 
 OTHER_BATCH = "a fixed batch for each process gives another global batch"
+SLOW = "so this will be slow: `--processes 2` starts fewer"
 CROWDED = (
     "`worker_count` is 4 but `instance_count` is 3: 4 workers are started, and share instances and their GPUs"
 )
@@ -258,7 +259,7 @@ CROWDED = (
 @pytest.mark.parametrize(
     ("distribution", "processes", "world", "notices"),
     [
-        ("{type: tensorflow}", None, 3, ["3 processes share 2 cores, so this will be slow"]),
+        ("{type: tensorflow}", None, 3, [f"3 processes share 2 cores, {SLOW}"]),
         ("{type: tensorflow, parameter_server_count: 2}", 2, 2, [f"2 processes instead of 3; {OTHER_BATCH}"]),
         (
             "{type: tensorflow, worker_count: 1, parameter_server_count: 1}",
@@ -272,22 +273,19 @@ CROWDED = (
             "{type: tensorflow, worker_count: 4}",
             None,
             4,
-            [
-                CROWDED,
-                "4 processes share 2 cores, so this will be slow",
-            ],
+            [CROWDED, f"4 processes share 2 cores, {SLOW}"],
         ),
         (
             "{type: mpi, process_count_per_instance: 2}",
             None,
             6,
-            ["6 processes share 2 cores, so this will be slow"],
+            [f"6 processes share 2 cores, {SLOW}"],
         ),
         (
             "{type: mpi, process_count_per_instance: 2}",
             6,
             6,
-            ["6 processes share 2 cores, so this will be slow"],
+            [f"6 processes share 2 cores, {SLOW}"],
         ),
         ("{type: mpi, process_count_per_instance: 2}", 2, 2, [f"2 processes instead of 6; {OTHER_BATCH}"]),
     ],

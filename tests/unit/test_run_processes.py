@@ -37,6 +37,15 @@ CASES = {
     "mpi_two_by_two": Call(
         "train", "mpi", "python train.py", 2, 2, {"OMPI_MCA_pml": "ucx"}, gpus=("2", "3", "5", "7"), cores=2
     ),
+    "long_command": Call(
+        "train",
+        "pytorch",
+        "python train.py --names 'a b' --learning-rate 0.1 --batch-size-per-device 32 --weight-decay 0.0001"
+        " --epochs 30 --output ./outputs && echo 'all done'",
+        1,
+        2,
+        cores=2,
+    ),
     "secrets_are_hidden": Call(
         "train",
         "none",

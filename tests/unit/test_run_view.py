@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,32 @@ def test_lines_without_a_terminal() -> None:
         "train: step 50/100, loss 0.1235, 1,234 samples/s",
         "train: succeeded after 9.5 s",
     ]
+
+
+def test_a_step_without_progress_is_hinted_at_once() -> None:
+    lines: list[str] = []
+    time = [0.0]
+    view = PlainView(lines.append, lambda: time[0], hint=lambda step: f"see {step}")
+    train = Status("train", "running", 2, started=0.0)
+    view.changed(train)
+    for time[0] in (1.0, 5.1, 9.0, 30.0):
+        view.tick({"train": train})
+    assert lines == ["train: running, 2 processes", "train: see train"]
+
+
+def test_the_last_progress_is_said_once() -> None:
+    """What differs in nothing that is shown is the same line."""
+    lines: list[str] = []
+    time = [0.0]
+    view = PlainView(lines.append, lambda: time[0])
+    train = Status("train", "running", 2, started=0.0, progress=HALF)
+    view.changed(train)
+    time[0] = 6.0
+    view.tick({"train": train})
+    train.progress = replace(HALF, epoch=2.0)
+    train.state = "succeeded"
+    view.changed(train)
+    assert [line for line in lines if "step" in line] == ["train: step 50/100, loss 0.1235, 1,234 samples/s"]
 
 
 def drawn(statuses: list[Status], *, rows: int = 20, width: int = 100) -> str:

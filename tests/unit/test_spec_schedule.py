@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import worldsize
 from worldsize import spec
 from worldsize.spec import cron, schedule
 
@@ -201,6 +202,12 @@ def load(tmp_path: Path, schedule: str) -> list[tuple[str, str, str]]:
             "`end_time` is 2025-03-01T03:00 but `start_time` is 2026-03-01T03:00: the schedule never runs",
         ),
         (
+            "{recurrence: {frequency: week, interval: 1, week_days: [monday]}}",
+            "spec-unknown-key",
+            "week_days",
+            "unknown key `week_days` in `schedule.recurrence`",
+        ),
+        (
             '{cron: "0 3 * * 1", timezone: UTC}',
             "spec-unknown-key",
             "timezone",
@@ -210,6 +217,15 @@ def load(tmp_path: Path, schedule: str) -> list[tuple[str, str, str]]:
 )
 def test_schedule_faults(tmp_path, schedule, slug, under, message):
     assert load(tmp_path, schedule) == [(slug, under, message)]
+
+
+def test_a_key_that_belongs_one_level_deeper_is_sent_there(tmp_path):
+    (tmp_path / "s.yml").write_text(
+        "name: a\ncompute: {c: {target: azureml:c}}\nsteps: {s: {uses: shard_data, compute: c}}\n"
+        "schedule: {recurrence: {frequency: day, interval: 1, hours: 3}}\n"
+    )
+    found = [each for each in worldsize.check(tmp_path / "s.yml").diagnostics if "`hours`" in each.message]
+    assert [each.help for each in found] == ["write it under `schedule:`"]
 
 
 @pytest.mark.parametrize(

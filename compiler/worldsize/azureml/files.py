@@ -35,6 +35,7 @@ class Files(Struct, eq=False):
     readable_data: Callable[[Path], bool] = allow_anything  # the same of data, which is never copied
     gate: CopyAccess = field(default_factory=CopyAccess)  # what may be copied
     elsewhere: Callable[[str], Path | None] = allow_nothing  # a local stand-in for an asset
+    mapped_data: Callable[[str], Path | None] = allow_nothing  # the same of data, from the project's settings
     texts: dict[Path, bytes] = field(default_factory=dict)  # contents that are not on the disk yet
     real_paths: RealPaths = field(default_factory=RealPaths)
     _real: dict[Path, Path] = field(default_factory=dict)  # paths with links resolved

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml.copying import CopyAccess, allow_everything
-from worldsize.azureml.files import Files, allow_anything
+from worldsize.azureml.files import Files, allow_anything, allow_nothing
 from worldsize.base.limits import Budgets
 from worldsize.base.problem import Confidence, Problem
 from worldsize.base.source import Source
@@ -44,6 +44,7 @@ class Report(Struct, frozen=True):
     sources: Sources  # texts by path, for showing excerpts
     files: tuple[str, ...]  # the recognised files that were checked
     fixed: int = 0  # problems that were fixed before this report
+    known: int = 0  # findings that the baseline has
     notes: bool = False  # whether formats for people show findings of severity `info`: they were asked for
     unchecked: str = ""  # why there was no file to check
 
@@ -100,6 +101,7 @@ class Report(Struct, frozen=True):
             rules=self._rule_infos,
             colour=colour,
             fixed=self.fixed,
+            known=self.known,
             notes=self.notes,
             unchecked=self.unchecked,
         )
@@ -165,7 +167,7 @@ def check_files(
     sources: dict[str, Source] = {}
     runs: list[CheckRun] = []
     projects = discover.group_projects(named, choice.exclude)
-    excluded = 0
+    excluded = known = 0
     for project in projects:
         run, settings, left_out = _check_project(project, files, choice, readable)
         wanted = _narrow(requested, settings)
@@ -180,7 +182,8 @@ def check_files(
         run.files = [path for path in run.files if not left_out(path)]
         excluded += sum(left_out(file.path) for file in project.files)
         sources |= run.context.sources()
-        kept = kept if baseline is None else baseline.select_new(kept, sources)
+        new = kept if baseline is None else baseline.select_new(kept, sources)
+        known, kept = known + len(kept) - len(new), new
         diagnostics += shorten.cap_repeats(kept, wanted)
         runs.append(run)
     roots = {document.path: document.root for document in files.documents.values()}
@@ -194,7 +197,10 @@ def check_files(
         from worldsize.checking.nothing import explain_nothing  # nearly all checks find a file
 
         unchecked = explain_nothing(named, choice.exclude, projects, excluded)
-    return Report(tuple(masked), shown_sources, tuple(checked), notes=notes, unchecked=unchecked), runs
+    report = Report(
+        tuple(masked), shown_sources, tuple(checked), known=known, notes=notes, unchecked=unchecked
+    )
+    return report, runs
 
 
 def _check_project(
@@ -213,7 +219,9 @@ def _check_project(
     else:
         files.gate = CopyAccess()
     run = CheckRun(context)
+    files.mapped_data = allow_nothing
     if chosen is not None:
+        files.mapped_data = chosen.find_mapped
         run.problems += chosen.problems
         context.vm_sizes = chosen.vm_sizes
         context.region, context.prices_file = chosen.region, chosen.prices_file

@@ -6,6 +6,7 @@ fault, at its position, and the rest of it still counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from pathlib import Path
@@ -33,6 +34,7 @@ SIZE_KEYS = ("gpus", "memory_gib", "vcpus")
 LARGEST = 2**31 - 1  # of what a VM size has, as a spec allows of anything
 LEVELS = (*SEVERITIES, "off")
 TIERS = ("dedicated", "low_priority")
+_VERSION = re.compile(r"(?<=[^:/])[:@][^:@/]{1,255}$")
 
 
 class Asset(NamedTuple):
@@ -56,6 +58,11 @@ class Settings(Struct):
     region: str | None = None
     prices_file: Path = prices.REFRESHED_FILE  # what `worldsize catalogue --prices` has read, if it exists
     problems: list[Problem] = field(default_factory=list)
+
+    def find_mapped(self, reference: str) -> Path | None:
+        """The local path that data of a workspace is mapped to; a name alone stands for its versions."""
+        paths = {asset.reference: asset.path for asset in self.assets}
+        return paths.get(reference) or paths.get(_VERSION.sub("", reference))
 
 
 def read_settings(document: Document) -> Settings:

@@ -139,16 +139,23 @@ def _explain(name: str, cheapest: Option, comparison: Comparison) -> Iterator[st
     mine, others = cheapest.estimate.bound, other.estimate.bound
     bounds = f"both bound by {mine}" if mine == others else f"bound by {mine} and {others}"
     yield (
-        f"  {name}, {show_instances(other)}, {_TIERS[other.tier]}, costs {comparison.cost:.3g} times as much"
-        f" and takes {comparison.seconds:.3g} times as long; the cheapest has"
+        f"  {name}, {show_instances(other)}, {_TIERS[other.tier]},"
+        f" costs {_times(comparison.cost)}as much and takes {_times(comparison.seconds)}as long;"
+        " the cheapest has"
     )
-    yield f"    {comparison.peak_per_money:.3g} times the peak arithmetic for the money"
+    yield f"    {_times(comparison.peak_per_money, 'the same ')}peak arithmetic for the money"
     yield (
-        f"    {comparison.utilisation:.3g} times the share of it in use: {show_share(used or 0)} against"
-        f" {show_share(theirs or 0)}, {bounds}"
+        f"    {_times(comparison.utilisation, 'the same ')}share of it in use:"
+        f" {show_share(used or 0)} against {show_share(theirs or 0)}, {bounds}"
     )
     if abs(comparison.kept_time - 1) >= _VISIBLE:
         yield f"    {comparison.kept_time:.3g} times the share of time that evictions leave"
+
+
+def _times(factor: float, same: str = "") -> str:
+    """``2.5 times the ``, or what is said instead of ``1 times``; without ``same`` there is no article."""
+    shown = f"{factor:.3g}"
+    return same if shown == "1" else f"{shown} times {'the ' if same else ''}"
 
 
 def _describe_batch(batch: OtherBatch) -> str:

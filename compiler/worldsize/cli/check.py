@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
 STDIN = "-"
+MOST_SCRIPTS, LARGEST_SCRIPT = 20, 64 * 1024  # of a folder, and bytes, that are searched for a pipeline
 
 EPILOG = """\b
 Examples:
@@ -160,7 +162,31 @@ def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> 
     checker.write_output(_render(report, output))
     if report.unchecked and (output.statistics or output.format_ not in ("text", "concise")):
         common.say_sentences(f"note: no file was checked: {report.unchecked}", err=True)
+    if output.format_ in ("text", "concise"):
+        _note_python(paths)
     return report.exit_code
+
+
+def _note_python(paths: tuple[str, ...]) -> None:
+    """Say that a pipeline in Python in a checked folder was not read, as that would run its code."""
+    if any(".worldsize" in path for path in paths):  # one of them was named, and written there
+        return
+    for folder in filter(os.path.isdir, paths):
+        scripts = sorted(Path(folder).glob("*.py"))[:MOST_SCRIPTS]
+        found = next(filter(_defines_pipeline, scripts), None)
+        if found is not None:
+            message = f"`{found}` defines pipelines in Python, which are not read from a folder"
+            common.say_sentences(f"note: {message}: `worldsize check {found}:FUNCTION`", err=True)
+            return
+
+
+def _defines_pipeline(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = file.read(LARGEST_SCRIPT)
+    except OSError:
+        return False
+    return b"azure.ai.ml" in head and (b"\n@dsl.pipeline" in head or b"\n@pipeline" in head)
 
 
 def _read_choice(options: dict[str, Any]) -> Choice:
@@ -228,7 +254,9 @@ def _fix(
         click.echo(_render(result.report, output, sys.stderr), err=True, nl=False)
         return result.report.exit_code
     if write:
-        checker.write_output(_render(result.report, output))
+        people = output.format_ in ("text", "concise") and not output.statistics
+        listed = "".join(f"{line}\n" for line in result.applied) if people else ""
+        checker.write_output(listed + _render(result.report, output))
         return result.report.exit_code
     checker.write_output("".join(fixing.unified_diff(change) for change in result.changes))
     click.echo(f"would fix {result.report.fixed} in {plural(len(result.changes), 'file')}", err=True)
@@ -240,7 +268,9 @@ def _render(report: Report, output: _Output, stream: Any = None) -> str:
     from worldsize.diagnostics import text
 
     if output.statistics:
-        return text.render_statistics(report.diagnostics, files=len(report.files), fixed=report.fixed)
+        return text.render_statistics(
+            report.diagnostics, files=len(report.files), fixed=report.fixed, known=report.known
+        )
     return report.render(output.format_, colour=text.wants_colour(stream or sys.stdout))
 
 

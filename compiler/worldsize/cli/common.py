@@ -148,6 +148,15 @@ class FunctionOrFile(_FilePath):
         return super().convert(suggest_reference(os.fspath(value)), param, ctx)
 
 
+def is_function(path: Path) -> bool:
+    """Whether what :class:`FunctionOrFile` gave names a function."""
+    if ".py" not in path.name:  # as nearly all
+        return False
+    from worldsize.dsl.load import is_reference
+
+    return is_reference(str(path))
+
+
 class SpecPath(_FilePath):
     """The path of a file that exists; `file.py:function` is refused with what to do instead."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.base.wording import plural
 from worldsize.cli import common, measured_runs
 from worldsize.cli.workspace_options import WorkspaceChoice
 
@@ -22,6 +23,7 @@ Examples:
   worldsize compile pipelines/digits_ddp.yml -o build
   az ml job create -f build/pipeline.yml
   worldsize compile SPEC -o build --from JOB --azure    with predictions calibrated by a job that trained this
+  worldsize compile pipeline.py:planned -o build        a pipeline in Python, with its components and code
 
 \b
 Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an internal error of worldsize.
@@ -29,7 +31,7 @@ Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an intern
 
 
 @click.command(epilog=EPILOG)
-@click.argument("spec", type=common.SpecPath())
+@click.argument("spec", type=common.FunctionOrFile())
 @click.option(
     "-o",
     "--output",
@@ -51,11 +53,19 @@ def command(
     settings: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Write the Azure ML pipeline of a spec."""
+    """Write the Azure ML pipeline of a spec, or of `file.py:function`, as a folder with all that it needs."""
     from worldsize.api import compile_document
     from worldsize.errors import OutputError, SpecError
     from worldsize.resolving.measured_case import UnusableRunError
 
+    if common.is_function(spec):
+        if settings or runs:
+            common.refuse(
+                f"`{'--set' if settings else '--from'}` is for specs, and `{spec}` is a pipeline in Python",
+                "change its function",
+            )
+        _report(_compile_function(str(spec), output), as_json=as_json)
+        return
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     try:
         document = common.override_spec(spec, settings)
@@ -66,6 +76,17 @@ def command(
         common.refuse_spec(error)
     except OutputError as error:
         common.refuse(str(error), error.help)
+    _report(compiled, as_json=as_json)
+
+
+def _compile_function(reference: str, output: Path) -> Compiled:
+    from worldsize.dsl import verbs
+
+    with common.exit_on_python_error():
+        return verbs.compile(reference, output)
+
+
+def _report(compiled: Compiled, *, as_json: bool) -> None:
     if compiled.warnings:
         common.show_findings(compiled.warnings, compiled.sources)
     if as_json:
@@ -80,7 +101,7 @@ def _summary(compiled: Compiled) -> str:
     lines = [f"wrote {compiled.folder}"]
     lines += [f"  {name}" for name in compiled.files if not name.startswith("components/")]
     counts = Counter(name.split("/")[1] for name in compiled.files if name.startswith("components/"))
-    lines += [f"  components/{folder}/  ({count} files)" for folder, count in sorted(counts.items())]
+    lines += [f"  components/{each}/  ({plural(count, 'file')})" for each, count in sorted(counts.items())]
     lines += ["", "submit it:"]
     lines += [f"  {line}" for line in _commands(compiled)]
     return "\n".join(lines) + "\n"
@@ -94,5 +115,6 @@ def _commands(compiled: Compiled) -> list[str]:
     lines = [f"az ml compute create -f {quoted(name)}" for name in clusters]
     lines.append(f"az ml job create -f {quoted('pipeline.yml')}")
     if "schedule.yml" in compiled.files:
-        lines.append(f"az ml schedule create -f {quoted('schedule.yml')}")
+        lines[-1] += "    # either once, or"
+        lines.append(f"az ml schedule create -f {quoted('schedule.yml')}    # by its schedule")
     return lines

@@ -77,6 +77,19 @@ def _render(found: list[Difference], first: str, second: str) -> list[str]:
             section = each.section
             rows.append((section, "", "", ""))
         change = "" if each.change is None else f"{each.change:+.4g}"
-        values = (shorten(show_value(value), LONGEST_VALUE) for value in (each.first, each.second))
+        values = _shorten_values(show_value(each.first), show_value(each.second))
         rows.append((f"  {shorten(each.name, LONGEST_VALUE)}", *values, change))
     return list(common.format_table(("", first, second, "change"), rows, right=frozenset({3})))
+
+
+def _shorten_values(first: str, second: str) -> tuple[str, str]:
+    """Two values that differ, each short; a beginning that hides where they differ is left out."""
+    from worldsize.base.wording import shorten
+
+    short = shorten(first, LONGEST_VALUE), shorten(second, LONGEST_VALUE)
+    if short[0] != short[1]:
+        return short
+    pairs = enumerate(zip(first, second, strict=False))
+    same = next((number for number, (one, other) in pairs if one != other), min(len(first), len(second)))
+    start = max(0, same - LONGEST_VALUE // 2)
+    return shorten(f"…{first[start:]}", LONGEST_VALUE), shorten(f"…{second[start:]}", LONGEST_VALUE)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   worldsize explain                       all rules
+  worldsize explain WS5                   the rules of a family
   worldsize explain WS203                 one page
   worldsize explain yaml-duplicate-key    the same, by slug
   worldsize explain "0 3 * * 1"           the next times of this cron expression
@@ -23,7 +24,9 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("name", required=False, metavar="[CODE|SLUG|CRON]", shell_complete=completion.complete_rules)
+@click.argument(
+    "name", required=False, metavar="[CODE|FAMILY|SLUG|CRON]", shell_complete=completion.complete_rules
+)
 @click.option(
     "--write", type=click.Path(file_okay=False, path_type=Path), help="Write all pages as Markdown."
 )
@@ -36,11 +39,8 @@ def command(name: str | None, write: Path | None, *, as_json: bool) -> None:
         for path in pages.write(write):
             click.echo(path)
         return
-    if name is None and as_json:
-        click.echo(json.dumps([_document(rule) for rule in registry.rules()], indent=2))
-        return
-    if name is None:
-        click.echo(pages.render_table(), nl=False)
+    if name is None or (registry.find(name) is None and registry.begins_code(name.upper())):
+        _list_rules((name or "").upper(), as_json=as_json)
         return
     if len(name.split()) > 1 and as_json:
         raise click.UsageError("the times of a cron expression have no JSON: remove `--json`")
@@ -57,6 +57,17 @@ def command(name: str | None, write: Path | None, *, as_json: bool) -> None:
         click.echo(json.dumps({**_document(known), "page": pages.render_plain(known)}, indent=2))
         return
     click.echo(pages.render_plain(known), nl=False)
+
+
+def _list_rules(beginning: str, *, as_json: bool) -> None:
+    """Print the rules whose codes begin so."""
+    from worldsize.rules import pages, registry
+
+    if as_json:
+        rules = [rule for rule in registry.rules() if rule.code.startswith(beginning)]
+        click.echo(json.dumps([_document(rule) for rule in rules], indent=2))
+        return
+    click.echo(pages.render_table(beginning), nl=False)
 
 
 def _document(rule: Rule) -> dict[str, str]:

@@ -47,7 +47,7 @@ def command(
     root = common.find_run(home, run)
     secrets = running_command.parse_settings(settings)
     with running_command.exit_on_refusal():
-        view = running_command.choose_view(quiet=quiet or as_json)
+        view = running_command.choose_view(quiet=quiet or as_json, home=home)
         result = running.resume(root, settings=secrets, ask=_secret_prompt(), view=view)
     running_command.exit_with_result(result, quiet=quiet, as_json=as_json, report=not no_report)
 

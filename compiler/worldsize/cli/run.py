@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -35,7 +36,8 @@ Each process has its own log: rank-0.log; with tensorflow worker-0.log and ps-0.
 
 \b
 A plan for more processes than there are GPUs (or cores) runs with as many as fit and more
-gradient accumulation: the global batch stays the same.
+gradient accumulation: the global batch stays the same. A pipeline without a plan keeps its
+processes, which share the cores: `--processes 2` starts fewer.
 
 \b
 --nodes namespaces gives every instance of a distributed step a network namespace: address, host
@@ -153,7 +155,7 @@ def command(
             common.say(render_preview(running.dry_run(target, options)), nl=False)
         return
     with exit_on_refusal():
-        view = choose_view(quiet=quiet or as_json)
+        view = choose_view(quiet=quiet or as_json, home=runs_dir)
         result = running.run(target, options, runs_dir=runs_dir, track=not no_track, view=view)
     exit_with_result(result, quiet=quiet, as_json=as_json, report=not no_report)
 
@@ -243,8 +245,8 @@ def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:
         raise click.BadParameter(str(error), param_hint="'--map'") from None
 
 
-def choose_view(*, quiet: bool) -> View:
-    """Choose the view of a run: a table on a terminal, lines elsewhere."""
+def choose_view(*, quiet: bool, home: Path | None = None) -> View:
+    """Choose the view of a run in this home: a table on a terminal, lines elsewhere."""
     from worldsize.running.show.views import PlainView, QuietView, wants_table
 
     if quiet:
@@ -255,4 +257,10 @@ def choose_view(*, quiet: bool) -> View:
         from worldsize.running.show.live import LiveView
 
         return LiveView(Console())
-    return PlainView(common.say_sentences)
+    return PlainView(common.say_sentences, hint=partial(_hint_at_logs, home) if home is not None else None)
+
+
+def _hint_at_logs(home: Path, step: str) -> str:
+    words = ["worldsize", "logs", "last", step, "--follow"]
+    words += ["--runs-dir", str(home)] if home != Path(".worldsize") else []
+    return f"no progress is reported so far; `{shlex.join(words)}` shows what it prints"

@@ -149,7 +149,7 @@ def _document(listed: _Listed, columns: Sequence[str]) -> dict[str, Any]:
     return {
         "id": run.id,
         "state": run.state,
-        "pipeline": run.pipeline,
+        "pipeline": run.reference or run.pipeline,
         "steps": len(run.steps),
         "steps_done": run.done,
         "started": run.started.isoformat() if run.started else None,

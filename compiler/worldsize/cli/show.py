@@ -90,7 +90,7 @@ def render(
 
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
     rows = [
-        ("pipeline", _show_place(run.pipeline)),
+        ("pipeline", run.reference or _show_place(run.pipeline)),
         ("started", common.format_time(run.started)),
     ]
     rows += [(name, _show_place(place)) for name, place in details.links().items()]
@@ -196,7 +196,7 @@ def document(run: RunRecord, details: RunDetails) -> dict[str, Any]:
     return {
         "id": run.id,
         "state": run.state,
-        "pipeline": run.pipeline,
+        "pipeline": run.reference or run.pipeline,
         "started": run.started.isoformat() if run.started else None,
         "seconds": round(run.seconds, 3),
         **details.links(),

@@ -6,13 +6,14 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from worldsize.base.wording import plural
 from worldsize.cli import common, speed_view, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from worldsize.remote.rest import Rest
     from worldsize.remote.targets import Target
 
+MOST_FILES = 200  # of one folder that a dry run names
 EPILOG = """\b
 Examples:
   worldsize submit pipelines/digits_ddp.yml          a spec: checked, compiled, submitted, followed
@@ -147,10 +149,21 @@ def _print_bodies(names: WorkspaceNames, target: Target, request: Request) -> No
     document = {
         "workspace": names.id,
         "computes": target.compute_names,
-        "uploads": recorder.uploads,
+        "uploads": _fold_uploads(recorder.uploads),
         "requests": recorder.requests,
     }
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _fold_uploads(paths: Sequence[str]) -> list[str]:
+    """The files that are uploaded; of a folder with many, such as one of data, how many."""
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folders.setdefault("/".join(path.split("/")[:2]), []).append(path)
+    folded = []
+    for folder, files in folders.items():
+        folded += files if len(files) <= MOST_FILES else [f"{folder}/ ({plural(len(files), 'file')})"]
+    return folded
 
 
 def _submit(names: WorkspaceNames, target: Target, request: Request) -> None:

@@ -24,6 +24,7 @@ def render_report(
     rules: Callable[[], Mapping[str, RuleInfo]],
     colour: bool = False,
     fixed: int = 0,
+    known: int = 0,
     notes: bool = False,
     unchecked: str = "",
 ) -> str:
@@ -37,6 +38,7 @@ def render_report(
         rules: The rules as SARIF lists them; called only for SARIF.
         colour: Whether ``text`` and ``concise`` may use terminal colours.
         fixed: How many problems were fixed before.
+        known: How many findings a baseline has hidden, for ``text`` and ``concise``.
         notes: Whether formats for people show findings of severity ``info``; ``text`` and ``concise`` count
             them if not.
         unchecked: Why there was no file to check, for ``text`` and ``concise``.
@@ -48,6 +50,7 @@ def render_report(
         from worldsize.diagnostics import text
 
         options: dict[str, Any] = {"files": len(files), "notes": notes, "colour": colour, "fixed": fixed}
+        options["known"] = known
         if format_ == "concise":
             report = text.render_concise(diagnostics, **options)
         else:

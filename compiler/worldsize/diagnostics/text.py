@@ -40,11 +40,17 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def render_text(
-    diagnostics: Sequence[Diagnostic], sources: Sources, *, files: int, colour: bool = False, fixed: int = 0
+    diagnostics: Sequence[Diagnostic],
+    sources: Sources,
+    *,
+    files: int,
+    colour: bool = False,
+    fixed: int = 0,
+    known: int = 0,
 ) -> str:
     """Render all findings in full; the last line counts them."""
     blocks = [render_diagnostic(diagnostic, sources, colour=colour) for diagnostic in diagnostics]
-    return "\n".join([*blocks, summarise_counts(diagnostics, files, fixed), ""])
+    return "\n".join([*blocks, summarise_counts(diagnostics, files, fixed, known), ""])
 
 
 def render_short(
@@ -55,6 +61,7 @@ def render_short(
     notes: bool,
     colour: bool = False,
     fixed: int = 0,
+    known: int = 0,
 ) -> str:
     """Render what fits a reader: the first findings of each rule in a file, and a table of many.
 
@@ -65,6 +72,7 @@ def render_short(
         notes: Whether findings of severity ``info`` are shown; else they are only counted.
         colour: Whether terminal colours may be used.
         fixed: How many problems were fixed before.
+        known: How many findings a baseline has hidden.
     """
     shown = [each for each in diagnostics if notes or each.is_shown_by_default]
     counts = Counter((each.span.path, each.code) for each in shown)
@@ -81,23 +89,31 @@ def render_short(
     if repeated and sum(block.count("\n") + 1 for block in blocks) > _SCREEN:
         blocks.append(render_table(diagnostics))
     hints = [*_hints(diagnostics, len(shown), capped=any(count > _SAME for count in counts.values()))]
-    return "\n".join([*blocks, *hints, summarise_counts(diagnostics, files, fixed), ""])
+    return "\n".join([*blocks, *hints, summarise_counts(diagnostics, files, fixed, known), ""])
 
 
 def render_concise(
-    diagnostics: Sequence[Diagnostic], *, files: int, notes: bool, colour: bool = False, fixed: int = 0
+    diagnostics: Sequence[Diagnostic],
+    *,
+    files: int,
+    notes: bool,
+    colour: bool = False,
+    fixed: int = 0,
+    known: int = 0,
 ) -> str:
     """Render one line for each finding; ``[*]`` marks those with a safe fix."""
     style = _Style(colour, 0)
     shown = [each for each in diagnostics if notes or each.is_shown_by_default]
     lines = [_render_headline(each, style, mark=" [*]" * (each.fix_safety == "safe")) for each in shown]
     hints = _hints(diagnostics, len(shown), capped=False)
-    return "\n".join([*lines, *hints, summarise_counts(diagnostics, files, fixed), ""])
+    return "\n".join([*lines, *hints, summarise_counts(diagnostics, files, fixed, known), ""])
 
 
-def render_statistics(diagnostics: Sequence[Diagnostic], *, files: int, fixed: int = 0) -> str:
+def render_statistics(
+    diagnostics: Sequence[Diagnostic], *, files: int, fixed: int = 0, known: int = 0
+) -> str:
     """Render a table of the rules in place of the findings."""
-    return f"{render_table(diagnostics)}{summarise_counts(diagnostics, files, fixed)}\n"
+    return f"{render_table(diagnostics)}{summarise_counts(diagnostics, files, fixed, known)}\n"
 
 
 def render_table(diagnostics: Sequence[Diagnostic]) -> str:
@@ -163,15 +179,15 @@ def _format_position(span: Span) -> str:
     return f"{flatten(show_path(span.path))}:{span.line}:{span.column}"
 
 
-def summarise_counts(diagnostics: Sequence[Diagnostic], files: int, fixed: int = 0) -> str:
-    """``2 errors, 1 warning in 3 files, fixed 4``."""
+def summarise_counts(diagnostics: Sequence[Diagnostic], files: int, fixed: int = 0, known: int = 0) -> str:
+    """``2 errors, 1 warning in 3 files, fixed 4, 65 known``, which a baseline has."""
     totals = count_severities(diagnostics)
     parts = [plural(number, severity) for severity, number in totals.items() if number and severity != "info"]
     if totals["info"]:
         parts.append(plural(totals["info"], "note"))
-    return (
-        f"{', '.join(parts) or 'nothing found'} in {plural(files, 'file')}{f', fixed {fixed}' * bool(fixed)}"
-    )
+    found = ", ".join(parts) or ("nothing new" if known else "nothing found")
+    rest = f"{f', fixed {fixed}' * bool(fixed)}{f', {known} known' * bool(known)}"
+    return f"{found} in {plural(files, 'file')}{rest}"
 
 
 class _Style(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""`worldsize.check`, `worldsize.plan` and `worldsize.run`, for files and for pipelines in Python."""
+"""`worldsize.check`, `plan`, `compile` and `run`, for files and for pipelines in Python."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from worldsize.errors import PipelineError
 
 if TYPE_CHECKING:
-    from worldsize.api import Planned
+    from worldsize.api import Compiled, Planned
     from worldsize.base.problem import Confidence
     from worldsize.checking import Report
     from worldsize.diagnostics import Severity
     from worldsize.planning.model import Plan
+    from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.running import RunOptions, RunResult
     from worldsize.running.model.results import View
 
@@ -145,6 +146,50 @@ def plan(
     return fill_plan(job, instance_types=instance_types or {}, scale=scale or {})
 
 
+def compile(  # noqa: A001
+    target: Target,
+    out: str | os.PathLike[str],
+    *,
+    text: str | None = None,
+    runs: Sequence[MeasuredRun] = (),
+) -> Compiled:
+    """Compile a spec, or a pipeline in Python, into the folder ``out``.
+
+    The folder appears whole or not at all; an earlier output of ours is replaced, anything else is
+    refused. The same spec gives the same bytes on every machine and day.
+
+    Args:
+        target: The path of a spec; also ``"file.py:function"``, whose code runs, or a pipeline job of
+            azure-ai-ml, of which components, code and planned numbers are copied into the folder.
+        out: The folder.
+        text: Of a spec, used instead of the file's content.
+        runs: Of a spec, by which the speed is calibrated that trainers log as predicted.
+
+    Raises:
+        PipelineError: The pipeline cannot be loaded or written.
+        SpecError: The spec or the pipeline has errors, or takes too long. Nothing was written.
+        OutputError: The folder holds what we did not write, or cannot be written. It is unchanged.
+        UnusableRunError: A run tells nothing of the step that it trained.
+    """
+    from worldsize import api
+    from worldsize.dsl import load
+
+    if isinstance(target, str | os.PathLike) and not load.is_reference(target):
+        return api.compile(find_file(target), out, text=text, runs=runs)
+    if text is not None or runs:
+        raise PipelineError(
+            "`text` and `runs` are for specs, not for pipelines in Python", "leave them out of `compile`"
+        )
+    from worldsize.dsl.compile import compile_job
+
+    reference = target if isinstance(target, str) else None
+    job = load.load_job(reference) if reference else load.require_job(target, "what is given", _EXAMPLE)
+    written = list_written(job, reference)
+    path = Path(written[0])
+    name = reference or f"the pipeline `{path.parent.name}` in Python"
+    return compile_job(job, path, check(written), Path(out), name)
+
+
 def read_planned(reference: str) -> Planned:
     """What the function of a reference planned.
 
@@ -184,10 +229,9 @@ def list_files(target: Target) -> list[str | os.PathLike[str]]:
     from worldsize.dsl import load
 
     if load.is_reference(target):
-        stem, _, function = target.rpartition(".py")
-        return _write(load.load_job(target), f"{Path(stem).name}-{function.lstrip(':')}")
+        return list_written(load.load_job(target), target)
     if not isinstance(target, str | os.PathLike):
-        return _write(load.require_job(target, "what is given", _EXAMPLE), None)
+        return list_written(load.require_job(target, "what is given", _EXAMPLE), None)
     if Path(target).suffix == ".py" and Path(target).is_file():
         raise PipelineError(
             f"`{os.fspath(target)}` is a Python file, which may define several pipelines",
@@ -196,10 +240,13 @@ def list_files(target: Target) -> list[str | os.PathLike[str]]:
     return [target]
 
 
-def _write(job: Any, name: str | None) -> list[str | os.PathLike[str]]:
+def list_written(job: Any, reference: str | None) -> list[str | os.PathLike[str]]:
+    """Write a job, which a reference names or nothing does, and return as :func:`list_files` does."""
     from worldsize.dsl.write import PLANNED, find_folder, write_pipeline  # which need the writer of YAML
 
-    pipeline = write_pipeline(job, find_folder(job, name))
+    stem, _, function = (reference or "").rpartition(".py")
+    name = f"{Path(stem).name}-{function.lstrip(':')}" if reference else None
+    pipeline = write_pipeline(job, find_folder(job, name), reference)
     planned: Planned | None = getattr(job, PLANNED, None)
     spec = None if planned is None else planned.resolved.spec.path
     return [pipeline] if spec is None or not spec.is_file() else [pipeline, spec]

@@ -16,6 +16,7 @@ import yaml
 from worldsize.azureml import yaml_dump
 from worldsize.emit import plan_file
 from worldsize.errors import OutputError, PipelineError
+from worldsize.running.model.folder import REFERENCE, ignore_in_git
 
 WRITTEN = Path(".worldsize") / "pipelines"  # where pipelines in Python are written, one folder each
 PIPELINE = "pipeline.yml"
@@ -32,8 +33,8 @@ def find_folder(job: Any, name: str | None = None) -> Path:
     return WRITTEN / "".join(each if each.isalnum() or each in "-_" else "-" for each in text)
 
 
-def write_pipeline(job: Any, folder: Path) -> Path:
-    """Write a pipeline job below ``folder`` and return its file.
+def write_pipeline(job: Any, folder: Path, reference: str | None = None) -> Path:
+    """Write a pipeline job, which ``reference`` names, below ``folder`` and return its file.
 
     A component that was loaded from YAML stays where it is, and the pipeline refers to it. One that the
     client made of arithmetic on inputs is copied. A pipeline in the pipeline becomes a file of its own, any
@@ -52,6 +53,7 @@ def write_pipeline(job: Any, folder: Path) -> Path:
     document["jobs"] = {name: _write_node(node, nodes[name], files) for name, node in job.jobs.items()}
     files[PIPELINE] = document
     write_files(folder, files)
+    (folder / REFERENCE).write_text(f"{reference or ''}\n", encoding="utf-8")
     _write_plan(job, folder / plan_file.NAME)
     return folder / PIPELINE
 
@@ -64,6 +66,7 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> Path:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        ignore_in_git(WRITTEN.parent)
         for name, content in files.items():
             if isinstance(content, Path):
                 shutil.copytree(content, folder / name, dirs_exist_ok=True)
@@ -158,9 +161,22 @@ def _write_component(component: Any, text: Mapping[str, Any], files: dict[str, A
     written["jobs"] = {
         name: _write_node(node, written["jobs"][name], files) for name, node in component.jobs.items()
     }
+    written["inputs"] = _type_inputs(component, written)
     file = f"{component.name or 'pipeline'}-{len(files)}.yml"  # YAML has no place for a pipeline in a step
     files[file] = written
     return f"./{file}"
+
+
+def _type_inputs(component: Any, written: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of a pipeline in the pipeline; the client leaves out those without an annotation."""
+    inputs = dict(written.get("inputs") or {})
+    for name in component.inputs:
+        for inner, node in component.jobs.items():
+            given = written["jobs"][inner].get("inputs") or {}
+            users = [key for key, value in given.items() if value == f"${{{{parent.inputs.{name}}}}}"]
+            if users and name not in inputs:  # it has the type of what it is given to
+                inputs[name] = {"type": node.component.inputs[users[0]].type}
+    return inputs
 
 
 def find_source(component: Any) -> Path | None:

@@ -35,6 +35,7 @@ class Bundle(Struct):
     name: str
     document: dict[str, Any]
     gate: CopyAccess
+    folder: Path  # to which the paths in the document were relative
     files: dict[str, Path | bytes | Archive] = field(default_factory=dict)
     inner: dict[str, Component] = field(default_factory=dict)  # by the inner step that uses it
     problems: list[Problem] = field(default_factory=list)
@@ -53,7 +54,7 @@ def bundle_component(
     """
     document, folder = _document(component), component.folder
     assert folder is not None
-    bundle = Bundle(_name(component), document, gate)
+    bundle = Bundle(_name(component), document, gate, folder)
     _take_code(bundle, component, folder, at, added)
     named = component.environment.span if component.environment is not None else None
     for block in (document, document.get("task")):
@@ -199,9 +200,9 @@ def _take_inner(bundle: Bundle, component: Component, folder: Path, at: Span) ->
         node = bundle.document["jobs"].get(name)
         if not isinstance(node, dict) or step.component is None:
             continue
-        if step.component.path is not None:
+        if step.component.raw is not step.raw:  # in a file of its own, or under `component:`
             bundle.inner[name] = step.component
-        elif step.component.raw is step.raw:
+        else:
             merged, problems = snapshot.read_snapshot(step.component, folder, bundle.gate)
             bundle.problems += problems
             _place_code(bundle, node, merged, str(PurePosixPath(name) / CODE))

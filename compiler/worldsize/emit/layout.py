@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import os.path
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import write
 from worldsize.azureml.component import load_component
-from worldsize.azureml.copying import Archive, CopyAccess
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import AZURE_ML, Argument, Component, Data, Field, Job, Step
-from worldsize.azureml.references import local_path
 from worldsize.base import limits
 from worldsize.base.problem import Problem
-from worldsize.base.span import Span
-from worldsize.emit import bundle as bundles
 from worldsize.emit import plan_file, sweep_trial
 from worldsize.emit.bundle import FILE, Bundle, bundle_component
 from worldsize.emit.predictions import add_predictions
+from worldsize.emit.shelf import Content, Shelf, find_relative, shelve
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.resolving import step_settings
@@ -33,7 +28,6 @@ from worldsize.spec.model import ComputeProfile, Spec
 from wstrain_deepspeed import config as deepspeed_config
 
 PIPELINE = "pipeline.yml"
-Content = dict[str, Path | bytes | Archive]
 
 
 class Layout(Struct, frozen=True):
@@ -44,23 +38,12 @@ class Layout(Struct, frozen=True):
     problems: list[Problem]
 
 
-class _Shelf(Struct):
-    """The component folders so far; equal components share one."""
-
-    gate: CopyAccess
-    folders: dict[str, str] = field(default_factory=dict)  # digest -> folder name
-    taken: set[str] = field(default_factory=set)
-    files: Content = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    placed: dict[tuple[int, int], tuple[str, Component, object]] = field(default_factory=dict)
-
-
 def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path, runs: Sequence[MeasuredRun] = ()) -> Layout:
     """Everything that compiling writes, by path inside the output folder.
 
     Only relative paths of local data depend on ``out``; predicted speeds are calibrated by ``runs``.
     """
-    spec, shelf = resolved.spec, _Shelf(resolved.files.gate)
+    spec, shelf = resolved.spec, Shelf(resolved.files.gate, out)
     steps = {
         name: _place_step(resolved, step, shelf, out)
         for name, step in add_predictions(resolved, plan, runs).items()
@@ -92,7 +75,7 @@ def load_components(job: Job, out: Path, files: Files) -> Job:
     return replace(job, steps=steps)
 
 
-def _place_step(resolved: ResolvedSpec, step: Step, shelf: _Shelf, out: Path) -> Step:
+def _place_step(resolved: ResolvedSpec, step: Step, shelf: Shelf, out: Path) -> Step:
     """The step with a reference to its component's folder, and with data paths relative to the output."""
     limits.check_time()
     folder = resolved.spec.path.parent
@@ -107,7 +90,7 @@ def _place_step(resolved: ResolvedSpec, step: Step, shelf: _Shelf, out: Path) ->
 
 
 def _place_component(
-    resolved: ResolvedSpec, step: Step, component: Component, shelf: _Shelf, out: Path
+    resolved: ResolvedSpec, step: Step, component: Component, shelf: Shelf, out: Path
 ) -> tuple[str, Component]:
     """Give the component of a step a folder, shared by all steps that use it; the name and the component."""
     at = step.span or resolved.spec.span
@@ -117,7 +100,7 @@ def _place_component(
     if key not in shelf.placed:  # both are kept, so that their ids are not reused
         changed = component is not resolved.job.steps[step.name].component
         bundle = bundle_component(component, at, shelf.gate, own, changed=changed)
-        name = _shelve(shelf, bundle, step.name, step.name if own is not None else None, at)
+        name = shelve(shelf, bundle, step.name, step.name if own is not None else None, at)
         if component.path is None:
             component = _written_component(component, bundle, out / "components" / name / FILE)
         shelf.placed[key] = (name, component, (step.component, own))
@@ -140,54 +123,14 @@ def _written_component(component: Component, bundle: Bundle, path: Path) -> Comp
     )
 
 
-def _shelve(shelf: _Shelf, bundle: Bundle, step: str, variant: str | None, at: Span) -> str:
-    """Give a bundle a folder, after its inner components; the name of the folder."""
-    shelf.problems += bundle.problems
-    for inner_step, component in bundle.inner.items():
-        inner = bundle_component(component, at, shelf.gate)
-        name = _shelve(shelf, inner, inner_step, None, at)
-        key = "trial" if "trial" in bundle.document["jobs"][inner_step] else "component"
-        bundle.document["jobs"][inner_step][key] = f"../{name}/{FILE}"
-    text = bundles.render_component(bundle).encode()
-    digest = _digest({**bundle.files, FILE: text})
-    known = shelf.folders.get(digest)
-    if known is not None:
-        return known
-    name = f"{bundle.name}__{variant}" if variant else bundle.name
-    if name in shelf.taken:
-        name = f"{bundle.name}__{step}"
-    number = 2
-    while name in shelf.taken:
-        name, number = f"{bundle.name}__{step}_{number}", number + 1
-    shelf.folders[digest] = name
-    shelf.taken.add(name)
-    shelf.files[f"components/{name}/{FILE}"] = text
-    shelf.files.update({f"components/{name}/{path}": source for path, source in bundle.files.items()})
-    return name
-
-
-def _digest(contents: Mapping[str, Path | bytes | Archive]) -> str:
-    """Equal for equal folders. Of a file to copy only the path counts: reading it would double the work."""
-    total = hashlib.sha256()
-    for name in sorted(contents):
-        source = contents[name]
-        total.update(os.fsencode(name) + b"\0")
-        known = source.identity() if isinstance(source, Archive) else source
-        total.update(known if isinstance(known, bytes) else os.fsencode(known))
-        total.update(b"\0")
-    return total.hexdigest()
-
-
 def _relative(argument: Field[Argument], folder: Path, out: Path) -> Field[Argument]:
     """A local data path relative to the output folder, from one relative to the spec."""
     value = argument.value
     if not isinstance(value, Data) or value.path is None or not isinstance(value.path.value, str):
         return argument
-    path = local_path(value.path.value, folder)
-    if path is None:
+    text = find_relative(value.path.value, folder, out)
+    if text is None:
         return argument
-    from_out = Path(os.path.relpath(path.resolve(), out.resolve())).as_posix()
-    text = from_out if from_out.startswith("../") else f"./{from_out}"
     return replace(argument, value=replace(value, path=replace(value.path, value=text)))
 
 

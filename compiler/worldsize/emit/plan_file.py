@@ -54,14 +54,17 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 
 def load(folder: Path) -> tuple[Plan, dict[str, dict[str, str]]] | None:
-    """The plan of a compiled folder and its templates, or None if it has none that we can read."""
+    """The plan of a compiled folder and its templates, or None if it has none that we can read.
+
+    A pipeline in Python that nobody planned has a file without steps.
+    """
     document = read(folder)
     if document is None:
         return None
     try:
         steps = {name: _step(raw) for name, raw in document["steps"].items()}
         templates = {name: dict(raw["templates"]) for name, raw in document["steps"].items()}
-        return Plan(document["name"], steps), templates
+        return (Plan(document["name"], steps), templates) if steps else None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None  # it was edited by hand
 

@@ -27,7 +27,7 @@ def add_predictions(resolved: ResolvedSpec, plan: Plan, runs: Sequence[MeasuredR
     Raises:
         UnusableRunError: A run tells nothing of the step that it trained.
     """
-    read_table = partial(rows.read_table_samples, resolved.spec.path.parent)
+    read_table = partial(rows.read_table_samples, resolved.files, resolved.spec.path.parent)
     needs = step_memory.estimate_steps(resolved.job, plan, read_table=read_table, learned=resolved.vm_sizes)
     trainings = [name for name, step in plan.steps.items() if step.training is not None]
     steps = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from worldsize.checking import Report, discover
 from worldsize.checking.checker import check_files
 from worldsize.checking.choice import EVERYTHING, Choice
 from worldsize.diagnostics.diagnostic import Diagnostic, sort_unique
-from worldsize.diagnostics.snippet import show_path
+from worldsize.diagnostics.snippet import flatten, show_path
 from worldsize.rules import engine
 from worldsize.yaml import Document, Node
 from worldsize.yaml import Mapping as MappingNode
@@ -188,6 +188,7 @@ class Fixed(Struct, frozen=True):
 
     report: Report
     changes: tuple[Change, ...]
+    applied: tuple[str, ...] = ()  # `path:line: fixed[CODE] message` of each finding that is gone
 
 
 def fix(
@@ -220,7 +221,7 @@ def fix(
         tuple(os.path.realpath(path) for path in listed if Path(path).is_dir()),
     )
     changes = {path: Change(path, data, data, {data}) for path, data in (texts or {}).items()}
-    fixed = 0
+    fixed, met = 0, dict[tuple[str, str, str], str]()
     for _ in range(_ROUNDS):
         content = {path: change.after for path, change in changes.items()}
         report = check_files(listed, choice, texts=content)[0]
@@ -228,10 +229,33 @@ def fix(
         fixed += applied
         if not applied:
             break
+        met |= {_identify(each): _describe(each) for each in _list_fixable(report, targets, unsafe=unsafe)}
     changed = tuple(change for _, change in sorted(changes.items()) if change.after != change.before)
     failures = [problem for change in changed for problem in _write_change(change)] if write else []
     diagnostics = sort_unique([*report.diagnostics, *engine.diagnose(failures)])
-    return Fixed(replace(report, diagnostics=tuple(diagnostics), fixed=fixed), changed)
+    left = {_identify(each) for each in report.diagnostics}
+    gone = tuple(line for key, line in met.items() if key not in left)
+    return Fixed(replace(report, diagnostics=tuple(diagnostics), fixed=fixed), changed, gone)
+
+
+def _identify(diagnostic: Diagnostic) -> tuple[str, str, str]:
+    return diagnostic.span.path, diagnostic.code, diagnostic.message
+
+
+def _describe(diagnostic: Diagnostic) -> str:
+    fix = diagnostic.fix
+    span = fix.span if fix is not None else diagnostic.span
+    return (
+        f"{flatten(show_path(span.path))}:{span.line}: fixed[{diagnostic.code}] {flatten(diagnostic.message)}"
+    )
+
+
+def _list_fixable(report: Report, targets: _Targets, *, unsafe: bool) -> Iterator[Diagnostic]:
+    """The findings whose fixes may be applied."""
+    for diagnostic in report.diagnostics:
+        fix = diagnostic.fix
+        if fix is not None and (fix.safe or unsafe) and targets.include(diagnostic, fix.span.path):
+            yield diagnostic
 
 
 class _Targets(NamedTuple):
@@ -253,10 +277,9 @@ class _Targets(NamedTuple):
 def _apply_round(report: Report, targets: _Targets, changes: dict[str, Change], *, unsafe: bool) -> int:
     """Apply the fixes of one report, and return the number of edits."""
     by_path: dict[str, list[Fix]] = {}
-    for diagnostic in report.diagnostics:
-        fix = diagnostic.fix
-        if fix is not None and (fix.safe or unsafe) and targets.include(diagnostic, fix.span.path):
-            by_path.setdefault(fix.span.path, []).append(fix)
+    for diagnostic in _list_fixable(report, targets, unsafe=unsafe):
+        assert diagnostic.fix is not None
+        by_path.setdefault(diagnostic.fix.span.path, []).append(diagnostic.fix)
     applied = 0
     for path, fixes in by_path.items():
         change = changes.get(path) or _read(path)

@@ -85,7 +85,8 @@ def find_workspace(
         raise RemoteError(
             f"which workspace is meant? {join_words([f'`{each}`' for each in missing], 'and')}"
             f" {'is' if len(missing) == 1 else 'are'} not given",
-            "add the options, or download `config.json` from the workspace's page into this folder",
+            "add the options, or download `config.json` from the workspace's page into this folder;"
+            " without a workspace, `worldsize serve -- worldsize submit …` submits to one on this machine",
         )
     return WorkspaceNames(**names)
 

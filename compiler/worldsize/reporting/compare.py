@@ -20,6 +20,7 @@ _TAGS = {
     "uncommitted changes": "azureml.git.dirty",
 }
 _INPUT = "input `"
+_SURROUNDINGS = frozenset({"environment", "resources"})
 _LAUNCH = frozenset({
     "launcher", "instance_count", "process_count_per_instance", "worker_count", "parameter_server_count",
     "gpus_per_process",
@@ -108,7 +109,7 @@ def _compare_parts(
         other = second.get((step, part))
         if other is None or other == digest or part in _LAUNCH or part == "format":
             continue
-        section = "data" if part.startswith(_INPUT) else "environment" if part == "environment" else "code"
+        section = "data" if part.startswith(_INPUT) else "environment" if part in _SURROUNDINGS else "code"
         shown = part.removeprefix(_INPUT).rstrip("`") if section == "data" else part.replace("_", " ")
         yield Difference(section, f"{step}: {shown}", digest[:12], other[:12])
 

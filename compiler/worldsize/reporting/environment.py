@@ -41,7 +41,7 @@ def describe_environment(
 def _make_command(record: RunRecord, request: Mapping[str, Any]) -> str:
     if not request.get("target"):
         return ""
-    words = ["worldsize", "run", show_path(Path(_text(request["target"])))]
+    words = ["worldsize", "run", _text(request.get("reference")) or show_path(Path(_text(request["target"])))]
     options = request.get("options")
     for name, value in options.items() if isinstance(options, Mapping) else ():
         words += _make_option(str(name), value, request)

@@ -42,7 +42,7 @@ def describe_file(name: str, case: Case) -> Subject:
 
 def read_steps(resolved: ResolvedSpec, plan: Plan) -> tuple[tuple[Subject, ...], dict[str, str]]:
     """The training steps of a spec whose workload is known, and why that of others is not."""
-    read_table = partial(rows.read_table_samples, resolved.spec.path.parent)
+    read_table = partial(rows.read_table_samples, resolved.files, resolved.spec.path.parent)
     subjects, unknown = [], {}
     for name, step in plan.steps.items():
         if step.training is None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import literals
+from worldsize.azureml.files import Files
 from worldsize.azureml.model import Binding, Data, Step
 from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.planning.memory.workload import Samples, is_sharding, literal_inputs
@@ -114,7 +115,7 @@ def _count(state: ResolveState, values: Mapping[str, Any], length: int) -> Table
     path = data.get("path") if isinstance(data, dict) else data
     if not isinstance(path, str) or "${{" in source:
         return None
-    base = local_path(path, state.folder)
+    base = _find_data(state.files, state.folder, path)
     root = base / source if base is not None and is_folder(base) else base
     if root is None or not exists(root) or not state.files.readable_data(root):
         return None
@@ -152,14 +153,19 @@ def _are_countable(values: Mapping[str, Any]) -> bool:
     )
 
 
-def read_table_samples(folder: Path, sharding: Step) -> Samples | None:
+def _find_data(files: Files, folder: Path, path: str) -> Path | None:
+    """Where data lies here: beside the spec, or where the project maps data of the workspace to."""
+    return local_path(path, folder) or files.mapped_data(path)
+
+
+def read_table_samples(files: Files, folder: Path, sharding: Step) -> Samples | None:
     """The samples of a small local table that a sharding step is given, relative to the spec's folder."""
     argument = sharding.inputs.get("data")
     data = argument.value if argument is not None else None
     values = literal_inputs(sharding, _READ)
     if not isinstance(data, Data) or data.path is None or not isinstance(data.path.value, str):
         return None
-    base = local_path(data.path.value, folder)
+    base = _find_data(files, folder, data.path.value)
     if base is None or not exists(base) or not isinstance(values["source"], str) or values["text"]:
         return None
     from worldsize.resolving import row_counts  # as above

@@ -39,15 +39,17 @@ def _plain_lines(markdown: str) -> Iterator[str]:
             yield _LABEL.sub(r"\1:", line.removeprefix("# "), count=1)
 
 
-def render_table() -> str:
-    """All rules, one a line, under the title of their family."""
-    width = max(len(rule.slug) for rule in registry.rules())
+def render_table(beginning: str = "") -> str:
+    """The rules whose codes begin so, one a line, under the title of their family."""
+    width = max(len(rule.slug) for rule in registry.rules() if rule.code.startswith(beginning))
     blocks = []
     for title, rules in registry.families():
         lines = [
-            f"  {rule.code}  {rule.severity:<7}  {rule.slug:<{width}}  {rule.summary}\n" for rule in rules
+            f"  {rule.code}  {rule.severity:<7}  {rule.slug:<{width}}  {rule.summary}\n"
+            for rule in rules
+            if rule.code.startswith(beginning)
         ]
-        blocks.append(f"{title}\n{''.join(lines)}")
+        blocks += [f"{title}\n{''.join(lines)}"] if lines else []
     return "\n".join(blocks)
 
 

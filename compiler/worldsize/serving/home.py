@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from worldsize.running.model.folder import ignore_in_git
+
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 
 
@@ -61,9 +63,7 @@ class Home:
         """Create the folders, private to the user."""
         for folder in (self.root, self.state, self.blobs, self.jobs, self.runs):
             folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        ignore = self.root / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
+        ignore_in_git(self.root)
 
     def lock(self) -> TextIO:
         """Hold the home until the returned file is closed or the process ends.

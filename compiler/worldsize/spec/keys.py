@@ -72,11 +72,19 @@ def _unknown_key(where: NodeLocation, error: Violation, key: str, near: str | No
     span = _key_span(where, key)
     keys = [name for name in _properties(error) if not name.startswith("$")]
     help_ = f"did you mean `{near}`?" if near else f"keys that are allowed here: {quoted_list(keys, 24)}"
+    deeper = next((name for name, part in _properties(error).items() if key in _inner_keys(part)), None)
+    if deeper is not None:
+        help_, near = f"write it under `{deeper}:`", None
     sure = closest_unambiguous(key, _free(error))
     fix = fix_word(span, key, sure) if sure is not None and sure == near else None
     return Problem(
         "spec-unknown-key", span, f"unknown key `{shorten(key, 40)}` {_inside(where)}", help_, fix=fix
     )
+
+
+def _inner_keys(part: Any) -> Mapping[str, Any]:
+    """The keys of a mapping that is the value of a key."""
+    return part.get("properties", {}) if isinstance(part, dict) else {}
 
 
 def _missing(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator[Problem]:

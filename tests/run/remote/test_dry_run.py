@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from worldsize.cli.submit import _fold_uploads
+
 pytestmark = [pytest.mark.run, pytest.mark.timeout(90)]
 
 PIPELINES = Path(__file__).parents[3] / "pipelines"
@@ -106,3 +108,9 @@ def test_a_workspace_that_cannot_be_reached_is_one_message(tmp_path: Path) -> No
     text = submit(tmp_path, "job.yml", "--subscription", "s", "-g", "g", "-w", "w", status=1)
     assert "Traceback" not in text
     assert text.startswith("error: there are no credentials for Azure\n  = help: log in with `az login`")
+
+
+def test_many_files_of_one_folder_are_counted() -> None:
+    data = [f"LocalUpload/1a2b/pictures/{number}.png" for number in range(1600)]
+    code = ["LocalUpload/3c4d/src/train.py"]
+    assert _fold_uploads([*data, *code]) == ["LocalUpload/1a2b/ (1600 files)", *code]

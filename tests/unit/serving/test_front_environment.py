@@ -77,6 +77,7 @@ def test_a_config_is_lent_only_where_none_is_found(tmp_path: Path) -> None:
     with lend_config(inner, Scope()) as lent:
         assert lent == inner / ".azureml" / "config.json"
         assert find_config(inner) == lent
+        assert (lent.parent / ".gitignore").read_text() == "*\n"
         assert find_config(inner / "c") == lent
         assert find_config(tmp_path) is None
     assert list(inner.iterdir()) == []
@@ -94,6 +95,7 @@ def test_what_a_killed_server_left_is_taken_over(tmp_path: Path) -> None:
     path = tmp_path / ".azureml" / "config.json"
     path.parent.mkdir()
     path.write_text(text)
+    (path.parent / ".gitignore").write_text("*\n")
     with lend_config(tmp_path, Scope()) as lent:
         assert lent == path
     assert list(tmp_path.iterdir()) == []

@@ -372,6 +372,8 @@ def test_a_pipeline_inside_a_pipeline_follows_its_steps(states: set[str], expect
 
 def test_logs_have_the_service_s_names() -> None:
     assert list(artifacts.name_logs(["rank-0.log"])) == [("rank-0.log", "user_logs/std_log.txt")]
+    alone = [("rank-0.log", "user_logs/std_log_process_00.txt")]
+    assert list(artifacts.name_logs(["rank-0.log"], 2)) == alone, "rank 1 has written nothing yet"
     names = dict(artifacts.name_logs(["ps-0.log", "worker-0.log", "worker-11.log"]))
     assert names == {
         "ps-0.log": "user_logs/std_log_process_00_ps.txt",

@@ -67,6 +67,11 @@ _CHOICE = (
 )
 # As the interpreter ends, `python -m`, or a program that names what it could not load.
 _NOT_FOUND = re.compile(r"(?:^|[:(] ?)ModuleNotFoundError: No module named '([\w.]+)'\)?$")
+_TERMINATED = "terminate called without an active exception"  # of a C++ thread that outlives its owner
+_LEAVE_GROUP = (
+    "help: a thread still ran while the process ended: call `torch.distributed.destroy_process_group()`"
+    " at the end of the script"
+)
 _VMSTAT, _EVENTS = Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events")
 _MEMORY = Path("/proc/meminfo")
 
@@ -113,6 +118,8 @@ def explain_failure(
     if lack is not None and not blame:
         message += f": {lack[0]}"
         notes.append(lack[1])
+    elif status == -signal.SIGABRT and not blame and any(_TERMINATED in line for line in tail):
+        notes.append(_LEAVE_GROUP)
     elif status > 0 and not blame and current and (pins := explain_pins(task, tail, AssetMap())):
         notes.append(pins)
     notes += explain_full_disk(logs)

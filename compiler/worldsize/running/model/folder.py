@@ -9,7 +9,28 @@ from pathlib import Path
 
 HOME = ".worldsize"
 
+REFERENCE = "reference.txt"  # beside a pipeline in Python that was written as a file: `file.py:function`
+
 OTHERS = 0o077
+
+
+def read_reference(pipeline: Path) -> str:
+    """The function of a pipeline in Python that was written as this file; empty for other files."""
+    try:
+        return (pipeline.parent / REFERENCE).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def ignore_in_git(folder: Path) -> None:
+    """Have git ignore a folder of ours and all that is in it.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
 
 
 def show_path(path: Path | str) -> str:

@@ -264,7 +264,9 @@ def _fit_native(
             message = f"step `{name}` starts {count} processes, one a GPU, but this machine has {slots}"
             fitted.problems.append(Problem("run-refused", at, message, _say_fewer(task, machine.slots)))
         else:
-            fitted.notices.append(f"{name}: {count} processes share {slots}, so this will be slow")
+            fewer = task.launched_processes == 1 and task.launcher != "none" and not keep_instances
+            advice = f": `--processes {max(machine.slots, 1)}` starts fewer" if fewer else ""
+            fitted.notices.append(f"{name}: {count} processes share {slots}, so this will be slow{advice}")
     return fitted
 
 

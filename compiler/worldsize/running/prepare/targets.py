@@ -47,13 +47,14 @@ class Target:
 
     def read_plan(self) -> tuple[Plan, Mapping[str, Mapping[str, str]]] | None:
         """The plan and its templates: just derived, or from the pipeline's folder; None if there is none."""
-        if self.compiled is None:
+        if self.compiled is None or self.compiled.resolved is None:
             return plan_file.load(self.path.parent)
         return self.compiled.plan, self.compiled.resolved.templates
 
     def read_documents(self, files: Files) -> list[Document]:
         """The YAML files behind the graph."""
-        known = self.compiled.resolved.files.documents if self.compiled is not None else {}
+        resolved = self.compiled.resolved if self.compiled is not None else None
+        known = resolved.files.documents if resolved is not None else {}
         return list((known | files.documents).values())
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from worldsize.running.model.folder import OTHERS, RunFolder
+from worldsize.running.model.folder import OTHERS, RunFolder, ignore_in_git
 from worldsize.running.record.events import now
 
 # Shared by all runs of a home; older versions made them readable for all users.
@@ -43,9 +43,7 @@ def create_run_folder(
     runs = home / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     _make_private(home)
-    ignore = home / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+    ignore_in_git(home)
     if run_id is not None:
         (runs / run_id).mkdir(mode=0o700)
         return RunFolder((runs / run_id).resolve())

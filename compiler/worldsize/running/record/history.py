@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ class StepRecord:
     last_lines: tuple[str, ...] | None = None  # of it, without secrets; None in older records
 
 
+_WRITTEN = ("logs/*", "heartbeats/*", "progress.jsonl")  # by processes of a step while they run
+
+
 @dataclass(slots=True)
 class RunRecord:
     """One run. ``state`` is ``running``, ``died``, ``succeeded``, ``failed`` or ``interrupted``."""
@@ -47,6 +50,7 @@ class RunRecord:
     state: str
     pipeline: str = ""
     title: str = ""  # that the job gives itself
+    reference: str = ""  # `file.py:function`, where that is what ran
     started: datetime | None = None
     seconds: float = 0.0
     steps: dict[str, StepRecord] = field(default_factory=dict)
@@ -60,7 +64,12 @@ class RunRecord:
 
     @property
     def label(self) -> str:
-        """The file of the pipeline, or of a job of the local workspace, whose file has no name, its title."""
+        """The file of the pipeline, or what people call one whose file was written for them.
+
+        That is the function of a pipeline in Python, and the title of a job of the local workspace.
+        """
+        if self.reference:
+            return self.reference
         is_served = Path(self.pipeline).parts[-4:-2] == ("serve", "jobs")
         return self.title if is_served and self.title else self.pipeline
 
@@ -123,6 +132,7 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
     run = RunRecord(root, "died", damaged=damaged)
     record = read_json(root / RECORD) or {}
     run.pipeline, run.title = _text(record.get("target")), _text(record.get("title"))
+    run.reference = _text(record.get("reference"))
     for name, recorded in _mapping(record.get("steps")).items():
         step, each = StepRecord(name), _mapping(recorded)
         run.steps[name] = step
@@ -135,16 +145,45 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
         run.state = "running"
     if run.state in ("running", "died"):
         _set_unfinished_times(run, logged)
+    run.seconds += _sum_earlier_attempts(logged)
     return run
 
 
+def _sum_earlier_attempts(logged: Sequence[Mapping[str, Any]]) -> float:
+    """The seconds that a resumed run took before it was resumed last, without the pauses between."""
+    total, attempt = 0.0, list[datetime]()
+    for event in logged:
+        time = _time(event)
+        if event["event"] == "run_resumed" and attempt:
+            total += max(0.0, (attempt[-1] - attempt[0]).total_seconds())
+            attempt = []
+        attempt += [time] if time is not None else []
+    return total
+
+
+def _find_last_sign(root: Path, logged: Sequence[Mapping[str, Any]]) -> datetime | None:
+    """When a run that died was alive last: at an event, or later, when one of its processes wrote.
+
+    How much later is told by the times of files, compared with each other: those of a copy are its own.
+    """
+    event = next(filter(None, (_time(each) for each in reversed(logged))), None)
+    times = []
+    for pattern in ("events.jsonl", *(f"steps/*/{each}" for each in _WRITTEN)):
+        for path in root.glob(pattern):
+            with contextlib.suppress(OSError):
+                times.append(path.stat().st_mtime)
+    return event + timedelta(seconds=max(times) - times[0]) if event is not None and times else event
+
+
 def _set_unfinished_times(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -> None:
-    """Set the durations of a run without an end: until now, or until its last event."""
+    """Set the durations of a run without an end: until now, or until its last sign of life."""
     last = datetime.now(timezone.utc)
     if run.state == "died":
-        last = next(filter(None, (_time(event) for event in reversed(logged))), last)
-    if run.started is not None:
-        run.seconds = max(0.0, (last - run.started).total_seconds())
+        last = _find_last_sign(run.root, logged) or last
+    resumed = (_time(event) for event in reversed(logged) if event["event"] == "run_resumed")
+    started = next(filter(None, resumed), run.started)
+    if started is not None:
+        run.seconds = max(0.0, (last - started).total_seconds())
     for step in run.steps.values():
         if step.state == "running":
             step.state = run.state

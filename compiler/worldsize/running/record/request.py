@@ -13,7 +13,7 @@ from typing import Any, get_args
 from worldsize.azureml.references import classify
 from worldsize.running.environments.layers import installed_version
 from worldsize.running.launch.redaction import redact_parameters
-from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.folder import RunFolder, read_reference
 from worldsize.running.model.options import NodeMode, RunOptions
 from worldsize.running.prepare.preparation import Prepared
 from worldsize.running.record.history import RECORD
@@ -45,6 +45,7 @@ def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
     document = {
         "version": VERSION,
         "target": str(prepared.target.absolute()),
+        "reference": read_reference(prepared.target),
         "title": prepared.mask.text(prepared.title),
         "options": _options(prepared.options, withheld),
         "withheld": withheld,

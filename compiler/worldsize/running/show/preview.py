@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from worldsize.running.launch.call import make_call, mlflow_variables, resolve_inputs
@@ -18,6 +19,8 @@ from worldsize.secrecy.masking import Mask
 RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts is in braces
 PORT = "{port}"
 FOLDER = "{private folder}"
+WIDTH = 100  # columns of a command that is longer than a line
+_OPTION = re.compile(r" (?=--[A-Za-z])")
 
 
 def preview_processes(
@@ -73,16 +76,42 @@ def _step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
         yield f"  {starter.name}, which starts every rank"
         own = {name: value for name, value in starter.env.items() if ranks[0].env.get(name) != value}
         yield from _environment({**dict.fromkeys(starter.private_folder, FOLDER), **own})
-        yield f"    $ {shlex.join(starter.argv)}"
-    if common:
+        yield from _command(starter.argv)
+    same = ranks[0].argv if len(ranks) > 1 and all(each.argv == ranks[0].argv for each in ranks) else None
+    if common or same:
         yield "  every process" if any(process.serves for process in ranks) else "  every rank"
         yield from _environment(common)
+        yield from _command(same or ())
     for process in ranks:
         served = ", ended when all others have" if process.serves else ""
         yield f"  {process.name} (node {process.node}, local rank {process.local_rank}{served})"
         yield from _environment({name: value for name, value in process.env.items() if name not in common})
-        yield f"    $ {shlex.join(process.argv)}"
+        yield from _command(process.argv if same is None else ())
     yield ""
+
+
+def _command(argv: Sequence[str]) -> Iterator[str]:
+    """A command on lines of its own. What a shell gets is shown as the shell reads it, not quoted again."""
+    if len(argv) > 2 and argv[-2] == "-c" and ("'" in argv[-1] or len(argv[-1]) > WIDTH):
+        yield f"    $ {shlex.join(argv[:-1])}"
+        yield from (f"        {line}" for line in _break_lines(argv[-1]))
+    elif argv:
+        first, *rest = _break_lines(shlex.join(argv))
+        yield f"    $ {first}"
+        yield from (f"        {line}" for line in rest)
+
+
+def _break_lines(text: str) -> Iterator[str]:
+    """The lines of a shell's text; long ones go on behind a backslash, broken before options."""
+    for line in text.split("\n"):
+        shown = ""
+        for part in _OPTION.split(line):
+            if shown and len(shown) + len(part) > WIDTH and not shown.count("'") % 2 and '"' not in shown:
+                yield f"{shown} \\"
+                shown = f"  {part}"
+            else:
+                shown = f"{shown} {part}" if shown else part
+        yield shown
 
 
 def _environment(environment: Mapping[str, str]) -> Iterator[str]:

@@ -27,11 +27,20 @@ def wants_table(stream: TextIO) -> bool:
 
 
 class PlainView:
-    """Lines without times of day: one when a step changes, one every few seconds of progress."""
+    """Lines without times of day: one when a step changes, one every few seconds of progress.
 
-    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    A step that reports no progress leaves a reader with silence: ``hint`` is said once, of the first of them.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        hint: Callable[[str], str] | None = None,
+    ) -> None:
         self._write = write
         self._clock = clock
+        self._hint = hint
         self._said: dict[str, tuple[float, Progress | None]] = {}
 
     def notice(self, text: str) -> None:
@@ -53,20 +62,30 @@ class PlainView:
         elif status.state == "succeeded" and status.started is None:
             self._write(f"{status.name}: had succeeded")
         elif status.state in ("succeeded", "failed") or (status.state == "stopped" and status.started):
-            if status.progress is not None and self._said.get(status.name, (0.0, None))[1] != status.progress:
-                self._write(f"{status.name}: {format_progress(status.progress)}")
+            said = self._said.get(status.name, (0.0, None))[1]
+            last = format_progress(status.progress) if status.progress is not None else None
+            if last is not None and (said is None or format_progress(said) != last):
+                self._write(f"{status.name}: {last}")
             self._write(f"{status.name}: {status.state} after {format_duration(status.seconds)}")
 
     def tick(self, statuses: Mapping[str, Status]) -> None:
         """Write new progress every few seconds."""
         now = self._clock()
         for status in statuses.values():
-            if status.state != "running" or status.progress is None:
+            if status.state != "running":
+                continue
+            if status.progress is None:
+                self._say_hint(status.name, now)
                 continue
             when, what = self._said.get(status.name, (0.0, None))
             if status.progress != what and now - when >= PROGRESS_SECONDS:
                 self._said[status.name] = (now, status.progress)
                 self._write(f"{status.name}: {format_progress(status.progress)}")
+
+    def _say_hint(self, name: str, now: float) -> None:
+        if self._hint is not None and now - self._said.get(name, (now, None))[0] >= PROGRESS_SECONDS:
+            self._write(f"{name}: {self._hint(name)}")
+            self._hint = None
 
     def __enter__(self) -> Self:
         return self

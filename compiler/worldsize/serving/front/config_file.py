@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from worldsize.running.model.folder import ignore_in_git
 from worldsize.serving.workspace import Scope
 
 LEVELS = 20
@@ -47,6 +48,8 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
     made_folder = not path.parent.exists()
     try:
         path.parent.mkdir(exist_ok=True)
+        if made_folder:
+            ignore_in_git(path.parent)
         if found is None:
             path.write_text(text, encoding="utf-8")
         held = path.open("rb")
@@ -62,6 +65,8 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
             if _read(path) == text:  # the command may have replaced it
                 path.unlink()
             if made_folder or found is not None:
+                if [each.name for each in path.parent.iterdir()] == [".gitignore"]:
+                    (path.parent / ".gitignore").unlink()
                 path.parent.rmdir()
 
 

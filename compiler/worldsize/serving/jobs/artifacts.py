@@ -46,32 +46,33 @@ def output_link(home: Home, name: str, output: str) -> Path:
     return home.blobs / CONTAINERS[BLOB_STORE] / output_prefix(name, output)
 
 
-def link_step(home: Home, name: str, step: StepFolder, outputs: list[str]) -> None:
+def link_step(home: Home, name: str, step: StepFolder, outputs: list[str], processes: int = 1) -> None:
     """Link what a step that starts will write: logs, artifacts and outputs."""
     folder = prepare_run_folder(home, name)
     for inner in ("outputs", "logs"):
         make_link(step.code / inner, folder / inner)
     for output in outputs:
         make_link(step.outputs / output, output_link(home, name, output))
-    link_logs(home, name, step)
+    link_logs(home, name, step, processes)
 
 
-def link_logs(home: Home, name: str, step: StepFolder) -> None:
-    """Link the logs that the processes of a step have begun."""
+def link_logs(home: Home, name: str, step: StepFolder, processes: int = 1) -> None:
+    """Link the logs that the processes of a step have begun, of so many processes."""
     paths = sorted(step.logs.glob("*.log"))
     folder = prepare_run_folder(home, name) if paths else artifacts_folder(home, name)
-    for path, shown in name_logs([path.name for path in paths]):
+    for path, shown in name_logs([path.name for path in paths], processes):
         make_link(step.logs / path, folder / shown)
 
 
-def name_logs(names: list[str]) -> Iterator[tuple[str, str]]:
+def name_logs(names: list[str], processes: int = 1) -> Iterator[tuple[str, str]]:
     """The logs of a step with the names that the service gives them.
 
-    One process writes ``std_log.txt``; of several each has its own, numbered by rank.
+    One process writes ``std_log.txt``; of several each has its own, numbered by rank. One of them begins
+    first, and its log must not have the name of an only one for as long as it is alone.
     """
     for name in names:
         match = _PROCESS.fullmatch(name)
-        if len(names) == 1:
+        if max(len(names), processes) == 1:
             yield name, COMMAND_LOG
         elif match is not None:
             kind = "_ps" if match[1] == "ps" else ""

@@ -61,7 +61,7 @@ class Reporter:
         """Write the state of a step."""
         state, name = STATES[status.state], self.name(status.name)
         if state == "Running":
-            self._begin(status.name, name)
+            self._begin(status, name)
         elif state in records.ENDED:
             self._end(status, name)
         if status.name == self._root.step:
@@ -80,9 +80,9 @@ class Reporter:
 
     def tick(self, statuses: Mapping[str, Status]) -> None:
         """Link the logs of processes that have begun since."""
-        del statuses
         for step, name in self._running.items():
-            artifacts.link_logs(self._home, name, self._folder.step(step))
+            processes = statuses[step].processes if step in statuses else 1
+            artifacts.link_logs(self._home, name, self._folder.step(step), processes)
 
     def __enter__(self) -> Self:
         if self._root.step is None:
@@ -93,20 +93,21 @@ class Reporter:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def _begin(self, step: str, name: str) -> None:
-        self._running[step] = name
-        self._link(step, name)
+    def _begin(self, status: Status, name: str) -> None:
+        self._running[status.name] = name
+        self._link(status, name)
 
     def _end(self, status: Status, name: str) -> None:
         self._running.pop(status.name, None)
         if status.started is not None or status.state == "reused":
-            self._link(status.name, name)
+            self._link(status, name)
 
-    def _link(self, step: str, name: str) -> None:
+    def _link(self, status: Status, name: str) -> None:
+        step = status.name
         job = self._root if step == self._root.step else self._child(step)
         outputs = job.properties.get("outputs")
         names = [*outputs] if isinstance(outputs, Mapping) else []
-        artifacts.link_step(self._home, name, self._folder.step(step), names)
+        artifacts.link_step(self._home, name, self._folder.step(step), names, status.processes)
 
     def _child(self, step: str) -> JobRecord:
         """The job of a step; that of a trial is made when the trial starts."""

@@ -213,3 +213,45 @@ def test_findings_name_the_users_own_files(folder: Path) -> None:
     assert "= help: give it in `--arguments`" in done.output
     found = json.loads(adopt(SCRIPT, "--no-run", "--json", "-o", "job").output)["findings"]
     assert [(each["code"], each["path"]) for each in found] == [("WS941", "job/argparse_digits.yml")]
+
+
+def test_adopting_again_adds_what_the_script_imports_by_now(folder: Path) -> None:
+    assert adopt(SCRIPT, "--no-run", "--write").exit_code == 0
+    before = Path("conda.yml").read_text(encoding="utf-8")
+    text = (folder / SCRIPT).read_text(encoding="utf-8")
+    (folder / SCRIPT).write_text(
+        text.replace("import argparse\n", "import argparse\nimport click\nimport nowhere_known\n", 1),
+        encoding="utf-8",
+    )
+
+    shown = adopt(SCRIPT, "--no-run")
+    assert "`conda.yml` lacks `click`, which the script imports: `--write` adds it" in shown.output
+
+    done = adopt(SCRIPT, "--write")
+    assert done.exit_code == 0, done.output
+    added = Path("conda.yml").read_text(encoding="utf-8").removeprefix(before.rstrip("\n")).strip()
+    assert added.startswith("- click==")
+    assert f"wrote conda.yml: `{added.removeprefix('- ')}`, which the script imports" in done.output
+    assert "`nowhere_known` is imported, and no package here has it" in done.output
+    assert "nothing to write" in adopt(SCRIPT, "--write").output
+
+
+def test_options_for_a_spec_that_is_there_are_not_ignored_in_silence() -> None:
+    assert adopt(SCRIPT, "--no-run", "--write").exit_code == 0
+    again = adopt(
+        SCRIPT, "--write", "--instance-type", "standard_nc24s_v3", "--instance-count", "2",
+        "--data", SCRIPT, "--arguments", "--seed 2",
+    )  # fmt: skip
+    assert again.exit_code == 0
+    for words in (
+        "`instance_type: Standard_NC24s_v3`", "`instance_count: 2`", "`--seed 2` in `command`",
+        f"the path `{SCRIPT}` of the input `data`",
+    ):  # fmt: skip
+        assert f"  write {words} in `argparse_digits.yml` yourself\n" in again.output
+
+
+def test_a_module_of_no_package_is_told(folder: Path) -> None:
+    text = (folder / SCRIPT).read_text(encoding="utf-8")
+    (folder / SCRIPT).write_text(text.replace("import argparse\n", "import argparse\nimport nowhere\n", 1))
+    done = adopt(SCRIPT, "--no-run", "-o", "job")
+    assert "no package here has `nowhere`, which the script imports: add it to `conda.yml`" in done.output

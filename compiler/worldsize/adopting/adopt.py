@@ -2,52 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import structs
 
+from worldsize.adopting.configuration import read_replaced
 from worldsize.adopting.flags import Parser, list_flags
-from worldsize.adopting.frameworks import choose_framework, drop_magics
+from worldsize.adopting.frameworks import choose_framework
 from worldsize.adopting.group import MARK
+from worldsize.adopting.inputs import leave_files
 from worldsize.adopting.keras import adopt_keras
 from worldsize.adopting.libraries import adopt_accelerate, adopt_lightning, adopt_transformers
 from worldsize.adopting.model import Adoption, Framework, ScriptProfile
+from worldsize.adopting.notebooks import drop_magics
 from worldsize.adopting.options import read_options
 from worldsize.adopting.plain import adopt_plain
 from worldsize.adopting.profile import describe_script
 from worldsize.adopting.reading import read_script
 from worldsize.adopting.refusals import list_trainers
+from worldsize.adopting.resuming_trainers import VARIABLE
 from worldsize.adopting.script import Script
 from worldsize.rules.script._module import Module
 
 
-def adopt_script(path: Path) -> Adoption:
+def adopt_script(path: Path, arguments: Sequence[str] = ()) -> Adoption:
     """The script of one GPU for several processes; nothing is written, and nothing of it runs.
+
+    Args:
+        path: The script.
+        arguments: The command line that it gets, which may name a file with its numbers.
 
     Raises:
         AdoptError: It cannot be read, or it is not a script that can be adopted safely.
     """
     module, encoding = read_script(path)
-    return adopt_module(module, encoding)
+    return adopt_module(module, encoding, arguments)
 
 
-def adopt_module(module: Module, encoding: str = "utf-8") -> Adoption:
+def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[str] = ()) -> Adoption:
     """The same for a script that has been read."""
     if MARK in module.text:  # adopted before
         flags = tuple(each.flag for each in read_options(module).declared)
-        profile = describe_script(module, _tell_framework(module), flags, {})
-        profile = structs.replace(profile, subcommand=read_options(module).subcommand)
+        numbers = read_replaced(Script(module, arguments))
+        profile = describe_script(module, _tell_framework(module), flags, numbers)
+        profile = structs.replace(
+            profile, subcommand=read_options(module).subcommand, own_checkpoints=VARIABLE in module.text
+        )
         return Adoption(profile, module.text, module.text, encoding=encoding)
-    script = Script(module)
+    script = Script(module, arguments)
     framework = choose_framework(script)
     known = describe_script(module, framework, (), {})
     drop_magics(script)
     parser = _edit(script, known)
+    leave_files(script)
     text, changes = script.finish()
     flags = list_flags(parser)
-    numbers = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
-    profile = describe_script(module, framework, flags, {**numbers, **parser.numbers})
-    profile = structs.replace(profile, subcommand=parser.options.subcommand)
+    defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
+    profile = describe_script(module, framework, flags, {**defaults, **parser.numbers})
+    profile = structs.replace(profile, subcommand=parser.options.subcommand, own_checkpoints=VARIABLE in text)
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 
 

@@ -9,8 +9,9 @@ from typing import Literal
 from msgspec import Struct
 
 from worldsize.adopting.reading import find_loader_function
+from worldsize.adopting.refusals import refuse_graphs
 from worldsize.adopting.roles import find_role
-from worldsize.adopting.script import Script
+from worldsize.adopting.script import Scope, Script
 from worldsize.adopting.tracing import Loop, Tracer, without_gradient
 
 Kind = Literal["loader", "phases", "beside", "draws", "ranges", "columns"]
@@ -29,6 +30,7 @@ _DRAWS = {
 }
 _GENERATORS = ("integers", "choice", "permutation", "randint", "sample")
 _DEPTH = 4
+_WRAPPERS = 6  # around each other
 
 
 class Feed(Struct, eq=False):
@@ -38,6 +40,7 @@ class Feed(Struct, eq=False):
     call: ast.Call  # that makes them: `DataLoader(…)`, `get_batch(…)`, `range(…)`, `batchify(…)`
     name: ast.expr | None = None  # what the loop reads, where it has a name
     libraries: tuple[str, ...] = ()  # whose random numbers choose the rows
+    maker: ast.Call | None = None  # of an iterator over the loader, which may begin it anew
     phase: ast.expr | None = None  # in a loop over phases, the key of the training rows
 
 
@@ -187,6 +190,28 @@ def is_wrapper(script: Script, value: ast.expr) -> bool:
     if not isinstance(value, ast.Call) or not value.args:
         return False
     return script.module.name_of(value.func).rpartition(".")[2] in ("tqdm", "enumerate", "track", "iter")
+
+
+def unwrap_loader(
+    script: Script, tracer: Tracer, node: ast.expr, scope: Scope
+) -> tuple[ast.Call | None, list[ast.Call]]:
+    """The `DataLoader` that an expression stands for, and what is laid around it, from the outside in.
+
+    Raises:
+        AdoptError: It samples from one graph.
+    """
+    wrappers: list[ast.Call] = []
+    value, where = tracer.follow(node, scope)
+    while len(wrappers) < _WRAPPERS and isinstance(value, ast.Call) and is_wrapper(script, value):
+        wrappers.append(value)
+        inner = tracer.follow_wrapped(value, where)
+        if inner is None:
+            return None, wrappers
+        value, where = inner
+    if not isinstance(value, ast.Call) or not script.module.name_of(value.func).endswith("DataLoader"):
+        return None, wrappers
+    refuse_graphs(script, value)
+    return value, wrappers
 
 
 def find_phases(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:

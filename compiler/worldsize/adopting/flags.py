@@ -6,6 +6,7 @@ import ast
 
 from msgspec import Struct, structs
 
+from worldsize.adopting.configuration import find_setting
 from worldsize.adopting.group import Header
 from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options import Declared, Options, read_options
@@ -24,6 +25,7 @@ _HELP: dict[Role, str] = {
 }
 _OPTION: dict[Role, str] = {"learning_rate": "--lr"}
 _READERS = {"hydra", "absl", "docopt", "tyro", "simple_parsing", "jsonargparse", "optparse", "getopt"}
+_PARSES = ("TrlParser", "LightningCLI", "OmegaConf.from_cli")
 _REASON = "the plan sets it for the whole cluster"
 
 
@@ -77,7 +79,7 @@ def find_parser(script: Script) -> Parser:
 def _reads_itself(script: Script) -> bool:
     """Whether the script reads its command line otherwise: another parser would not know what it knows."""
     tops = {name.partition(".")[0] for name, _, _ in script.module.imports}
-    if tops & _READERS or script.module.called("TrlParser", "LightningCLI") or _reads_beside(script):
+    if tops & _READERS or script.module.called(*_PARSES) or _reads_beside(script):
         return True
     return any(
         script.module.name_of(node) == "sys.argv" for node in script.module.kinds.get(ast.Attribute, ())
@@ -201,15 +203,15 @@ def find_default_of(script: Script, node: ast.AST) -> ast.FunctionDef | None:
     return function if isinstance(function, ast.FunctionDef) else None
 
 
-def add_flag(parser: Parser, role: Role, default: float | str | None) -> str:
-    """Declare an option; how the script reads its value."""
+def add_flag(parser: Parser, role: Role, default: float | str | None, kind: str | None = None) -> str:
+    """Declare an option, of a ``kind`` where its default does not tell; how the script reads its value."""
     option = _OPTION.get(role, "--" + role.replace("_", "-"))
     taken = {flag.flag.option for flag in parser.options.declared}
     while option in taken:
         option += "-"
-    type_ = type(default).__name__ if type(default) in (int, float) else "str"
+    type_ = kind or (type(default).__name__ if type(default) in (int, float) else "str")
     if not any(each.option == option for each in parser.added):
-        typed = f"type={type_}, " if type_ != "str" and parser.function is None else ""
+        typed = f"type={type_}, " if type_ != "str" and (kind or parser.function is None) else ""
         shown = _show_value(default)
         call = "@click.option" if parser.function is not None else f"{parser.parser}.add_argument"
         line = f'{call}("{option}", {typed}default={shown}, help="{_HELP[role]}")'
@@ -227,6 +229,8 @@ def _show_value(value: float | str | None) -> str:
 
 def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
+    if set_in_file(script, tracer, parser, role, node):
+        return
     value, scope = tracer.follow(node, script.scope(node))
     seen: set[ast.expr] = set()  # `n = int(n)`
     while (inner := _find_inner(value, role)) is not None and value not in seen:
@@ -254,8 +258,30 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
         default = declared.flag.default
         parser.numbers[role] = default if isinstance(default, int | float) else None
         return
+    if set_in_file(script, tracer, parser, role, value):
+        return
     what = role.replace("_", " ")
     script.leave(value, f"no option sets the {what} here", "read it from an option of the command line")
+
+
+def set_in_file(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> bool:
+    """Let an option replace what a configuration file says, behind the line that reads it."""
+    setting = find_setting(script, tracer, node)
+    if setting is None or isinstance(setting.value, str) is not (role == "output"):
+        return False
+    for statement, text in reversed(setting.places):
+        if not is_visible(script, parser, statement):
+            continue
+        kind = "float" if role == "learning_rate" else "int"
+        if not isinstance(setting.value, str):
+            parser.numbers[role] = setting.value
+        name = add_flag(parser, role, None, None if isinstance(setting.value, str) else kind)
+        above = script.module.parents[statement]
+        behind = above if isinstance(above, ast.With) and above.body == [statement] else statement
+        lines = [f"if {name} is not None:", f"    {text} = {name}"]
+        script.insert_after(behind, lines, None, _REASON)
+        return True
+    return False
 
 
 def _find_inner(value: ast.expr, role: Role) -> ast.expr | None:
@@ -322,7 +348,7 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
         if parser.lines:
             script.insert_after(parser.behind, parser.lines, None, reason)
         if parser.then and parser.holder is not None:
-            _open_with(script, parser.holder, parser.then, reason)
+            open_with(script, parser.holder, parser.then, None, reason)
         elif parser.then:
             script.insert_after(parser.statement, parser.then, None, reason)
 
@@ -341,16 +367,19 @@ def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef,
         else:
             typed = any(each.annotation is not None for each in function.args.args)
             value = _show_value(flag.default)
-            text = f"{name}: {flag.type} = {value}" if typed else f"{name}={value}"
+            kind = flag.type if flag.default is not None or flag.type == "str" else f"{flag.type} | None"
+            text = f"{name}: {kind} = {value}" if typed else f"{name}={value}"
             script.insert_behind(last, f",{gap}{text}", None, reason)
     if parser.then:
-        _open_with(script, function, parser.then, reason)
+        open_with(script, function, parser.then, None, reason)
 
 
-def _open_with(script: Script, function: ast.FunctionDef, lines: list[str], reason: str) -> None:
+def open_with(
+    script: Script, function: ast.FunctionDef, lines: list[str], rule: str | None, reason: str
+) -> None:
     """Write lines at the start of a function, below its description."""
     first = function.body[0]
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-        script.insert_after(first, lines, None, reason)
+        script.insert_after(first, lines, rule, reason)
     else:
-        script.insert_before(first, lines, None, reason)
+        script.insert_before(first, lines, rule, reason)

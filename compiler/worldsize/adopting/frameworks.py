@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from pathlib import Path
 
 from worldsize.adopting.model import Framework
+from worldsize.adopting.notebooks import refuse_magics
 from worldsize.adopting.reading import list_modules_beside, read_beside
 from worldsize.adopting.refusals import list_fits, list_trainers, refuse_games
 from worldsize.adopting.script import Script
-from worldsize.rules.script._module import Module, constant_value
+from worldsize.rules.script._module import Module
 
 _DISTRIBUTED = (
     "init_process_group", "DistributedDataParallel", "FullyShardedDataParallel", "fully_shard",
@@ -18,7 +18,6 @@ _DISTRIBUTED = (
     "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy", "DistributedSampler",
     "Fabric", "init_rpc",
 )  # fmt: skip
-_MAGICS = ("matplotlib", "config", "load_ext", "reload_ext", "autoreload", "pylab", "pip", "conda")
 _PACKAGES = {
     "horovod": "Horovod",
     "deepspeed": "DeepSpeed",
@@ -90,33 +89,6 @@ def _refuse_other_loops(script: Script, tops: dict[str, ast.stmt]) -> None:
             raise script.refuse(tops[name], f"this script trains with {shown}, which is not adopted", help_)
 
 
-def _is_display(module: Module, call: ast.Call) -> bool:
-    """Whether a line sets up a notebook: ``%matplotlib inline``, ``!pip install …``."""
-    statement = find_magic(module, call)
-    made = statement.value if statement is not None else None
-    words = [constant_value(each) for each in made.args] if isinstance(made, ast.Call) else []
-    method = getattr(module.parents.get(call), "attr", None)
-    if method in ("run_line_magic", "magic") and words:
-        return str(words[0]).split()[0] in _MAGICS
-    return method == "system" and bool(words) and re.match(r"(?:python -m )?pip ", str(words[0])) is not None
-
-
-def find_magic(module: Module, call: ast.Call) -> ast.Expr | None:
-    """The statement ``get_ipython().method(…)`` of a call of ``get_ipython``."""
-    above = module.parents.get(call)
-    method = module.parents.get(above) if isinstance(above, ast.Attribute) else None
-    statement = module.parents.get(method) if isinstance(method, ast.Call) and method.func is above else None
-    return statement if isinstance(statement, ast.Expr) else None
-
-
-def drop_magics(script: Script) -> None:
-    """Take out the lines that set up a notebook; others have been refused."""
-    for call in script.module.called("get_ipython"):
-        statement = find_magic(script.module, call)
-        if statement is not None:
-            script.delete(statement, None, "`get_ipython` is there in notebooks only")
-
-
 def _find_trainer_beside(script: Script) -> tuple[ast.stmt, str] | None:
     """The import of a module beside the script that calls `backward`, and its path."""
     for _, statement, path in list_modules_beside(script.module):
@@ -128,9 +100,7 @@ def _find_trainer_beside(script: Script) -> tuple[ast.stmt, str] | None:
 
 def _refuse_whole(script: Script, tops: dict[str, ast.stmt]) -> None:
     module: Module = script.module
-    for call in module.called("get_ipython"):
-        if not _is_display(module, call):
-            raise script.refuse(call, "`get_ipython` is there in notebooks only", "take this line out")
+    refuse_magics(script)
     for name, shown in _PACKAGES.items():
         if name in tops:
             help_ = "write a step for it as it is: `worldsize check` judges it there"

@@ -23,6 +23,8 @@ _SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
 _LEAVE = "the processes end together, and the group with them"
 # A thread of Gloo that frees its last tensor while Python ends aborts the process. It needs a moment before.
 _WAIT = "atexit.register(time.sleep, 0.5)  # Gloo's threads free their tensors before Python ends"
+# `DistributedDataParallel` imports it. Defaults of its functions would keep the group, and Gloo's threads.
+_EARLY = "import torch.distributed.nn  # before there is a group, which it would keep until Python ends"
 _IMPORTED = "what the added lines import"
 _Key = tuple[int, bool, str]
 _TESTS = ("sys.exit", "exit", "typer.run", "fire.Fire", "app")
@@ -67,17 +69,25 @@ def start_header(script: Script) -> Header:
     return Header(names, constants=constants)
 
 
-def join_group(script: Script, header: Header, places: list[ast.AST]) -> None:
-    """Join before any of the places that need the group, and leave it at the end."""
+def join_group(script: Script, header: Header, places: list[ast.AST], model: str | None = None) -> None:
+    """Join before any of the places that need the group, and leave it at the end.
+
+    Args:
+        script: The script.
+        header: What is added to it.
+        places: What needs the group.
+        model: The variable of the file with the wrapped model, which holds the group.
+    """
     header.imports["import torch.distributed as dist"] = None
     main = find_main(script)
     join = [
+        _EARLY,
         "if torch.cuda.is_available():",
         f"    torch.cuda.set_device({header.names.local_rank})",
         'dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")',
     ]
     if not header.on_gpu:
-        join = ['dist.init_process_group("gloo")']
+        join = [_EARLY, 'dist.init_process_group("gloo")']
     reason = "the processes join the group of the launcher, each on a GPU of its own"
     early = main is None or any(not _is_inside(script, place, main) for place in places)
     if early:
@@ -87,17 +97,25 @@ def join_group(script: Script, header: Header, places: list[ast.AST]) -> None:
         script.insert_before(main.body[0], join, "WS901", reason)
     last, ends = _find_end(script)
     if not ends:
-        script.insert_after(last, ["dist.barrier()", "dist.destroy_process_group()"], None, _LEAVE)
+        release = [f"del {model}"] if model is not None else []
+        lines = ["dist.barrier()", *release, "dist.destroy_process_group()"]
+        script.insert_after(last, lines, None, _LEAVE)
         return
+    _leave_at_exit(script, header, "dist.destroy_process_group", early=early)
+
+
+def _leave_at_exit(script: Script, header: Header, leave: str, *, early: bool) -> None:
+    """Leave the group where the program ends in the middle of a line: ``sys.exit(main())``."""
     header.imports["import atexit"] = None
     taken = is_taken(script, "time", "time")
     header.imports["import threading" if taken else "import time"] = None
     wait = _WAIT.replace("time.sleep", "threading.Event().wait") if taken else _WAIT
-    leave = ["atexit.register(dist.destroy_process_group)", wait]  # what is registered last runs first
-    if early:
-        header.group += leave
-    elif main is not None:
-        script.insert_before(main.body[0], leave, None, _LEAVE)
+    lines = [f"atexit.register({leave})", wait]  # what is registered last runs first
+    main = find_main(script)
+    if early or main is None:
+        header.group += lines
+    else:
+        script.insert_before(main.body[0], lines, None, _LEAVE)
 
 
 def is_taken(script: Script, name: str, full: str) -> bool:
@@ -109,9 +127,13 @@ def is_taken(script: Script, name: str, full: str) -> bool:
 def leave_group(script: Script, header: Header) -> None:
     """End the group that a library has joined: a process that exits before the others may crash them."""
     last, ends = _find_end(script)
-    if ends or not script.has_own_line(last) or script.module.called("destroy_process_group", "end_training"):
+    if script.module.called("destroy_process_group", "end_training"):
         return
     header.imports["import torch.distributed as dist"] = None
+    if ends or not script.has_own_line(last):
+        leave = "lambda: dist.is_initialized() and dist.destroy_process_group()"
+        _leave_at_exit(script, header, leave, early=False)
+        return
     lines = ["if dist.is_initialized():", "    dist.barrier()", "    dist.destroy_process_group()"]
     script.insert_after(last, lines, None, _LEAVE)
 
@@ -165,7 +187,7 @@ def write_header(script: Script, header: Header) -> None:
 
 
 def _insert_header(script: Script, header: Header) -> None:
-    place = _last_import(script)
+    place = find_last_import(script)
     if place is not None and script.edits_before(place):  # what is added there reads what the header sets
         place = find_top(script)
     imports = list(_list_missing(script, header, place))
@@ -223,7 +245,7 @@ def find_top(script: Script) -> ast.stmt | None:
     return last
 
 
-def _last_import(script: Script) -> ast.stmt | None:
+def find_last_import(script: Script) -> ast.stmt | None:
     """The last of the imports at the top of the file, and not before that of torch."""
     last = None
     top = True

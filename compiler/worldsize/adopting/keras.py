@@ -52,7 +52,7 @@ def adopt_keras(script: Script) -> Parser:
     _set_numbers(script, tracer, parser, fits[0], strategy)
     place_files(script, tracer, parser, header)
     _save_apart(script, header, names)
-    resume_keras(script, parser, fits[0], f"{alias or 'tf'}.keras")
+    resume_keras(script, parser, header, fits[0], f"{alias or 'tf'}.keras")
     script.set_keyword(
         fits[0], "verbose", _verbosity(script, fits[0], names), "WS904", "the first worker prints for all"
     )

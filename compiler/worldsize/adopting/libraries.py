@@ -88,6 +88,7 @@ def adopt_lightning(script: Script) -> Parser:
         set_by_flag(script, tracer, parser, "epochs", epochs)
     _set_rest(script, tracer, parser)
     resume_lightning(script, parser, header, trainer, package)
+    leave_group(script, header)
     return _finish(script, tracer, parser, header)
 
 
@@ -183,7 +184,7 @@ def _leave_local_sums(script: Script, accelerator: str, prepared: set[str]) -> N
         calls = {getattr(node.func, "attr", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
         if not read & prepared or calls & _GATHERS:
             continue
-        for name in list_sums(loop):
+        for name in list_sums(list(ast.walk(loop))):
             if any(name in ast.unparse(call) for call in script.module.called("reduce", "gather")):
                 continue
             help_ = f"gather first: `{accelerator}.gather_for_metrics((predictions, labels))`"

@@ -57,6 +57,8 @@ class ScriptProfile(Struct, frozen=True):
     learning_rate: float | None = None
     epochs: int | None = None
     accumulation: bool = False
+    warms_up: bool = False  # the learning rate, by its own code
+    has_attention: bool = False  # its speed is not that of a convolutional network
     has_batch_norm: bool = False
     has_dropout: bool = False
     random_augmentation: bool = False
@@ -66,6 +68,7 @@ class ScriptProfile(Struct, frozen=True):
     compares_rows: bool = False  # the loss is of the rows of a batch together, as a contrastive one is
     prepared_scheduler: bool = False  # Accelerate steps its scheduler
     saves: bool = False  # it saves weights or a model
+    own_checkpoints: bool = False  # it reads the folder of its checkpoints from a variable of the job
     subcommand: str | None = None  # the one that trains
     module: str | None = None  # `package.train`, where only `python -m package.train` starts it
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.counting import find_counter
 from worldsize.adopting.feeding import find_batch_size, lays_out_columns
 from worldsize.adopting.flags import Parser, set_by_flag
 from worldsize.adopting.reading import find_loader_function
@@ -33,6 +34,10 @@ def set_loader(script: Script, tracer: Tracer, parser: Parser, loader: ast.Call)
 def set_feed(script: Script, tracer: Tracer, parser: Parser, training: Training) -> None:
     """The batch size of whatever feeds the loop."""
     feed, loop = training.feed, training.batch_loop
+    if training.counts_steps:
+        message = "this loop counts steps, of which each process takes as many: together they see more rows"
+        help_ = "let an option set the steps, and divide them by the number of processes"
+        script.leave(training.epoch_loop or loop, message, help_)
     if feed.kind in ("loader", "phases"):
         set_loader(script, tracer, parser, feed.call)
         return
@@ -46,13 +51,6 @@ def set_feed(script: Script, tracer: Tracer, parser: Parser, training: Training)
         size = find_named(tracer, feed.call, "batch_size") or _find_beside(script, feed.call)
     else:
         size = find_batch_size(script, feed, loop)
-        if training.epoch_loop is None:
-            message = (
-                "this loop counts steps, of which each process takes as many: together they see more rows"
-            )
-            script.leave(
-                loop, message, "let an option set the steps, and divide them by the number of processes"
-            )
     if size is None:
         script.leave(feed.call, "no option sets the batch size here", "name it `batch_size` where it is set")
         return
@@ -145,6 +143,11 @@ def leave_counted_steps(script: Script, tracer: Tracer) -> None:
 
 def set_epochs(script: Script, tracer: Tracer, parser: Parser, loop: ast.stmt | None) -> None:
     """The end of a loop over epochs."""
+    if isinstance(loop, ast.While):
+        counted = find_counter(script, loop)
+        if counted is not None and counted.is_epoch:
+            set_by_flag(script, tracer, parser, "epochs", counted.bound)
+        return
     for node in ast.walk(loop.iter) if isinstance(loop, ast.For) else ():
         if (
             isinstance(node, ast.Call)

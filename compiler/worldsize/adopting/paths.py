@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from worldsize.adopting.first_rank import is_own_method
-from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags
+from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags, open_with, set_in_file
 from worldsize.adopting.group import Header
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
 
-_SAVES = {
-    "torch.save": 1,
-    "torchvision.utils.save_image": 1,
-    "joblib.dump": 1,
-    "numpy.save": 0,
-    "numpy.savez": 0,
-    "numpy.savetxt": 0,
-}
+_SAVES = {"torch.save": 1, "joblib.dump": 1, "numpy.save": 0, "numpy.savez": 0, "numpy.savetxt": 0}
+_SAVES |= {"torchvision.utils.save_image": 1, "os.replace": 1, "os.rename": 1}
+_SAVES |= dict.fromkeys(("shutil.copyfile", "shutil.copy", "shutil.copy2", "shutil.move"), 1)
 _METHODS = ("save", "save_checkpoint")
 _FOLDERS = (
     ("output_dir", "TrainingArguments"),
@@ -30,6 +26,7 @@ _FOLDERS = (
 )
 _LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
 _MAKERS = {"save_model", "save_pretrained", "SummaryWriter", *(ending for _, ending in _FOLDERS)}
+_REASON = "a job keeps only what is written into its outputs"
 _READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
 
 
@@ -40,6 +37,8 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
     if written and "output" not in roles:
         apart = _list_written(script, tracer, openly=True)
         _write_to_output(script, parser, header, written, [*apart.values()])
+    elif "output" not in roles:
+        _set_folder_of_file(script, tracer, parser)
     read: dict[str, ast.expr] = {}
     for call in script.module.called(*_READS):
         for argument in call.args[:1]:
@@ -62,6 +61,13 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
 def _list_written(script: Script, tracer: Tracer, *, openly: bool = False) -> dict[str, ast.expr]:
     """The files and folders of the text that are written; ``openly`` by what makes no folder for them."""
     written: dict[str, ast.expr] = {}
+    for node in _list_targets(script, openly=openly):
+        _collect(tracer, script, node, written)
+    return written
+
+
+def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]:
+    """What calls that write get as their path."""
     for name, call in script.module.calls:
         if openly and name.rpartition(".")[2] in _MAKERS:
             continue
@@ -80,10 +86,21 @@ def _list_written(script: Script, tracer: Tracer, *, openly: bool = False) -> di
         if folder is None and name.endswith(("callbacks.ModelCheckpoint", "SummaryWriter")) and call.args:
             position = 0
         if folder is not None:
-            _collect(tracer, script, folder, written)
+            yield folder
         if position is not None and position < len(call.args):
-            _collect(tracer, script, call.args[position], written)
-    return written
+            yield call.args[position]
+
+
+def _set_folder_of_file(script: Script, tracer: Tracer, parser: Parser) -> None:
+    """Let `--output` replace the folder that a configuration file names."""
+    for node in _list_targets(script):
+        value, scope = tracer.follow(node, script.scope(node))
+        is_folder = False
+        while (inner := _find_start(script, value)) is not None:
+            is_folder = True
+            value, scope = tracer.follow(inner, scope)
+        if is_folder and set_in_file(script, tracer, parser, "output", value):
+            return
 
 
 def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
@@ -140,7 +157,13 @@ def _write_to_output(
         for node in script.module.kinds.get(ast.Constant, ())
         if isinstance(node.value, str) and node.value in written and _is_path(script, node)
     ]
-    if not nodes or not all(is_visible(script, parser, node) for node in nodes):
+    folders = [each for each in _list_folders(nodes) if each not in written]
+    made = _list_made(script, folders)
+    nodes += [node for node in made if node not in nodes]
+    options = [node for node in nodes if _is_option(script, parser, node)]
+    hidden = [node for node in nodes if node not in options and not is_visible(script, parser, node)]
+    function = _find_writer(script, parser, hidden)
+    if not nodes or (hidden and function is None):
         node = next(iter(written.values()))
         help_ = "write it into a folder that an option names"
         script.leave(node, f"`{_read_start(node)}` is written beside the script, where a job loses it", help_)
@@ -148,11 +171,16 @@ def _write_to_output(
     name = add_flag(parser, "output", ".")
     header.imports["import os"] = None
     for node in nodes:
-        text = f"os.path.join({name}, {script.written(node)})"
-        script.replace(node, text, "WS953", "a job keeps only what is written into its outputs")
-    folders = sorted({folder for node in apart if (folder := _find_folder(node))})
-    places = [f'os.path.join({name}, "{folder}")' for folder in folders] or [name]
-    parser.then += [f"os.makedirs({place}, exist_ok=True)" for place in places]
+        if node not in hidden and node not in options:
+            script.replace(node, f"os.path.join({name}, {script.written(node)})", "WS953", _REASON)
+    if function is not None:
+        _pass_folder(script, function, hidden, name)
+    known = {_clean(str(node.value)) for node in made} | written.keys()
+    missing = [each for each in _list_folders(apart) if each not in known]
+    within = [f'os.path.join({name}, "{each}")' for each in missing] or [name]
+    parser.then += [f"os.makedirs({each}, exist_ok=True)" for each in within]
+    if parser.function is not None:
+        parser.then += list(_join_parameters(parser.function, options, name))
 
 
 def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
@@ -168,16 +196,82 @@ def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
     return [*made, *(each for each in alike if isinstance(each, ast.expr) and each not in made)]
 
 
+def _list_folders(nodes: list[ast.expr]) -> list[str]:
+    """The folders in which files are written: `results` of ``f"results/{name}.pt"``."""
+    return list(dict.fromkeys(each for each in map(_find_folder, nodes) if each))
+
+
 def _find_folder(node: ast.expr) -> str:
-    """The folder of a path that is written, as far as it is not filled in."""
+    """The folder of a path, as far as it is not filled in."""
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         node = node.left
-    start = _read_start(node)
-    known = re.split(r"[{%\\]", start or "")[0].removeprefix("./")
-    return known.rpartition("/")[0]
+    known = re.split(r"[{%\\]", _read_start(node) or "")[0]
+    return _clean(known.rpartition("/")[0])
+
+
+def _clean(folder: str) -> str:
+    """A folder by one name: `results` of `./results/`."""
+    cleaned = folder.removeprefix("./").rstrip("/")
+    return "" if cleaned == "." else cleaned
+
+
+def _list_made(script: Script, folders: list[str]) -> list[ast.Constant]:
+    """The folders that the script itself makes or looks for."""
+    calls = script.module.called("makedirs", "mkdir", "exists", "isdir", "Path", "rmtree")
+    texts = [each for call in calls for each in call.args[:1] if isinstance(each, ast.Constant)]
+    return [each for each in texts if isinstance(each.value, str) and _clean(each.value) in folders]
+
+
+def _is_option(script: Script, parser: Parser, node: ast.expr) -> bool:
+    """Whether a path is the default of an option that is a parameter, as with fire."""
+    return parser.function is not None and script.module.parents[node] is parser.function.args
+
+
+def _join_parameters(function: ast.FunctionDef, nodes: list[ast.expr], folder: str) -> Iterator[str]:
+    """The lines that put the files which parameters name into a folder."""
+    parts = function.args
+    for node in nodes:
+        if node in parts.defaults:
+            parameter = parts.args[parts.defaults.index(node) - len(parts.defaults)].arg
+            yield f"{parameter} = os.path.join({folder}, {parameter})"
 
 
 def _is_path(script: Script, node: ast.AST) -> bool:
-    """Whether a text is what a call or an assignment gets, and not a key or a part of another."""
+    """Whether a call, an assignment or a parameter gets a text, which is no key or part of another."""
     above = script.module.parents.get(node)
-    return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign)
+    return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments)
+
+
+def _find_writer(script: Script, parser: Parser, nodes: list[ast.expr]) -> ast.FunctionDef | None:
+    """The function in which all of these are, if each of its calls can pass the folder on."""
+    functions = {script.scope(node) for node in nodes}
+    function = next(iter(functions)) if len(functions) == 1 else None
+    if not isinstance(function, ast.FunctionDef) or not isinstance(
+        script.module.parents[function], ast.Module
+    ):
+        return None
+    calls = [call for _, call in script.module.callers.get(function.name, ())]
+    uses = [node for node in script.module.kinds.get(ast.Name, ()) if node.id == function.name]
+    more = function.args.vararg or function.args.kwarg or function.args.kwonlyargs
+    known = all(call.args and is_visible(script, parser, call) for call in calls)
+    return (
+        function if calls and known and len(uses) == len(calls) and function.args.args and not more else None
+    )
+
+
+def _pass_folder(script: Script, function: ast.FunctionDef, nodes: list[ast.expr], name: str) -> None:
+    """Give a function the folder as a parameter: ``def save(state, filename="x.pt", folder=".")``."""
+    folder, parts = script.new_name("folder"), function.args
+    script.insert_behind(
+        max((*parts.args, *parts.defaults), key=script.end), f', {folder}="."', "WS953", _REASON
+    )
+    for _, call in script.module.callers[function.name]:
+        last = max((*call.args, *call.keywords), key=script.end)
+        script.insert_behind(last, f", {folder}={name}", "WS953", _REASON)
+    for node in nodes:
+        if node not in parts.defaults:
+            text = f"os.path.join({folder}, {script.written(node)})"
+            script.replace(node, text, "WS953", _REASON)
+    lines = list(_join_parameters(function, nodes, folder))
+    if lines:
+        open_with(script, function, lines, "WS953", _REASON)

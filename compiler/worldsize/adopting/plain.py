@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.accumulating import sync_once
 from worldsize.adopting.devices import may_use_gpu, refuse_several_gpus, use_own_gpu
 from worldsize.adopting.downloads import wait_for_downloads
 from worldsize.adopting.first_rank import act_on_first_rank
@@ -14,14 +15,19 @@ from worldsize.adopting.losses import add_up_sums
 from worldsize.adopting.metrics import reduce_metrics
 from worldsize.adopting.numbers import leave_counted_steps, set_epochs, set_feed, set_optimizer
 from worldsize.adopting.paths import place_files
-from worldsize.adopting.randomness import agree_on_random_numbers, draw_apart, draw_rows_apart
+from worldsize.adopting.randomness import (
+    agree_on_random_numbers,
+    draw_apart,
+    draw_rows_apart,
+    draw_samples_apart,
+)
 from worldsize.adopting.refusals import refuse_sparse
 from worldsize.adopting.resuming import resume_from_checkpoints
 from worldsize.adopting.rows import divide_rows
 from worldsize.adopting.script import Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.adopting.training import find_training
-from worldsize.adopting.wrapping import WRAP, sync_once, wrap_model, write_wrap
+from worldsize.adopting.wrapping import WRAP, wrap_model, write_wrap
 
 
 def adopt_plain(script: Script, *, random: bool) -> Parser:
@@ -67,6 +73,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     else:
         random = random and training.feed.kind != "ranges"  # whose order all processes draw alike
         draw_apart(script, tracer, header, wrapped, random=random)
+        draw_samples_apart(script, tracer, header, wrapped)
     chain = [frame.scope for frame in training.frames]
     act_on_first_rank(script, header, {each.name for each in chain if not isinstance(each, ast.Module)})
     load_everywhere(script)
@@ -75,7 +82,9 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
             "`nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes, and is slower"
         )
         script.leave(norm, "batch normalization takes the mean of the rows of one process", help_)
-    join_group(script, header, [training.loader, training.optimizer, wrapped.anchor, *downloads])
+    in_file = wrapped.anchor in script.module.tree.body and not training.is_attribute
+    places = [training.loader, training.optimizer, wrapped.anchor, *downloads]
+    join_group(script, header, places, wrapped.name if in_file else None)
     write_flags(script, parser, header)
     write_header(script, header)
     return parser

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
+from worldsize.adopting.samples import list_sample_draws
 from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
 
 _READS = ("read_csv", "read_parquet", "load", "open", "ImageFolder", "loadtxt", "imread", "load_from_disk")
 _WRITES = ("save", "savefig", "to_csv", "dump", "savez", "save_pretrained", "save_model", "save_weights")
 _NORM = re.compile(r"BatchNorm(?:1d|2d|3d|alization)?|resnet|vgg1[1369]_bn|mobilenet|efficientnet|densenet")
+_ATTENTION = re.compile(r"Transformer\w*|\w{0,60}Attention|scaled_dot_product_attention|vit_\w+|swin_\w+")
 _DROPOUT = re.compile(
     r"Dropout(?:1d|2d|3d)?|dropout|attn_pdrop|TransformerEncoderLayer|TransformerDecoderLayer"
 )
@@ -21,10 +23,6 @@ _AUGMENTATION = re.compile(
 )
 _CONTRASTS = re.compile(r"nt_?xent|info_?nce|contrastive|simclr|triplet", re.IGNORECASE)
 _NOISE = ("torch.randn_like", "torch.rand_like", "torch.bernoulli", "torch.normal", "rsample", "normal_")
-_DRAWS = re.compile(
-    r"(?:random|numpy\.random|np\.random|.*(?:rng|generator))\.(?:random|rand|randn|randint|randrange|integers|uniform|normal"
-    r"|standard_normal|gauss|choice|choices|beta|binomial)|torch\.(?:rand|randn|randint)"
-)
 _TRANSFORMERS = re.compile(r"AutoModel|For[A-Z]|Config$|Model$")
 _SAMPLER = ("sampler", "batch_sampler")
 
@@ -47,9 +45,11 @@ def describe_script(
         learning_rate=numbers.get("learning_rate"),
         epochs=None if epochs is None else int(epochs),
         accumulation="accum" in module.text.lower(),
+        warms_up=re.search(r"warm_?up", module.text, re.IGNORECASE) is not None,
+        has_attention=_says(words, _ATTENTION) or _uses_transformers(module),
         has_batch_norm=_says(words, _NORM),
         has_dropout=_says(words, _DROPOUT) or _uses_transformers(module),
-        random_augmentation=_says(words, _AUGMENTATION) or _draws_samples(module),
+        random_augmentation=_says(words, _AUGMENTATION) or any(list_sample_draws(module)),
         draws_noise=_draws_noise(module),
         shuffles=_shuffles(module),
         own_sampler=any(
@@ -127,36 +127,6 @@ def _draws_noise(module: Module) -> bool:
         isinstance(above, ast.ClassDef) and any(ast.unparse(base).endswith("Module") for base in above.bases)
         for call in module.called("torch.randn", "torch.rand", "torch.randint")
         for above, _ in module.ancestors(call)
-    )
-
-
-def _draws_samples(module: Module) -> bool:
-    """Whether the script changes its samples at random: in a dataset of its own, or what that calls."""
-    functions = {node.name: node for node in module.kinds.get(ast.FunctionDef, ())}
-    methods = [
-        each
-        for node in module.kinds.get(ast.ClassDef, ())
-        if any(getattr(each, "name", "") == "__getitem__" for each in node.body)
-        for each in node.body
-        if isinstance(each, ast.FunctionDef) and each.name != "__init__"
-    ]
-    called = {
-        functions[node.id]
-        for method in methods
-        for node in ast.walk(method)
-        if isinstance(node, ast.Name) and node.id in functions
-    }
-    given = [
-        functions[keyword.value.id]
-        for call in module.called("DataLoader")
-        for keyword in call.keywords
-        if keyword.arg == "collate_fn" and getattr(keyword.value, "id", "") in functions
-        if isinstance(keyword.value, ast.Name)
-    ]
-    return any(
-        isinstance(node, ast.Call) and _DRAWS.fullmatch(module.name_of(node.func))
-        for function in (*methods, *called, *given)
-        for node in ast.walk(function)
     )
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from worldsize.adopting.environment import list_local_modules, pin_environment
+from worldsize.adopting.inputs import Input, goes_with_code, list_inputs, list_settings
 from worldsize.adopting.model import Adoption
 from worldsize.adopting.proving.prove import Measured
-from worldsize.adopting.spec import CONDA_FILE, SpecRequest, Target, describe_spec
+from worldsize.adopting.spec import CONDA_FILE, SpecInput, SpecRequest, Target, describe_spec
 from worldsize.adopting.starting.files import IGNORED, write_ignored
 from worldsize.azureml import yaml_dump
 
@@ -58,9 +59,11 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
     local = list_local_modules(source, script.name)
     text = adoption.text.encode(adoption.encoding)
     files: dict[str, bytes] = {}
+    inputs = [*list_inputs(profile, script, request.arguments, source)]
     if not beside:
         own = [] if profile.module is None else [profile.module.partition(".")[0]]
         read = dict(_read_imported(source, text, local, own))
+        read |= dict(_read_settings(request, source, inputs))
         files |= {f"{CODE}/{path}": content for path, content in (read | {inside: text}).items()}
     environment = pin_environment(
         name.replace("_", "-"), profile.framework, profile.imports, local, request.target.instance_type
@@ -76,6 +79,7 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
             target=request.target,
             data=None if data is None else relative_path(data, folder),
             data_is_file=data is not None and data.is_file(),
+            inputs=tuple(_place_inputs(inputs, data, folder)),
             arguments=request.arguments,
             measured=request.measured,
         )
@@ -83,8 +87,21 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
     files[f"{name}.yml"] = yaml_dump.dump(spec, header=SCHEMA, paragraphs="steps").encode()
     files[CONDA_FILE] = yaml_dump.dump(environment.conda).encode()
     if beside and not (folder / IGNORED).exists():
-        files[IGNORED] = write_ignored(_name_ignored(data, folder)).encode()
+        ignored = [_name_ignored(each, folder) for each in (data, *(each.path for each in inputs))]
+        files[IGNORED] = write_ignored(*filter(None, ignored)).encode()
     return Project(folder, f"{name}.yml", files, environment.unknown)
+
+
+def _place_inputs(inputs: Sequence[Input], data: Path | None, folder: Path) -> Iterator[SpecInput]:
+    """The inputs as a spec in ``folder`` has them; what is in the folder of the data is a part of that."""
+    for each in inputs:
+        if data is not None and data.is_dir() and each.path.is_relative_to(data):
+            inside = each.path.relative_to(data).as_posix()
+            yield SpecInput(each.flag, f"${{{{inputs.data}}}}/{inside}".removesuffix("/."))
+        else:
+            value = f"${{{{inputs.{each.name}}}}}"
+            path = relative_path(each.path, folder)
+            yield SpecInput(each.flag, value, each.name, path, each.path.is_file())
 
 
 def _name_ignored(data: Path | None, folder: Path) -> str | None:
@@ -119,6 +136,16 @@ def _read_imported(
                 content = path.read_bytes()
                 wanted.append(content)
                 yield path.relative_to(folder).as_posix(), content
+
+
+def _read_settings(
+    request: ProjectRequest, source: Path, inputs: Sequence[Input]
+) -> Iterator[tuple[str, bytes]]:
+    """The small files in the folder of the code that the script names, and that are no inputs."""
+    taken = {request.data, request.script.absolute(), *(each.path for each in inputs)}
+    for path in list_settings(request.adoption, request.script, request.arguments):
+        if path.absolute() not in taken and goes_with_code(path, source):
+            yield path.resolve().relative_to(source.resolve()).as_posix(), path.read_bytes()
 
 
 def _list_files(folder: Path, module: str) -> list[Path]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import TypeAlias
 
+from worldsize.adopting.counting import list_assigned, name_epoch
 from worldsize.adopting.flags import Parser, add_flag, is_visible, list_flags
 from worldsize.adopting.group import Header
-from worldsize.adopting.rows import name_epoch
 from worldsize.adopting.script import Scope, Script
 from worldsize.adopting.tracing import Tracer
 from worldsize.adopting.training import Training, is_optimizer, lift_name
@@ -17,6 +18,7 @@ _STEPPED = re.compile(
     r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
 )
 _COPIES = ("copy.deepcopy", "deepcopy", "AveragedModel")
+EpochLoop: TypeAlias = ast.For | ast.While
 _REASON = "a job that is interrupted goes on from its last epoch"
 
 
@@ -25,39 +27,41 @@ def resume_from_checkpoints(
 ) -> None:
     """Add `--checkpoints`, where everything that has to be saved can be named beside the loop over epochs."""
     loop = training.epoch_loop
-    if not isinstance(loop, ast.For):
+    if loop is None:
         script.leave(training.batch_loop, "no checkpoints: there is no loop over epochs")
         return
     if _resumes_itself(script, parser):
         return
-    counter = _find_range(loop)
     parts = _list_parts(script, tracer, training, wrapped)
-    if counter is None or parts is None or not is_visible(script, parser, loop):
-        what = "the options" if parts is not None and counter is not None else "the model and the optimizer"
+    known = isinstance(loop, ast.While) or _find_range(loop) is not None
+    if not known or parts is None or not is_visible(script, parser, loop):
+        what = "the options" if parts is not None and known else "the model and the optimizer"
         help_ = "save and load them beside this loop, and name the folder by an option"
         script.leave(loop, f"no checkpoints: this loop over epochs cannot name {what}", help_)
         return
-    extra = _list_counters(script, loop)
     for name in (*_list_unsaved(script, loop), *_list_helpers(script, tracer, loop)):
         script.leave(
             loop, f"`{name}` starts anew when a job resumes", "save and load it with the other state"
         )
     folder = add_flag(parser, "checkpoints", None)
-    epoch = name_epoch(script, loop)
-    start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
-    first = script.written(counter.args[0]) if len(counter.args) > 1 else "0"
     header.imports["import os"] = None
+    start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
+    extra = _list_counters(script, loop)
+    if isinstance(loop, ast.While):
+        extra[name_epoch(script, loop)] = name_epoch(script, loop)
     load = [
-        f"{start} = {first}",
         f'{latest} = os.path.join({folder}, "latest.pt") if {folder} else ""',
         f"if os.path.exists({latest}):  # the run before this one was interrupted",
         f'    {state} = torch.load({latest}, map_location="cpu")',
         *(f'    {name}.load_state_dict({state}["{key}"])' for key, name in parts.items()),
         *(f'    {name} = {state}["{name}"]' for name in extra),
-        f'    {start} = {state}["epoch"] + 1',
     ]
-    entries = [f'"epoch": {epoch}', *(f'"{key}": {name}.state_dict()' for key, name in parts.items())]
+    entries = [f'"{key}": {name}.state_dict()' for key, name in parts.items()]
     entries += [f'"{name}": {text}' for name, text in extra.items()]
+    if isinstance(loop, ast.For):
+        load = [f"{start} = {_start_from(script, loop, start)}", *load]
+        load.append(f'    {start} = {state}["epoch"] + 1')
+        entries.insert(0, f'"epoch": {name_epoch(script, loop)}')
     save = [
         f"if {header.names.is_first} and {latest}:",
         f"    os.makedirs({folder}, exist_ok=True)",
@@ -67,18 +71,29 @@ def resume_from_checkpoints(
         f'    torch.save({state}, {latest} + ".part")',
         f'    os.replace({latest} + ".part", {latest})',
     ]
+    _insert_before_loop(script, loop, load)
+    script.insert_after(loop.body[-1], save, None, _REASON)
+
+
+def _start_from(script: Script, loop: ast.For, start: str) -> str:
+    """Let the loop begin with the epoch that a variable says; with which it begins otherwise."""
+    counter = _find_range(loop)
+    assert counter is not None
+    if len(counter.args) > 1:
+        script.replace(counter.args[0], start, None, _REASON)
+        return script.written(counter.args[0])
+    script.insert_front(counter.args[0], f"{start}, ", None, _REASON)
+    return "0"
+
+
+def _insert_before_loop(script: Script, loop: ast.stmt, lines: list[str]) -> None:
     block = script.block(loop)
     position = block.index(loop)
     if position and script.has_own_line(block[position - 1]):
         defines = isinstance(block[position - 1], ast.FunctionDef | ast.ClassDef)
-        script.insert_after(block[position - 1], ["", ""] * defines + load, None, _REASON)
+        script.insert_after(block[position - 1], ["", ""] * defines + lines, None, _REASON)
     else:
-        script.insert_before(loop, load, None, _REASON)
-    if len(counter.args) > 1:
-        script.replace(counter.args[0], start, None, _REASON)
-    else:
-        script.insert_front(counter.args[0], f"{start}, ", None, _REASON)
-    script.insert_after(loop.body[-1], save, None, _REASON)
+        script.insert_before(loop, lines, None, _REASON)
 
 
 def _resumes_itself(script: Script, parser: Parser) -> bool:
@@ -204,46 +219,50 @@ def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Sco
     return wrapped.model if scope is wrapped.scope or inner else None
 
 
-def _list_counters(script: Script, loop: ast.For) -> dict[str, str]:
+def _list_counters(script: Script, loop: EpochLoop) -> dict[str, str]:
     """Numbers that are kept over the epochs, such as the best loss, with the text that saves them."""
     block = script.block(loop)
-    before = block[: block.index(loop)]
+    before = [*block[: block.index(loop)], *_list_globals(script, loop)]
     numbers = {
         target.id
         for statement in before
-        for target, value in _list_assigned(statement)
+        for target, value in list_assigned(statement)
         if isinstance(target, ast.Name) and _is_number(value)
     }
     changed: dict[str, str] = {}
     reset = {
         target.id
         for statement in loop.body
-        for target, value in _list_assigned(statement)
+        for target, value in list_assigned(statement)
         if isinstance(target, ast.Name) and _is_number(value)
     }
     for node in ast.walk(loop):
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             changed[node.target.id] = node.target.id
         elif isinstance(node, ast.stmt):
-            for target, value in _list_assigned(node):
+            for target, value in list_assigned(node):
                 if isinstance(target, ast.Name) and target.id not in changed:
                     changed[target.id] = target.id if _is_number(value) else f"float({target.id})"
     return {name: text for name, text in sorted(changed.items()) if name in numbers - reset}
 
 
-def _list_assigned(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
-    """The targets of an assignment with their values, also of ``epoch, best = 0, 0.0``."""
-    if not isinstance(statement, ast.Assign):
-        return []
-    target, value = statement.targets[0], statement.value
-    if len(statement.targets) > 1:
-        return [(each, value) for each in statement.targets]
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        return list(zip(target.elts, value.elts, strict=True))
-    return [(target, value)]
+def _list_globals(script: Script, loop: EpochLoop) -> list[ast.stmt]:
+    """The assignments of the file to what the function of the loop declares `global`."""
+    scope = script.scope(loop)
+    names = {
+        name
+        for node in script.module.kinds.get(ast.Global, ())
+        for name in node.names
+        if script.scope(node) is scope
+    }
+    return [
+        each
+        for each in script.module.tree.body
+        if any(isinstance(target, ast.Name) and target.id in names for target, _ in list_assigned(each))
+    ]
 
 
-def _list_unsaved(script: Script, loop: ast.For) -> list[str]:
+def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
     """Mappings that the loop over epochs sets, such as the best result: what is in them is not known."""
     block = script.block(loop)
     mappings = {
@@ -261,7 +280,7 @@ def _list_unsaved(script: Script, loop: ast.For) -> list[str]:
     return sorted({base.id for base in bases if isinstance(base, ast.Name)} & mappings)
 
 
-def _list_helpers(script: Script, tracer: Tracer, loop: ast.For) -> list[str]:
+def _list_helpers(script: Script, tracer: Tracer, loop: EpochLoop) -> list[str]:
     """Objects of the script's own classes that the loop calls, such as an average of the weights."""
     used = {
         (call.func.value if isinstance(call.func, ast.Attribute) else call.func)

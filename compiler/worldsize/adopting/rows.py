@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.counting import name_epoch
+from worldsize.adopting.endless import begin_anew
 from worldsize.adopting.feeding import name_loader
 from worldsize.adopting.flags import Parser
 from worldsize.adopting.group import Header
+from worldsize.adopting.randomness import find_seed
 from worldsize.adopting.script import Script
 from worldsize.adopting.streams import divide_columns, share_loader, share_stream, stride_range
-from worldsize.adopting.tracing import Tracer
+from worldsize.adopting.tracing import Tracer, is_under
 from worldsize.adopting.training import Training, lift_name
 from worldsize.rules.script._module import constant_value, keyword_argument
 
@@ -63,7 +66,8 @@ def divide_rows(script: Script, tracer: Tracer, training: Training, header: Head
         _share(script, own, header)
         return
     header.imports["from torch.utils.data.distributed import DistributedSampler"] = None
-    _add_sampler(script, loader, rows, _find_condition(script, training))
+    seed = find_seed(script, parser, loader)
+    _add_sampler(script, loader, rows, _find_condition(script, training), seed)
     _set_epoch(script, tracer, training)
 
 
@@ -101,7 +105,9 @@ def _find_stream(script: Script, tracer: Tracer, rows: ast.expr) -> ast.ClassDef
     return class_ if any("IterableDataset" in ast.unparse(base) for base in bases) else None
 
 
-def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr, condition: str | None) -> None:
+def _add_sampler(
+    script: Script, loader: ast.Call, rows: ast.expr, condition: str | None, seed: str | None
+) -> None:
     name = script.written(rows)
     if not isinstance(rows, ast.Name | ast.Attribute | ast.Subscript):
         held = script.new_name("train_rows")
@@ -117,7 +123,8 @@ def _add_sampler(script: Script, loader: ast.Call, rows: ast.expr, condition: st
         place = drawn = loader.args[2]
         if len(loader.args) > 3:
             raise script.refuse(loader.args[3], "this option of `DataLoader` is given by position", "name it")
-    last = ", drop_last=True" if constant_value(keyword_argument(loader, "drop_last")) is True else ""
+    last = f", seed={seed}" if seed is not None else ""
+    last += ", drop_last=True" if constant_value(keyword_argument(loader, "drop_last")) is True else ""
     made = _make_sampler(script, name, drawn, last)
     if condition is not None:
         made = f"{made} if {condition} else None"
@@ -160,8 +167,10 @@ def _find_shuffling_options(script: Script, loader: ast.Call) -> ast.expr | None
 
 
 def _set_epoch(script: Script, tracer: Tracer, training: Training) -> None:
-    loop = training.epoch_loop
-    if not isinstance(loop, ast.For):
+    loop, feed = training.epoch_loop, training.feed
+    if feed.maker is not None:
+        begin_anew(script, tracer, feed, training.batch_loop)
+    if loop is None or (feed.maker is not None and not is_under(script, feed.maker, loop)):
         return
     name: str | None
     if training.feed.kind == "phases":
@@ -178,23 +187,7 @@ def _set_epoch(script: Script, tracer: Tracer, training: Training) -> None:
         "the rows come in a new order each epoch",
     )
     made = script.statement(training.loader)
-    if any(above is loop for above, _ in script.module.ancestors(made)):  # anew in each epoch
+    if is_under(script, made, loop):  # anew in each epoch
         script.insert_after(made, [line], "WS902", reason)
     else:
         script.insert_before(loop.body[0], [line], "WS902", reason)
-
-
-def name_epoch(script: Script, loop: ast.For) -> str:
-    """The variable that counts the epochs; ``_`` gets a name."""
-    target = loop.target
-    if isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
-        target = target.elts[0]
-    if not isinstance(target, ast.Name):
-        raise script.refuse(target, "this loop counts no epochs", "write `for epoch in range(…)`")
-    if target.id != "_":
-        return target.id
-    name = script.module.memo.get((name_epoch, loop))
-    if name is None:
-        name = script.module.memo[name_epoch, loop] = script.new_name("epoch")
-        script.replace(target, name, None, "the epoch is needed by its number")
-    return str(name)

@@ -6,9 +6,11 @@ import ast
 import io
 import re
 import tokenize
+from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
+from worldsize.adopting.line_lengths import wrap_lines
 from worldsize.adopting.model import AdoptError, Change, Obstacle
 from worldsize.base.problem import Finding
 from worldsize.rules.script._module import Module
@@ -30,8 +32,9 @@ class _Edit(Struct, frozen=True, order=True):
 class Script:
     """The text, its tree and the edits. Offsets count characters."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, arguments: Sequence[str] = ()) -> None:
         self.module = module
+        self.arguments = arguments  # of the user's command line
         self.text = module.text
         self.newline = "\r\n" if "\r\n" in self.text else "\n"
         self.unit = _find_unit(self.text)
@@ -237,6 +240,10 @@ class Script:
         """Write something else in what edits add."""
         self._edits = [structs.replace(each, text=pattern.sub(text, each.text)) for each in self._edits]
 
+    def is_replaced(self, node: ast.AST) -> bool:
+        """Whether an edit writes something else in place of a node."""
+        return any(edit.start <= self.start(node) < edit.end for edit in self._edits)
+
     def finish(self) -> tuple[str, tuple[Change, ...]]:
         """The new text, and why it changes."""
         parts: list[str] = []
@@ -247,7 +254,8 @@ class Script:
             parts += [self.text[at : edit.start], self._deepen(edit)]
             at = edit.end
         parts.append(self.text[at:])
-        return "".join(parts), tuple(sorted(self._changes.values(), key=lambda each: each.line))
+        text = wrap_lines(self.text, "".join(parts), self.unit)
+        return text, tuple(sorted(self._changes.values(), key=lambda each: each.line))
 
     def _deepen(self, edit: _Edit) -> str:
         """The text of an edit; lines that it adds between enclosed statements are as deep as these."""

@@ -14,6 +14,7 @@ from worldsize.adopting.model import Flag, ScriptProfile
 from worldsize.adopting.proving.prove import Measured
 from worldsize.azureml.model import Field
 from worldsize.azureml.yaml_dump import Flow
+from worldsize.facts import optimizers
 
 CONDA_FILE = "conda.yml"
 CLUSTER = "gpu-cluster"
@@ -42,6 +43,16 @@ def most_instances(instance_count: int) -> int:
     return max(instance_count, MOST_INSTANCES)
 
 
+class SpecInput(Struct, frozen=True):
+    """An option that names something to read beside the data; without a name it is in the data's folder."""
+
+    flag: Flag
+    value: str  # in the command
+    name: str = ""
+    path: str = ""  # from the spec
+    is_file: bool = True
+
+
 class SpecRequest(Struct, frozen=True):
     """What the spec is written from."""
 
@@ -53,6 +64,7 @@ class SpecRequest(Struct, frozen=True):
     target: Target = Target()
     data: str | None = None  # a path from the spec, or an asset
     data_is_file: bool = False
+    inputs: tuple[SpecInput, ...] = ()
     arguments: tuple[str, ...] = ()  # of the user, for options that the plan does not set
     measured: Measured = Measured()
 
@@ -67,11 +79,17 @@ def describe_spec(request: SpecRequest) -> dict[str, Any]:
     step["command"] = " ".join(_command(request))
     step["code"] = request.code
     step["environment"] = {"image": request.environment.image, "conda_file": f"./{CONDA_FILE}"}
-    if _reads_data(request):
-        type_ = "uri_file" if request.data_is_file else "uri_folder"
-        step["with"] = {"data": Flow(type=type_, path=request.data)}
+    read = [SpecInput(flag, "", "data", str(request.data), request.data_is_file)
+            for flag in profile.flags if flag is profile.flag("data") and _reads_data(request)]  # fmt: skip
+    if named := [each for each in (*read, *request.inputs) if each.name]:
+        step["with"] = {
+            each.name: Flow(type="uri_file" if each.is_file else "uri_folder", path=each.path)
+            for each in named
+        }
     written = {"model": profile.flag("output"), "checkpoints": profile.flag("checkpoints")}
     outputs = {name: "uri_folder" for name, flag in written.items() if flag is not None}
+    if profile.own_checkpoints:
+        outputs["checkpoints"] = "uri_folder"
     if outputs:
         step["outputs"] = Flow(outputs)
     if (scale := _describe_scale(request)) is not None:
@@ -127,6 +145,7 @@ def _command(request: SpecRequest) -> Iterator[str]:
         for flag, value in values.values()
         if flag is not None
     ]
+    ours += [(each.flag, (each.flag.option, each.value)) for each in request.inputs]
     given = list(drop_options(request.arguments, [flag.option for flag, _ in ours]))
     yield from ("python", "-m", profile.module) if profile.module else ("python", request.script)
     yield from order_words(profile, given, ours)
@@ -158,11 +177,16 @@ def _describe_scale(request: SpecRequest) -> dict[str, Any] | None:
         scale["optimizer"] = request.profile.optimizer
     if epochs := _epochs(request):
         scale["epochs"] = int(epochs) if epochs == int(epochs) else epochs
+    optimizer = optimizers.lookup(request.profile.optimizer or "")
+    if optimizer is None or optimizer.rule == "linear":  # the plan has a warm-up of its own there
+        own = "of the plan; the script has its own" if request.profile.warms_up else "the script has none"
+        scale["warmup_epochs"] = Field(0, comment=own)
     measured = request.measured
     if measured.rows:
         scale["rows"] = measured.rows
-    if measured.parameters and measured.forward_flops:
-        scale["workload"] = Flow(
+    if measured.parameters and measured.forward_flops and not request.profile.has_attention:
+        counted = Flow(
             kind="convolutional", parameters=measured.parameters, forward_flops=round(measured.forward_flops)
         )
+        scale["workload"] = Field(counted, comment="this kind is for all models without attention")
     return scale

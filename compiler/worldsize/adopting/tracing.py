@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from worldsize.adopting.script import Function, Scope, Script
 
@@ -48,13 +48,11 @@ class Tracer:
         for statement in (*self.module.kinds.get(ast.Assign, ()), *self.module.kinds.get(ast.AnnAssign, ())):
             if statement.value is not None:
                 self._bind(statement)
-
-        for node in self.module.kinds.get(ast.With, ()):
-            for item in node.items:  # `with tqdm(rows) as bar:`
-                call, target = item.context_expr, item.optional_vars
-                bar = isinstance(call, ast.Call) and self.module.name_of(call.func).endswith("tqdm")
-                if bar and isinstance(target, ast.Name):
-                    self._bound.setdefault((self.owner(node), target.id), []).append((node, call, None))
+        for opened in self.module.kinds.get(ast.With, ()):
+            for item in opened.items:
+                if isinstance(item.optional_vars, ast.Name):  # `with tqdm(loader) as batches:`
+                    key = (self.owner(opened), item.optional_vars.id)
+                    self._bound.setdefault(key, []).append((opened, item.context_expr, None))
 
     def _bind(self, statement: ast.Assign | ast.AnnAssign) -> None:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
@@ -257,6 +255,19 @@ class Tracer:
                 yield above
             if isinstance(above, _FUNCTIONS):
                 return
+
+
+def is_under(script: Script, node: ast.AST, top: ast.AST) -> bool:
+    """Whether a node lies in another."""
+    return any(above is top for above, _ in script.module.ancestors(node))
+
+
+def walk_outside(top: ast.AST, apart: Collection[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes of a tree, without those of some of its parts."""
+    yield top
+    for child in ast.iter_child_nodes(top):
+        if child not in apart:
+            yield from walk_outside(child, apart)
 
 
 def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:

@@ -6,10 +6,11 @@ import ast
 
 from msgspec import Struct
 
-from worldsize.adopting.feeding import Feed, find_beside, find_phases, find_stream, is_wrapper
-from worldsize.adopting.refusals import refuse_graphs
+from worldsize.adopting.batches import find_feed
+from worldsize.adopting.counting import find_counter
+from worldsize.adopting.feeding import Feed
 from worldsize.adopting.script import Function, Scope, Script
-from worldsize.adopting.tracing import Loop, Tracer, read_iterable
+from worldsize.adopting.tracing import Loop, Tracer
 from worldsize.rules.script._loops import list_backward_calls
 
 _OPTIMIZERS = frozenset(
@@ -43,6 +44,7 @@ class Training(Struct, eq=False):
     model_frame: int | None  # where the model is bound; None where an attribute holds it
     model: ast.expr  # its name there
     backward: ast.Call
+    counts_steps: bool = False  # and not epochs
 
     @property
     def loader(self) -> ast.Call:
@@ -76,15 +78,17 @@ def find_training(script: Script, tracer: Tracer) -> Training:
         )
     step = _find_step(script, frames)
     optimizer = _find_optimizer(script, tracer, step)
-    batch_frame, batch_loop, feed = _find_feed(script, tracer, loops, step)
+    batch_frame, batch_loop, feed = find_feed(script, tracer, loops, step)
     behind = loops[[loop for _, loop in loops].index(batch_loop) + 1 :]
     outer = [(number, loop) for number, loop in behind if isinstance(loop, ast.For | ast.While)]
     if feed.kind == "phases" and outer:
         outer = outer[1:]  # the loop over phases
     epoch_frame, epoch_loop = outer[0] if outer else (batch_frame, None)
-    if isinstance(epoch_loop, ast.While) and feed.kind != "draws":
-        help_ = "count the epochs with `for epoch in range(…)`"
-        raise script.refuse(epoch_loop, "the epochs are counted by `while`, which cannot be resumed", help_)
+    if isinstance(epoch_loop, ast.While) and feed.kind == "draws":  # whose steps are not epochs
+        epoch_loop = None
+    if isinstance(epoch_loop, ast.While) and find_counter(script, epoch_loop) is None:
+        help_ = "count the epochs with `for epoch in range(…)`, or `while epoch < …` and `epoch += 1`"
+        raise script.refuse(epoch_loop, "this `while` counts no epochs, so it cannot be resumed", help_)
     model, scope = _find_model(script, tracer, optimizer)
     model_frame = None
     model = _find_held(script, tracer, frames, model, scope) or model
@@ -93,7 +97,18 @@ def find_training(script: Script, tracer: Tracer) -> Training:
     return Training(
         frames, batch_frame, batch_loop, epoch_frame, epoch_loop, feed,
         optimizer, find_owner(step), model_frame, model, backward,
+        _counts_steps(script, batch_loop, epoch_loop, feed),
     )  # fmt: skip
+
+
+def _counts_steps(script: Script, batch_loop: Loop, epoch_loop: ast.stmt | None, feed: Feed) -> bool:
+    """Whether the training ends after a number of steps, and not of epochs."""
+    if isinstance(epoch_loop, ast.While):
+        counted = find_counter(script, epoch_loop)
+        return counted is not None and not counted.is_epoch
+    if feed.maker is not None and isinstance(batch_loop, ast.For) and "len(" in ast.unparse(batch_loop.iter):
+        return False
+    return epoch_loop is None and (feed.kind == "draws" or feed.maker is not None)
 
 
 def _find_backward(script: Script) -> ast.Call:
@@ -209,55 +224,6 @@ def is_optimizer(script: Script, call: ast.Call) -> bool:
     name = script.module.name_of(call.func)
     before, _, last = name.rpartition(".")
     return last in _OPTIMIZERS or (before.endswith("optim") and last[:1].isupper())
-
-
-def _find_feed(
-    script: Script, tracer: Tracer, loops: list[tuple[int, Loop]], step: ast.Call
-) -> tuple[int, Loop, Feed]:
-    """The loop over batches with its frame, and what feeds it."""
-    for find in (_find_loader, find_phases, find_beside):
-        for number, loop in loops:
-            iterable = read_iterable(loop)
-            for node in ast.walk(iterable) if iterable is not None else ():
-                if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-                    feed = find(script, tracer, loop, node)
-                    if feed is not None:
-                        return number, loop, feed
-    loader = next(iter(script.module.called("DataLoader")), None)
-    for number, loop in loops if loader is None else ():
-        if script.scope(loop) is script.scope(step) and not any(
-            up is loop for up, _ in script.module.ancestors(step)
-        ):
-            continue  # it adds up gradients before the step
-        feed = find_stream(script, tracer, loop)
-        if feed is not None:
-            return number, loop, feed
-    if loader is None:
-        message = "no `DataLoader` feeds this loop, so nothing can divide the rows among processes"
-        raise script.refuse(loops[0][1], message, "read the batches from a `torch.utils.data.DataLoader`")
-    message = "which `DataLoader` feeds this loop cannot be told"
-    raise script.refuse(loops[0][1], message, "name it: `for batch in train_loader`, made by `DataLoader(…)`")
-
-
-def _find_loader(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
-    scope = script.scope(loop)
-    value, where = tracer.follow(node, scope)
-    for _ in range(6):  # around each other
-        if not isinstance(value, ast.Call) or not is_wrapper(script, value):
-            break
-        if isinstance(node, ast.Name) and script.scope(value) is scope:
-            node = value.args[0]
-        inner = tracer.follow_wrapped(value, where)
-        if inner is None:
-            return None
-        value, where = inner
-    if isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("DataLoader"):
-        iterable = read_iterable(loop)
-        if iterable is not None and any(value is inner for inner in ast.walk(iterable)):
-            return None
-        refuse_graphs(script, value)
-        return Feed("loader", value, node)
-    return None
 
 
 def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[ast.expr, Scope]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from worldsize.adopting.script import Function, Scope, Script
 from worldsize.adopting.tracing import Tracer, without_gradient
-from worldsize.adopting.training import Training, find_owner, is_optimizer
+from worldsize.adopting.training import Training, is_optimizer
 
 WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")
@@ -243,7 +243,8 @@ def _find_parameter(
 def _rename_calls(script: Script, tracer: Tracer, training: Training, wrapped: Wrapped) -> int:
     """``model(x)`` → ``ddp_model(x)`` where gradients are wanted."""
     region: ast.AST = training.batch_loop if training.batch_frame == 0 else training.frames[0].scope
-    wrapped.evaluated = list_evaluations(script, tracer, training, region)
+    for loop in list_evaluations(script, tracer, training, region):
+        wrapped.evaluated |= {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
     count = _rename_in(script, tracer, region, wrapped)
     if not count and training.is_attribute:
         for call in [node for node in ast.walk(region) if isinstance(node, ast.Call)]:
@@ -257,9 +258,9 @@ def _rename_calls(script: Script, tracer: Tracer, training: Training, wrapped: W
     return count
 
 
-def list_evaluations(script: Script, tracer: Tracer, training: Training, region: ast.AST) -> set[ast.Call]:
-    """The calls in loops over other loaders, as of an evaluation between two steps."""
-    found: set[ast.Call] = set()
+def list_evaluations(script: Script, tracer: Tracer, training: Training, region: ast.AST) -> list[ast.For]:
+    """The loops over other loaders, as of an evaluation between two steps."""
+    found: list[ast.For] = []
     for loop in ast.walk(region):
         if not isinstance(loop, ast.For) or loop is training.batch_loop:
             continue
@@ -269,7 +270,7 @@ def list_evaluations(script: Script, tracer: Tracer, training: Training, region:
         loads = [each for each in values if isinstance(each, ast.Call)
                  and script.module.name_of(each.func).endswith("DataLoader")]  # fmt: skip
         if loads and training.loader not in loads and training.backward not in calls:
-            found |= calls
+            found.append(loop)
     return found
 
 
@@ -355,36 +356,3 @@ def _is_returned(script: Script, above: ast.AST) -> bool:
     if isinstance(above, ast.Tuple):
         above = script.module.parents[above]
     return isinstance(above, ast.Return)
-
-
-def _steps_optimizer(script: Script, training: Training, node: ast.AST) -> bool:
-    """Whether a call steps the optimizer, and not only a scheduler."""
-    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "step":
-        return False
-    return script.written(find_owner(node)) == script.written(training.optimizer_name)
-
-
-def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
-    """Average the gradients once an optimizer step, where several batches are accumulated."""
-    loop = training.batch_loop
-    names = {
-        node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    if not isinstance(loop, ast.For):
-        return
-    names -= {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
-    for node in ast.walk(loop):
-        if not isinstance(node, ast.If) or training.batch_frame or node.orelse:
-            continue
-        steps = any(_steps_optimizer(script, training, inner) for inner in ast.walk(node))
-        counts = any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
-        known = all(inner.id not in names for inner in ast.walk(node.test) if isinstance(inner, ast.Name))
-        if steps and counts and known and "\n" not in script.written(node.test):
-            scope = script.scope(loop)
-            name = (
-                wrapped.name if isinstance(scope, ast.Module) else wrapped.parameters.get(scope, wrapped.name)
-            )
-            line = f"{name}.require_backward_grad_sync = {script.written(node.test)}"
-            reason = "gradients travel once an optimizer step, as with `no_sync`"
-            script.insert_before(loop.body[0], [line], "WS918", reason)
-            return

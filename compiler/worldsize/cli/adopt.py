@@ -124,7 +124,7 @@ def find_size(name: str) -> str:
     return size.name
 
 
-def adopt_or_refuse(script: Path) -> Adoption:
+def adopt_or_refuse(script: Path, arguments: Sequence[str] = ()) -> Adoption:
     """Adopt a script; exits with the reason why it cannot be adopted."""
     from worldsize.adopting.adopt import adopt_script
     from worldsize.adopting.model import AdoptError
@@ -132,7 +132,7 @@ def adopt_or_refuse(script: Path) -> Adoption:
     from worldsize.diagnostics.text import wants_colour
 
     try:
-        return adopt_script(script)
+        return adopt_script(script, arguments)
     except AdoptError as error:
         common.say(adopt_report.render_refusal(error, colour=wants_colour(sys.stderr)), err=True, nl=False)
         raise SystemExit(1) from None
@@ -142,10 +142,10 @@ def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -
     from worldsize.adopting.project import ProjectRequest
     from worldsize.adopting.proving.prove import Measured
 
-    adoption = adopt_or_refuse(script)
+    adoption = adopt_or_refuse(script, options.arguments)
     data = find_data(adoption, script, options.data)
     request = ProjectRequest(adoption, script, target, data, options.arguments)
-    _check_places(request, options)
+    _check_places(request, options, None if default_size else target.instance_type)
     if not options.as_json:
         _show_diff(adoption)
     proof = _prove(request, options)
@@ -180,20 +180,26 @@ def _find_folder(request: ProjectRequest) -> Path:
     return request.adoption.profile.find_folder(request.script)
 
 
-def _check_places(request: ProjectRequest, options: Options) -> None:
+def _check_places(request: ProjectRequest, options: Options, size: str | None) -> None:
     """Refuse to replace files before anything runs."""
     from worldsize.adopting.project import find_existing, make_project
+    from worldsize.cli import adopt_again
 
     output = options.output
     if output is not None and output.is_dir() and any(output.iterdir()):
         common.refuse(f"`{output}` is not empty", "name a new folder")
-    if not options.writes or output is not None:
+    if output is not None:
         return
     project = make_project(request, _find_folder(request), beside=True)
+    if not options.writes:
+        lacking = adopt_again.find_lacking(request, project)
+        if lacking is not None and not options.as_json:
+            common.say(lacking)
+        return
     existing = find_existing(project.folder, project.files)
     done = request.adoption.text == request.adoption.source and len(existing) == len(project.files)
     if existing and done and not options.as_json:
-        common.say(f"`{request.script}` is adopted already, and its spec is there: nothing to write")
+        adopt_again.say_adopted(request, project, options, size)
         raise SystemExit(0)
     if existing:
         listed = ", ".join(f"`{project.folder / each}`" for each in existing)
@@ -326,6 +332,7 @@ def _show_outcome(
     default_size: bool,
 ) -> None:
     from worldsize import api
+    from worldsize.adopting.project import make_project
     from worldsize.cli import estimate_table, plan_table
     from worldsize.errors import SpecError
     from worldsize.facts.prices import PriceFileError
@@ -346,6 +353,8 @@ def _show_outcome(
         )
     for name in written:
         common.say(f"wrote {name}")
+    for name in make_project(request, _find_folder(request), beside=True).unknown:
+        common.say(f"no package here has `{name}`, which the script imports: add it to `conda.yml`")
     if written:
         spec = next(name for name in written if name.endswith(".yml") and not name.endswith("conda.yml"))
         common.say(f"\ntry it here: worldsize run {shlex.quote(spec)}")
@@ -360,23 +369,8 @@ def _document(
     from worldsize import api
     from worldsize.cli import adopt_report
 
-    adoption = request.adoption
     return {
-        "script": adoption.profile.path,
-        "framework": adoption.profile.framework,
-        "diff": adopt_report.render_diff(adoption, colour=False),
-        "changes": [
-            {"line": each.line, "rule": each.rule, "reason": each.reason} for each in adoption.changes
-        ],
-        "obstacles": [
-            {
-                "line": each.span.line,
-                "column": each.span.column,
-                "message": each.message,
-                "help": each.help,
-            }
-            for each in adoption.obstacles
-        ],
+        **adopt_report.describe_adoption(request.adoption),
         "proof": adopt_report.describe_proof(proof) if proof is not None else None,
         "spec": text,
         "findings": [

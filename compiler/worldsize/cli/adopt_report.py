@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from worldsize.adopting.model import AdoptError, Adoption, Change, Obstacle
-from worldsize.adopting.proving.curves import LOOSE_TOLERANCE, TOLERANCE, ComparedStep, Comparison
+from worldsize.adopting.proving.curves import LOOSE, TOLERANCE, ComparedStep, Comparison
 from worldsize.adopting.proving.prove import PROCESSES, Failed, Proof
 from worldsize.base.source import Source
 from worldsize.base.wording import plural
@@ -119,8 +119,10 @@ def _conclude(comparison: Comparison) -> Iterator[str]:
         yield f"same loss curve: all {count} within {TOLERANCE}"
         return
     if comparison.verdict == "alike":
-        yield f"the curves differ, and by no more than expected ({LOOSE_TOLERANCE} over {count}):"
+        apart = f"{100 * comparison.mean_difference:.2g} %"
+        yield f"the curves differ by {apart} of the loss on average over {count}, for a known cause:"
         yield from (f"  {reason}" for reason in comparison.reasons)
+        yield f"  (with a known cause, up to {LOOSE:.0%} is accepted)".replace("%", " %")
         return
     if comparison.faults:
         yield from (f"error: {fault}" for fault in comparison.faults)
@@ -139,6 +141,27 @@ def _render_failed(failed: Failed) -> str:
     if failed.help:
         lines.append(f"  = help: {failed.help}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def describe_adoption(adoption: Adoption) -> dict[str, Any]:
+    """The script, what changes in it and why, and what is left to the author, for programs."""
+    return {
+        "script": adoption.profile.path,
+        "framework": adoption.profile.framework,
+        "diff": render_diff(adoption, colour=False),
+        "changes": [
+            {"line": each.line, "rule": each.rule, "reason": each.reason} for each in adoption.changes
+        ],
+        "obstacles": [
+            {
+                "line": each.span.line,
+                "column": each.span.column,
+                "message": each.message,
+                "help": each.help,
+            }
+            for each in adoption.obstacles
+        ],
+    }
 
 
 def describe_proof(proof: Proof) -> dict[str, Any]:

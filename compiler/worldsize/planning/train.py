@@ -130,7 +130,9 @@ def _warmup(scale: Scale, scaled: Rate, kappa: float, epochs: float | None, note
             source = f"no warm-up is the default for rule {scaled.rule} with κ {show_number(kappa)}"
         notes.derive("warmup_epochs", value, formula if value else "", source)
         return value
-    notes.derive("warmup_epochs", pinned.value, formula, notes.given("scale.warmup_epochs"))
+    notes.derive(
+        "warmup_epochs", pinned.value, formula if pinned.value else "", notes.given("scale.warmup_epochs")
+    )
     if epochs is not None and pinned.value > epochs:
         message = (
             f"`warmup_epochs` is {show_number(pinned.value)} but training lasts {plural(epochs, 'epoch')},"

@@ -14,6 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 # In[2]:
 
 
+get_ipython().system('mkdir -p out logs')
+get_ipython().system('ls -l *.py | head -3')
 torch.manual_seed(0)
 x = torch.randn(320, 3)
 loader = DataLoader(TensorDataset(x, x @ torch.ones(3, 1)), batch_size=32, shuffle=True)
@@ -30,4 +32,5 @@ for epoch in range(3):
         loss = nn.functional.mse_loss(net(a), b)
         loss.backward()
         opt.step()
+    torch.save(net.state_dict(), f"out/net{epoch}.pt")
     print(epoch, loss.item())

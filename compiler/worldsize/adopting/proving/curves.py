@@ -15,7 +15,6 @@ RELATIVE = 1e-3  # of the loss; sums in another order differ by less
 ABSOLUTE = 1e-4
 LOOSE = 0.25  # of the mean loss, where the samples of a batch see each other or chance is part of it
 TOLERANCE = "0.1 % of the loss, or 0.0001"
-LOOSE_TOLERANCE = "25 % on average"
 Verdict = Literal["same", "alike", "different"]
 
 
@@ -50,6 +49,11 @@ class Comparison(Struct, frozen=True):
     steps: tuple[ComparedStep, ...]
     reasons: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()  # of the adopted script, seen in what its processes read
+
+    @property
+    def mean_difference(self) -> float:
+        """How far the curves are apart on average, as a share of the loss."""
+        return _average_difference(self.steps)
 
     @property
     def worst(self) -> ComparedStep:
@@ -93,8 +97,13 @@ def _are_alike(steps: Sequence[ComparedStep]) -> bool:
     finite = [each for each in steps if math.isfinite(each.original) and math.isfinite(each.adopted)]
     if len(finite) < len(steps):
         return False
-    difference = sum(abs(each.difference) for each in finite)
-    return difference <= LOOSE * sum(abs(each.original) for each in finite)
+    return _average_difference(finite) <= LOOSE
+
+
+def _average_difference(steps: Sequence[ComparedStep]) -> float:
+    whole = sum(abs(each.original) for each in steps)
+    apart = sum(abs(each.difference) for each in steps)
+    return apart / whole if whole else math.inf if apart else 0.0
 
 
 class Recorded(Struct, frozen=True):

@@ -233,7 +233,9 @@ def _reasons(profile: ScriptProfile, batch: int, *, shuffled_here: bool) -> Iter
             " `SyncBatchNorm.convert_sync_batchnorm(model)` restores the batch"
         )
     if profile.has_dropout:
-        yield "each process draws its own dropout masks"
+        option = next((each.option for each in profile.flags if "dropout" in each.option), None)
+        off = f"`--arguments '{option} 0'`" if option is not None else "in a copy, set its rate to 0"
+        yield f"each process draws its own dropout masks (for a proof without them: {off})"
     if profile.draws_noise:
         yield "each process draws noise of its own"
     if profile.compares_rows:

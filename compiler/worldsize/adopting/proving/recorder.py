@@ -342,6 +342,13 @@ def find_rank() -> int:
 class Notebook:
     """Takes the lines that only set up a notebook, which a script that was exported from one has."""
 
+    def system(self, line: str) -> None:
+        """``!mkdir -p out`` makes folders for what follows."""
+        if line.startswith("mkdir "):
+            for word in line.split()[1:]:
+                if not word.startswith("-"):
+                    os.makedirs(word.strip("'\""), exist_ok=True)
+
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
 

@@ -33,9 +33,9 @@ def _describe_cluster(size: str | None, count: int) -> Any:
     return Flow(instance_type=size, max_instances=count)
 
 
-def write_ignored(also: str | None = None) -> str:
+def write_ignored(*also: str) -> str:
     """``.amlignore``: what is not uploaded with code; ``also`` is data, which is an input."""
-    return "".join(f"{each}\n" for each in (*_NOT_UPLOADED, *([f"/{also}"] if also else [])))
+    return "".join(f"{each}\n" for each in (*_NOT_UPLOADED, *(f"/{each}" for each in dict.fromkeys(also))))
 
 
 def write_workflow(version: str) -> str:

@@ -128,7 +128,7 @@ def make_files(folder: Path, source: Path | None, start: Start, answers: Answers
     document = describe_start(start, answers.instance_type, answers.instance_count)
     clusters = {GPU_CLUSTER: (answers.instance_type, most), CPU_CLUSTER: (CPU_SIZE, 1)}
     path = "" if source is None else relative_path(source.absolute(), folder.absolute())
-    ignored = files.write_ignored(path.removeprefix("./") if path.startswith("./") else None)
+    ignored = files.write_ignored(*([path.removeprefix("./")] if path.startswith("./") else []))
     text = yaml_dump.dump(document, header=files.SPEC_SCHEMA)
     return NewProject({spec: text, **_surround(clusters), files.IGNORED: ignored}, spec)
 

@@ -84,6 +84,8 @@ RULES = (
          on=("Program",), when="script", confidence="likely"),
     Rule("WS933", "boolean-by-bool", "warning", "`type=bool`, which reads `False` as true",
          on=("Program",), when="script"),
+    Rule("WS934", "package-not-installed", "error", "a package that is imported but not installed",
+         on=("Program",), when="script", confidence="likely", since="0.2.0"),
     Rule("WS940", "argument-unknown", "error", "an argument that the script does not declare",
          on=("Program",), when="script", checked_in="_arguments", since="0.2.0"),
     Rule("WS941", "argument-missing", "error", "a required argument that the command does not give",

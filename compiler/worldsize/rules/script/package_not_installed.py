@@ -1,0 +1,111 @@
+"""The script imports a package that the conda file of its environment does not install."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from worldsize.azureml.fields import read_member
+from worldsize.azureml.model import Component
+from worldsize.azureml.references import folder_of, local_path
+from worldsize.base.problem import Finding, Related
+from worldsize.facts import table
+from worldsize.rules.context import Context
+from worldsize.rules.script._program import Program
+from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+
+# Images that have no packages of their own: conda makes the environment that runs.
+_BASE = re.compile(r"mcr\.microsoft\.com/azureml/(?:openmpi|minimal)[\w.-]*(?:[:@].*)?")
+_LINE = re.compile(r"(?:\S+::)?(?P<name>[A-Za-z0-9][\w.-]*)\s*(?P<extra>\[[^\]]*\])?\s*(?:[=<>~!; ].*)?")
+_INSTALLS = re.compile(r"\b(?:install|sync|PYTHONPATH)\b|\.sh\b")  # of a command
+_OTHERS = re.compile(r"\bpip\b|sys\.path|site\.addsitedir")  # in a script, which may find more
+_OPTIONS = ("--index-url", "--extra-index-url", "--find-links", "-i ", "-f ", "--prefer-binary")
+
+
+def check_program(context: Context, program: Program) -> Iterator[Finding]:
+    component = program.launch.step.component
+    listed = _find_conda(context, component) if component is not None else None
+    if (
+        component is None
+        or listed is None
+        or _INSTALLS.search(f"{component.command and component.command.value}")
+    ):
+        return
+    root, place = listed
+    provided = _list_provided(root)
+    if provided is None:
+        return
+    module = program.entry
+    if _OTHERS.search(module.text):
+        return
+    told: set[str] = set()
+    for name, level, statement in module.imports:
+        top = name.partition(".")[0]
+        package = _packages().get(top)
+        runs = isinstance(module.parents.get(statement), ast.Module)
+        if level or package is None or top in provided or top in told or not runs:
+            continue
+        if any(_has_module(context, folder, top) for folder in program.folders):
+            continue
+        told.add(top)
+        message = f"`{top}` is imported here, but `{place.text}` does not install it"
+        related = (*program.related, Related(place.span, "the environment names the conda file here"))
+        help_ = f"add `{package}` to its packages, with a version"
+        yield Finding(module.span(statement), message, help_, related=related)
+
+
+def _find_conda(context: Context, component: Component) -> tuple[Node, Scalar] | None:
+    """The conda file of an environment that has no other packages, and the node that names it."""
+    image = read_member(component.environment, "image")
+    node = component.environment.node if component.environment is not None else None
+    named = node.get("conda_file") if isinstance(node, Mapping) else None
+    if not isinstance(named, Scalar) or not isinstance(named.value, str):
+        return None
+    if image is None or not isinstance(image.value, str) or not _BASE.fullmatch(image.value):
+        return None
+    path = local_path(named.value, folder_of(named))
+    if path is None or not context.inside(path):
+        return None
+    root = context.document(path).root
+    return (root, named) if root is not None else None
+
+
+def _list_provided(root: Node) -> set[str] | None:
+    """The well-known modules that a conda file installs; None if one of its packages is not known."""
+    dependencies = root.get("dependencies") if isinstance(root, Mapping) else None
+    lines: list[Any] = []
+    for item in dependencies.items if isinstance(dependencies, Sequence) else ():
+        inner = item.get("pip") if isinstance(item, Mapping) else None
+        lines += inner.items if isinstance(inner, Sequence) else [item]
+    provided: set[str] = set()
+    for line in lines:
+        text = line.text.strip() if isinstance(line, Scalar) else ""
+        if text.startswith(_OPTIONS):
+            continue
+        match = _LINE.fullmatch(text)
+        brings = _brings().get(re.sub(r"[-_.]+", "-", match["name"]).lower()) if match is not None else None
+        if match is None or brings is None or match["extra"] not in (None, "[and-cuda]"):
+            return None
+        provided |= brings
+    return provided if lines else None
+
+
+def _has_module(context: Context, folder: Path, name: str) -> bool:
+    return context.exists(folder / f"{name}.py") or context.exists(folder / name)
+
+
+@cache
+def _brings() -> dict[str, set[str]]:
+    """The modules that a package installs, with those of the packages that it needs."""
+    return {row["package"]: set(row["brings"].split()) for row in table.read_rows("python_packages")}
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """The package of a module that is told where it is missing."""
+    rows = table.read_rows("python_packages")
+    return {row["module"]: row["package"] for row in rows if row["module"]}

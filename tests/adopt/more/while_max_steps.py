@@ -1,0 +1,46 @@
+"""A fixed number of steps, counted over the epochs."""
+import argparse
+
+import torch
+import torch.nn.functional as F
+from sklearn.datasets import load_digits
+from torch import nn, optim
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def get_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--max_iters", type=int, default=60)
+    return parser.parse_args()
+
+
+def main():
+    args = get_args()
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    digits = load_digits()
+    x = torch.tensor(digits.data / 16, dtype=torch.float32)
+    y = torch.tensor(digits.target)
+    loader = DataLoader(TensorDataset(x[:1024], y[:1024]), batch_size=args.batch_size, shuffle=True)
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).to(device)
+    optimizer = optim.SGD(model.parameters(), lr=args.lr)
+    step = 0
+    while step < args.max_iters:
+        for data, target in loader:
+            data, target = data.to(device), target.to(device)
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(data), target)
+            loss.backward()
+            optimizer.step()
+            if step % 20 == 0:
+                print(f"step {step}: {loss.item():.4f}")
+            step += 1
+            if step >= args.max_iters:
+                break
+    torch.save(model.state_dict(), "digits.pt")
+
+
+if __name__ == "__main__":
+    main()

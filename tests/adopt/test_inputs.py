@@ -1,0 +1,95 @@
+"""What a script reads from beside it is in the job, or adopt says that it is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from worldsize.adopting.adopt import adopt_script
+from worldsize.adopting.project import Project, ProjectRequest, make_project
+
+SCRIPT = (Path(__file__).with_name("scripts") / "argparse_digits.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    for name in ("data/train.jsonl", "data/val.jsonl", "config.json", "labels.txt", "images/a.png", "old.pt"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{}", encoding="utf-8")
+    return tmp_path / "train.py"
+
+
+def adopt(script: Path, options: str, text: str = "", *, data: str | None = None) -> tuple[Project, Any]:
+    parsed = "    args = parser.parse_args()\n"
+    script.write_text(SCRIPT.replace(parsed, options + parsed + text), encoding="utf-8")
+    adoption = adopt_script(script)
+    given = script.parent / data if data is not None else None
+    project = make_project(ProjectRequest(adoption, script, data=given), script.parent / "job", beside=False)
+    step = yaml.safe_load(project.files["train.yml"])["steps"]["train"]
+    return project, (step, [each.message for each in adoption.obstacles])
+
+
+def option(name: str, default: str) -> str:
+    return f"    parser.add_argument({name!r}, default={default!r})\n"
+
+
+def test_each_data_option_becomes_an_input(script: Path) -> None:
+    options = option("--train_file", "data/train.jsonl") + option("--val_file", "data/val.jsonl")
+    _, (step, _) = adopt(script, options, data="data/train.jsonl")
+    assert step["with"] == {
+        "data": {"type": "uri_file", "path": "../data/train.jsonl"},
+        "val_file": {"type": "uri_file", "path": "../data/val.jsonl"},
+    }
+    assert "--train_file ${{inputs.data}}" in step["command"]
+    assert "--val_file ${{inputs.val_file}}" in step["command"]
+
+
+def test_a_file_in_the_folder_of_the_data_is_a_part_of_it(script: Path) -> None:
+    _, (step, _) = adopt(
+        script, option("--data_dir", "data") + option("--val_file", "data/val.jsonl"), data="data"
+    )
+    assert step["with"] == {"data": {"type": "uri_folder", "path": "../data"}}
+    assert "--val_file ${{inputs.data}}/val.jsonl" in step["command"]
+
+
+def test_small_settings_go_with_the_code(script: Path) -> None:
+    text = "    json.load(open(args.config))\n    open('labels.txt')\n    torch.save({}, 'old.pt')\n"
+    project, (step, _) = adopt(script, option("--config", "config.json"), text)
+    assert {"src/config.json", "src/labels.txt"} <= project.files.keys()
+    assert "src/old.pt" not in project.files
+    assert "with" not in step
+    assert "--config" not in step["command"]
+
+
+def test_large_settings_are_inputs(script: Path) -> None:
+    (script.parent / "config.json").write_text(json.dumps("x" * 2_000_000), encoding="utf-8")
+    project, (step, _) = adopt(script, option("--config", "config.json"))
+    assert step["with"] == {"config": {"type": "uri_file", "path": "../config.json"}}
+    assert "src/config.json" not in project.files
+
+
+def test_folders_that_are_written_or_named_by_chance_are_no_inputs(script: Path) -> None:
+    _, (step, _) = adopt(script, option("--log_to", "images") + option("--kind", "images"))
+    assert "with" not in step
+
+
+def test_a_folder_of_the_text_is_left_to_the_author(script: Path) -> None:
+    _, (_, messages) = adopt(script, "", "    os.listdir('images')\n    os.listdir('elsewhere')\n")
+    assert messages == ["the folder `images` is here, and no input of the job"]
+
+
+def test_the_spec_beside_the_script_ignores_its_inputs(script: Path) -> None:
+    script.write_text(
+        SCRIPT.replace(
+            "    args = parser.parse_args()\n",
+            option("--val_file", "data/val.jsonl") + "    args = parser.parse_args()\n",
+        ),
+        encoding="utf-8",
+    )
+    project = make_project(ProjectRequest(adopt_script(script), script), script.parent, beside=True)
+    assert project.files[".amlignore"].decode().splitlines()[-1] == "/data/val.jsonl"

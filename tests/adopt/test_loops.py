@@ -1,0 +1,180 @@
+"""Loops that no `for` over a loader counts, such as `while`, and what loops collect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from adopt_text import PLAIN, adopt_text
+
+from worldsize.adopting.model import AdoptError
+
+MORE = Path(__file__).with_name("more")
+LOOP = PLAIN.decode()
+HEAD, _, TAIL = LOOP.partition("for epoch in range(EPOCHS):\n")
+
+
+def read(name: str) -> str:
+    return (MORE / f"{name}.py").read_text(encoding="utf-8")
+
+
+def list_left(text: str) -> list[str]:
+    return [each.message for each in adopt_text(text).obstacles]
+
+
+@pytest.mark.parametrize(
+    ("head", "step"),
+    [
+        ("while epoch < EPOCHS:", "epoch += 1"),
+        ("while epoch < EPOCHS:", "epoch = epoch + 1"),
+        ("while True:", "epoch += 1\n    if epoch >= EPOCHS:\n        break"),
+    ],
+)
+def test_epochs_of_while_are_set_by_an_option_and_resumed(head: str, step: str) -> None:
+    body, _, rest = TAIL.partition("\ntorch.save")
+    adoption = adopt_text(f"{HEAD}epoch = 0\n{head}\n{body}    {step}\ntorch.save{rest}")
+    assert adoption.profile.flag("epochs") is not None
+    assert f"\n{head}\n    train_dl.sampler.set_epoch(epoch)\n" in adoption.text
+    assert '    epoch = state["epoch"]\n' in adoption.text
+    assert '"epoch": epoch,' in adoption.text
+
+
+def test_a_while_without_a_counter_is_refused() -> None:
+    with pytest.raises(AdoptError, match="this `while` counts no epochs"):
+        adopt_text(f"{HEAD}better = True\nwhile better:\n{TAIL}")
+
+
+def test_steps_of_while_name_the_order_of_each_epoch() -> None:
+    adoption = adopt_text(read("while_max_steps"))
+    assert "loader.sampler.set_epoch(step)" in adoption.text
+    assert adoption.profile.flag("epochs") is None
+    assert any("counts steps" in each.message for each in adoption.obstacles)
+
+
+def test_itertools_cycle_keeps_its_order_and_is_told() -> None:
+    text = read("cycled_loader").replace("= cycle(loader)", "= itertools.cycle(loader)")
+    text = text.replace("import argparse\n", "import argparse\nimport itertools\n")
+    assert "itertools.cycle(loader)" in adopt_text(text).text
+    assert "set_epoch" not in adopt_text(text).text
+    assert any("repeats the batches of the first epoch" in each for each in list_left(text))
+
+
+def test_a_generator_that_serves_two_loaders_is_refused() -> None:
+    text = read("cycled_loader").replace("batches = cycle(loader)", "batches = cycle(loader)\n    cycle([1])")
+    with pytest.raises(AdoptError, match="`cycle` repeats a second loader here"):
+        adopt_text(text)
+
+
+@pytest.mark.parametrize("head", ["zip(train_dl, other)", "zip(train_dl, itertools.cycle(other))"])
+def test_a_second_loader_in_a_loop_is_refused(head: str) -> None:
+    text = LOOP.replace("for xb, yb in train_dl:", f"for (xb, yb), _ in {head}:")
+    text = text.replace(
+        "for epoch in", "other = DataLoader(train_ds, batch_size=8, shuffle=True)\nfor epoch in"
+    )
+    with pytest.raises(AdoptError, match="feeds this loop too"):
+        adopt_text(f"import itertools\n{text}")
+
+
+def test_inner_steps_exchange_gradients_once() -> None:
+    line = "ddp_model.require_backward_grad_sync = micro_step == gradient_accumulation_steps - 1\n"
+    assert line in adopt_text(read("micro_steps")).text
+
+
+def test_samples_are_changed_apart() -> None:
+    text = read("own_random")
+    assert "    random.seed(1 + RANK)\n    np.random.seed(1 + RANK)\n" in adopt_text(text).text
+
+
+def test_an_order_that_all_draw_alike_keeps_its_seed() -> None:
+    text = read("own_random").replace(
+        "        losses = []\n", "        random.shuffle(order)\n        losses = []\n"
+    )
+    adoption = adopt_text(text)
+    assert "random.seed(1 + RANK)\n    np" not in adoption.text
+    assert any("changes the samples of all processes alike" in each.message for each in adoption.obstacles)
+
+
+def test_a_list_of_losses_is_of_all_rows() -> None:
+    assert "        losses[:] = average(losses)\n" in adopt_text(read("own_random")).text
+
+
+@pytest.mark.parametrize("loader", ["test_loader", "train_loader"])
+def test_what_an_evaluation_between_steps_counts_is_of_all_rows(loader: str) -> None:
+    left = list_left(read("downloaded_digits").replace("in test_loader:", f"in {loader}:"))
+    told = "`right` is of the rows of the first process here" in left
+    assert told is (loader == "train_loader")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("losses.append(loss.item())", "if loss < 1:\n                losses.append(loss.item())"),
+        ("losses.append(loss.item())", "losses.append(loss.detach())"),
+        ("losses.append(loss.item())", "losses.append((y == 1).sum().item())"),
+    ],
+)
+def test_a_list_that_may_differ_is_told(before: str, after: str) -> None:
+    adoption = adopt_text(read("own_random").replace(before, after))
+    assert "average(losses)" not in adoption.text
+    assert "`losses` is of the rows of the first process here" in [
+        each.message for each in adoption.obstacles
+    ]
+
+
+def test_a_meter_that_is_read_behind_the_loop_is_of_all_rows() -> None:
+    text = read("meters")
+    assert "losses.sum, losses.count = add_up(losses.sum), add_up(losses.count)" in adopt_text(text).text
+    derived = text.replace("        self.avg = 0\n", "").replace(
+        "        self.avg = self.sum / self.count\n", ""
+    )
+    assert "losses.avg = " not in adopt_text(derived).text  # its class derives it
+
+
+def test_a_best_result_that_is_global_is_resumed() -> None:
+    assert '        best_acc1 = state_["best_acc1"]\n' in adopt_text(read("meters")).text
+
+
+@pytest.mark.parametrize("folder", ["models", "./models", "models/"])
+def test_folders_of_written_files_are_made_below_the_output(folder: str) -> None:
+    text = LOOP.replace("'blobs.pth'", "'models/blobs.pth'")
+    made = 'os.makedirs(os.path.join(args.output, "models"), exist_ok=True)'
+    assert made in adopt_text(text).text
+    adopted = adopt_text(f"import os\n{text}".replace("BATCH", f'os.mkdir("{folder}")\nBATCH', 1)).text
+    assert f'os.mkdir(os.path.join(args.output, "{folder}"))' in adopted
+    assert made not in adopted
+
+
+def test_nothing_keeps_the_group_of_a_script() -> None:
+    text = adopt_text(PLAIN).text
+    assert text.index("import torch.distributed.nn ") < text.index("dist.init_process_group(")
+    assert text.endswith("dist.barrier()\ndel ddp_model\ndist.destroy_process_group()\n")
+
+
+def test_a_library_leaves_the_group_where_the_program_ends_in_a_line() -> None:
+    path = MORE.parent / "scripts/lightning_module.py"
+    text = path.read_text(encoding="utf-8").replace("    main()\n", "    raise SystemExit(main())\n")
+    text = f"import sys\n{text}".replace("raise SystemExit(main())", "sys.exit(main())")
+    assert "atexit.register(lambda: dist.is_initialized() and" in adopt_text(text).text
+
+
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ("mkdir -p out", True),
+        ("nvidia-smi", True),
+        ("ls *.py | head -3", True),
+        ("mkdir out && cd out", False),
+        ("cat a > b", False),
+        ("unzip -q data.zip", False),
+        ("mkdir {name}", False),
+    ],
+)
+def test_shell_lines_of_a_notebook_are_told_apart(line: str, known: bool) -> None:
+    text = LOOP.replace("BATCH_SIZE", f"get_ipython().system('{line}')\nBATCH_SIZE", 1)
+    if not known:
+        with pytest.raises(AdoptError, match="in notebooks only"):
+            adopt_text(text)
+        return
+    adopted = adopt_text(text).text
+    assert "get_ipython" not in adopted
+    assert ('os.makedirs("out", exist_ok=True)' in adopted) is line.startswith("mkdir")

@@ -1,0 +1,21 @@
+import sys
+
+import mlflow
+import numpy
+import torch
+
+import datasets
+
+try:
+    import transformers
+except ImportError:
+    transformers = None
+
+
+def plot():
+    import matplotlib
+
+    return matplotlib
+
+
+print(datasets, mlflow, numpy, torch, transformers, sys.argv)

@@ -273,8 +273,9 @@ def test_a_script_gets_the_diagnostics_of_the_spec_that_uses_it(client: Client, 
     report = worldsize.check(job)
     scripts = {each.span.path for each in report.diagnostics if each.span.path.endswith(".py")}
     assert scripts
-    for script in scripts:
-        assert client.published[Path(script).absolute().as_uri()].diagnostics
+    places = [Path(script).absolute().as_uri() for script in scripts]
+    client.wait_until(lambda: all(each in client.published for each in places))  # the job's come first
+    assert all(client.published[each].diagnostics for each in places)
     client.close(uri)
     client.wait_until(lambda: not client.published[Path(next(iter(scripts))).absolute().as_uri()].diagnostics)
 

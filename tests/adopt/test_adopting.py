@@ -11,10 +11,10 @@ from adopt_text import PLAIN, adopt_text
 
 import worldsize
 from worldsize.adopting.adopt import adopt_module, adopt_script
-from worldsize.adopting.arguments import order_words
 from worldsize.adopting.model import AdoptError
-from worldsize.adopting.project import ProjectRequest, make_project
-from worldsize.adopting.reading import MOST_BYTES, parse_bytes
+from worldsize.adopting.options.arguments import order_words
+from worldsize.adopting.project.files import ProjectRequest, make_project
+from worldsize.adopting.source.reading import MOST_BYTES, parse_bytes
 
 HERE = Path(__file__).parent
 SCRIPTS = sorted((HERE / "scripts").glob("*.py"))

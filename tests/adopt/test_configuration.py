@@ -8,7 +8,7 @@ import pytest
 
 from worldsize.adopting.adopt import adopt_script
 from worldsize.adopting.model import Adoption
-from worldsize.adopting.project import ProjectRequest, make_project
+from worldsize.adopting.project.files import ProjectRequest, make_project
 
 MORE = Path(__file__).with_name("more")
 TEXT = (MORE / "config_file.py").read_text(encoding="utf-8")

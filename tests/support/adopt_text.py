@@ -6,7 +6,7 @@ from pathlib import Path
 
 from worldsize.adopting.adopt import adopt_module
 from worldsize.adopting.model import Adoption
-from worldsize.adopting.reading import parse_bytes
+from worldsize.adopting.source.reading import parse_bytes
 
 PLAIN = (Path(__file__).parents[1] / "adopt/scripts/globals_blobs.py").read_bytes()
 

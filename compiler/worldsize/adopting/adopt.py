@@ -7,22 +7,22 @@ from pathlib import Path
 
 from msgspec import structs
 
-from worldsize.adopting.configuration import read_replaced
-from worldsize.adopting.flags import Parser, list_flags
-from worldsize.adopting.frameworks import choose_framework
-from worldsize.adopting.group import MARK
-from worldsize.adopting.inputs import leave_files
-from worldsize.adopting.keras import adopt_keras
-from worldsize.adopting.libraries import adopt_accelerate, adopt_lightning, adopt_transformers
+from worldsize.adopting.distributing.plain_loop import adopt_plain
+from worldsize.adopting.libraries.frameworks import choose_framework
+from worldsize.adopting.libraries.keras import adopt_keras
+from worldsize.adopting.libraries.notebooks import drop_magics
+from worldsize.adopting.libraries.resuming_trainers import VARIABLE
+from worldsize.adopting.libraries.torch_libraries import adopt_accelerate, adopt_lightning, adopt_transformers
 from worldsize.adopting.model import Adoption, Framework, ScriptProfile
-from worldsize.adopting.notebooks import drop_magics
-from worldsize.adopting.options import read_options
-from worldsize.adopting.plain import adopt_plain
-from worldsize.adopting.profile import describe_script
-from worldsize.adopting.reading import read_script
-from worldsize.adopting.refusals import list_trainers
-from worldsize.adopting.resuming_trainers import VARIABLE
-from worldsize.adopting.script import Script
+from worldsize.adopting.options.configuration import read_replaced
+from worldsize.adopting.options.declared import read_options
+from worldsize.adopting.options.flags import Parser, list_flags
+from worldsize.adopting.project.inputs import leave_files
+from worldsize.adopting.source.header import MARK
+from worldsize.adopting.source.reading import read_script
+from worldsize.adopting.source.script import Script
+from worldsize.adopting.training.profile import describe_script
+from worldsize.adopting.training.refusals import list_trainers
 from worldsize.rules.script._module import Module
 
 

@@ -20,7 +20,7 @@ from worldsize.cli import common
 
 if TYPE_CHECKING:
     from worldsize.adopting.model import Adoption
-    from worldsize.adopting.project import ProjectRequest
+    from worldsize.adopting.project.files import ProjectRequest
     from worldsize.adopting.proving.prove import Proof
     from worldsize.api import Planned
     from worldsize.checking import Report
@@ -90,7 +90,7 @@ def command(
     """Adopt a training script for one GPU: show the diff, prove the loss curve, write and plan the spec."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     common.require_path(str(script), "worldsize adopt", "a training script", script=True)
-    from worldsize.adopting.spec import Target, choose_size
+    from worldsize.adopting.project.spec import Target, choose_size
 
     options = Options(arguments=_split(arguments), **chosen)
     size = find_size(instance_type) if instance_type else choose_size(instance_count)
@@ -139,7 +139,7 @@ def adopt_or_refuse(script: Path, arguments: Sequence[str] = ()) -> Adoption:
 
 
 def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -> None:
-    from worldsize.adopting.project import ProjectRequest
+    from worldsize.adopting.project.files import ProjectRequest
     from worldsize.adopting.proving.prove import Measured
 
     adoption = adopt_or_refuse(script, options.arguments)
@@ -182,7 +182,7 @@ def _find_folder(request: ProjectRequest) -> Path:
 
 def _check_places(request: ProjectRequest, options: Options, size: str | None) -> None:
     """Refuse to replace files before anything runs."""
-    from worldsize.adopting.project import find_existing, make_project
+    from worldsize.adopting.project.files import find_existing, make_project
     from worldsize.cli import adopt_again
 
     output = options.output
@@ -265,7 +265,7 @@ def _why_skipped(request: ProjectRequest, options: Options) -> str | None:
 
 
 def _find_missing_data(request: ProjectRequest, options: Options) -> str | None:
-    from worldsize.adopting.arguments import find_given
+    from worldsize.adopting.options.arguments import find_given
 
     flag = request.adoption.profile.flag("data")
     if flag is None or request.data is not None or find_given(flag, options.arguments) is not None:
@@ -280,7 +280,7 @@ def _find_missing_data(request: ProjectRequest, options: Options) -> str | None:
 def _stage(request: ProjectRequest, folder: Path, options: Options) -> tuple[Report, Planned | None, str]:
     """Check and plan the project in a temporary folder; also the spec as `--write` writes it."""
     from worldsize import api, checking
-    from worldsize.adopting.project import make_project, write_files
+    from worldsize.adopting.project.files import make_project, write_files
     from worldsize.cli.adopt_findings import name_own_files
     from worldsize.errors import SpecError
 
@@ -297,7 +297,7 @@ def _stage(request: ProjectRequest, folder: Path, options: Options) -> tuple[Rep
 
 def _write(request: ProjectRequest, options: Options) -> list[str]:
     """Write what was asked for; the names of the files."""
-    from worldsize.adopting.project import make_project, write_files
+    from worldsize.adopting.project.files import make_project, write_files
     from worldsize.fixing.apply import replace_content
 
     written = []
@@ -332,7 +332,7 @@ def _show_outcome(
     default_size: bool,
 ) -> None:
     from worldsize import api
-    from worldsize.adopting.project import make_project
+    from worldsize.adopting.project.files import make_project
     from worldsize.cli import estimate_table, plan_table
     from worldsize.errors import SpecError
     from worldsize.facts.prices import PriceFileError

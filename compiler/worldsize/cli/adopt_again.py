@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from worldsize.adopting.project import Project, ProjectRequest
-from worldsize.adopting.renewing import add_packages, list_missing
-from worldsize.adopting.spec import CONDA_FILE
+from worldsize.adopting.project.files import Project, ProjectRequest
+from worldsize.adopting.project.missing_packages import add_packages, list_missing
+from worldsize.adopting.project.spec import CONDA_FILE
 from worldsize.base.wording import quoted_list
 from worldsize.cli import common
 from worldsize.fixing.apply import replace_content

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.adopting.project import CODE
+from worldsize.adopting.project.files import CODE
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 
 if TYPE_CHECKING:
     from worldsize.adopting.model import Adoption
-    from worldsize.adopting.project import ProjectRequest
+    from worldsize.adopting.project.files import ProjectRequest
     from worldsize.checking import Report
     from worldsize.diagnostics.diagnostic import Diagnostic
 

@@ -156,7 +156,7 @@ def _unquote(text: str) -> str:
 
 def _ask(folder: Path, path: Path | None, given: Given, *, asks: bool) -> Answers:
     """The name and the VM size, as given or asked for."""
-    from worldsize.adopting.spec import choose_size
+    from worldsize.adopting.project.spec import choose_size
     from worldsize.adopting.starting import project
     from worldsize.cli.adopt import find_size
 
@@ -259,8 +259,8 @@ def _check(folder: Path, made: NewProject) -> None:
 
 
 def _start_script(folder: Path, script: Path, answers: Answers, *, force: bool) -> None:
-    from worldsize.adopting.project import ProjectRequest, make_project
-    from worldsize.adopting.spec import Target
+    from worldsize.adopting.project.files import ProjectRequest, make_project
+    from worldsize.adopting.project.spec import Target
     from worldsize.adopting.starting import project
     from worldsize.cli.adopt import adopt_or_refuse, find_data
 
@@ -278,7 +278,7 @@ def _start_script(folder: Path, script: Path, answers: Answers, *, force: bool) 
 
 def _write(folder: Path, files: dict[str, bytes], spec: str | None, *, force: bool) -> None:
     """Write the files. One that exists is kept, unless ``force``; a spec that exists is in the way."""
-    from worldsize.adopting.project import find_existing, write_files
+    from worldsize.adopting.project.files import find_existing, write_files
     from worldsize.fixing.apply import replace_content
 
     existing = find_existing(folder, files)

@@ -10,7 +10,7 @@ from lsprotocol import types
 from worldsize import resources
 from worldsize.azureml.model import Port
 from worldsize.facts import curated, vm_sizes
-from worldsize.lsp import files, notes
+from worldsize.lsp import notes, path_completion
 from worldsize.lsp.buffers import Buffer
 from worldsize.lsp.cursor import Cursor, find_cursor
 from worldsize.lsp.names import Names
@@ -47,7 +47,9 @@ def complete(session: Session, buffer: Buffer, params: types.CompletionParams) -
         items = list(_complete_key(names, schema, cursor, text))
     else:
         line = text[find_line(text, offset)[0] : offset]
-        items, length = files.complete_script(names, cursor, line) if _is_command(cursor) else ([], 0)
+        items, length = (
+            path_completion.complete_script(names, cursor, line) if _is_command(cursor) else ([], 0)
+        )
         if items:
             return _place(items, session, buffer, offset - length, cursor.end)
         items = list(_complete_value(session, buffer, names, schema, cursor))
@@ -176,7 +178,7 @@ def _complete_value(
 ) -> Iterator[types.CompletionItem]:
     path, step = cursor.path, names.find_step(cursor.path)
     key = path[-1] if path else ""
-    yield from files.complete_path(names, cursor)
+    yield from path_completion.complete_path(names, cursor)
     if key in _SIZE_KEYS:
         yield from _list_sizes(session, buffer)
     elif key == "uses" and names.is_spec:

@@ -9,8 +9,8 @@ from pygls.exceptions import JsonRpcException
 
 from worldsize.lsp.buffers import Buffer
 from worldsize.lsp.names import Names
+from worldsize.lsp.references import Uses, find_owner, find_uses
 from worldsize.lsp.session import Session
-from worldsize.lsp.uses import Uses, find_owner, find_uses
 
 _STEP = re.compile(r"[a-z_][a-z0-9_]*")  # as Azure ML allows it
 _PORT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

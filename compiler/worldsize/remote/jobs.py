@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from worldsize.azureml import binding
 from worldsize.planning.estimates import prediction
-from worldsize.remote import logs, told
+from worldsize.remote import job_messages, logs
 from worldsize.remote.errors import RemoteError
 from worldsize.remote.rest import Rest
 from worldsize.remote.states import error_of, parse_time, run_state, seconds_of, step_state
@@ -147,17 +147,17 @@ class RemoteJob:
             if step_state(step.run) == "succeeded":
                 name = str((inputs.get("model_name") or {}).get("value") or step.name)
                 with contextlib.suppress(HttpResponseError):  # the log is gone
-                    found.append(told.read_registration(self.rest, step.id, name))
+                    found.append(job_messages.read_registration(self.rest, step.id, name))
         return [each for each in found if each is not None]
 
-    def fitted(self) -> Mapping[str, told.Fitted]:
+    def fitted(self) -> Mapping[str, job_messages.Fitted]:
         """The steps that ran with other processes than planned."""
         from azure.core.exceptions import HttpResponseError
 
         if all(step.processes == 1 for step in self.steps.values()):
             return {}
         with contextlib.suppress(HttpResponseError):  # a log that is gone says nothing
-            return told.read_fitted(self.rest, self.name)
+            return job_messages.read_fitted(self.rest, self.name)
         return {}
 
     def step_outputs(self, step: StepRecord) -> Mapping[str, str]:

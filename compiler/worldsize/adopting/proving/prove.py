@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from worldsize.adopting.arguments import find_given, order_words
 from worldsize.adopting.model import Adoption, Flag, Role, ScriptProfile
+from worldsize.adopting.options.arguments import find_given, order_words
 from worldsize.adopting.proving.curves import (
     Comparison,
     Recorded,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize import yaml
-from worldsize.adopting.project import relative_path
+from worldsize.adopting.project.files import relative_path
 from worldsize.azureml.ignore import find_ignore_file
 from worldsize.azureml.job import read_compute, read_job
 from worldsize.azureml.model import Step

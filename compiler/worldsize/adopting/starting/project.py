@@ -11,8 +11,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from worldsize.adopting.project import CODE, relative_path
-from worldsize.adopting.spec import most_instances
+from worldsize.adopting.project.files import CODE, relative_path
+from worldsize.adopting.project.spec import most_instances
 from worldsize.adopting.starting import files
 from worldsize.adopting.starting.pipeline import UnknownSourceError, check_pipeline, find_clusters, find_code
 from worldsize.adopting.starting.spec import (

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from worldsize.adopting.spec import most_instances
+from worldsize.adopting.project.spec import most_instances
 from worldsize.azureml.model import Field
 from worldsize.azureml.yaml_dump import Flow
 from worldsize.facts import vm_sizes

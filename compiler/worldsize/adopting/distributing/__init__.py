@@ -1,0 +1,1 @@
+"""The edits that make a training loop distributed, each for a reason."""

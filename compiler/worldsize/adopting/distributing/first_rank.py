@@ -1,0 +1,347 @@
+"""Print, log and save on the first process only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+from typing import TypeAlias
+
+from worldsize.adopting.source.header import Header
+from worldsize.adopting.source.script import Script
+from worldsize.rules.script._module import constant_value, keyword_argument
+
+_PRINTS = frozenset(
+    {
+        "print",
+        "pprint",
+        "pprint.pprint",
+        "tqdm.write",
+        "tqdm.tqdm.write",
+        "plt.show",
+        "matplotlib.pyplot.show",
+        "click.echo",
+        "typer.echo",
+    }
+)
+_WRITES = frozenset(
+    {"save", "savez", "savez_compressed", "savetxt", "savemat", "savefig", "imsave", "imwrite", "save_image"}
+    | {"save_file", "save_model", "save_pretrained", "dump", "write_text", "write_bytes"}
+    | {"to_csv", "to_json", "to_parquet", "to_excel", "to_pickle", "to_feather", "to_hdf"}
+    | {"copyfile", "copytree", "rmtree", "rmdir", "removedirs", "unlink", "touch", "symlink_to"}
+    | {"hardlink_to", "make_archive", "mkdir", "makedirs"}
+)
+# Their last words name other things too: `names.remove(name)`, `text.replace(old, new)`.
+_MOVES = frozenset(
+    {"os.replace", "os.rename", "os.remove", "os.link", "os.symlink"}
+    | {"shutil.copy", "shutil.copy2", "shutil.move", "torch.onnx.export"}
+)
+_PATH_MOVES = frozenset({"replace", "rename"})  # methods of a path, which take one argument
+_TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml", "tensorboard_logger")
+_WRITERS = ("SummaryWriter", "wandb.init")
+_LIBRARY_TEST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
+_LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
+_OUTPUT = "the first process prints and logs for all"
+_FILE = "one process writes the file; the others would write over it"
+Together: TypeAlias = Collection[str]
+Writers: TypeAlias = dict[str, set[ast.AST]]  # what holds trackers, with the scopes of each name
+_PURE = frozenset({"len", "isinstance", "hasattr", "int", "min", "max", "abs"})
+
+
+def act_on_first_rank(script: Script, header: Header, together: Together = ()) -> None:
+    """Put everything that prints, logs or writes under a test of the rank.
+
+    ``together`` names what all processes have to do together: functions, or methods of a model.
+    """
+    test = header.names.is_first
+    writers = _hold_writers(script, test)
+    quiet = _quieten_logging(script, test)
+    _open_on_first_rank(script, header)
+    chosen: dict[ast.stmt, str] = {}
+    for kind in (ast.Expr, ast.With, ast.Delete):
+        for statement in script.module.kinds.get(kind, ()):
+            what = _classify(script, statement, writers, quiet)
+            if (
+                what is not None
+                and not _is_together(statement, together)
+                and not _is_tested(script, statement)
+            ):
+                chosen[statement] = what
+    inside = {s for s in chosen if any(up in chosen for up, _ in script.module.ancestors(s))}
+    blocks: dict[int, list[ast.stmt]] = {}
+    for statement in chosen.keys() - inside:
+        block = script.block(statement)
+        blocks[id(block)] = block
+    for block in blocks.values():
+        _spare_shared_lines(script, block, chosen)
+        _guard_block(script, block, chosen, test)
+    _disable_bars(script, header)
+
+
+def _is_tested(script: Script, statement: ast.stmt) -> bool:
+    """Whether the script itself does this on the first process only, as with Accelerate."""
+    call = getattr(statement, "value", None)
+    if isinstance(call, ast.Call):
+        if script.written(call.func) in ("accelerator.save", "accelerator.print"):
+            return True
+        if keyword_argument(call, "is_main_process") is not None:  # `save_pretrained` asks all processes
+            return True
+    for above, child in script.module.ancestors(statement):
+        if (
+            isinstance(above, ast.If)
+            and child in above.body
+            and _LIBRARY_TEST.search(ast.unparse(above.test))
+        ):
+            return True
+    return False
+
+
+def _is_together(statement: ast.stmt, together: Together) -> bool:
+    """Whether a statement calls what all processes have to call."""
+    return any(
+        isinstance(node, ast.Call)
+        and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""))
+        in together
+        for node in ast.walk(statement)
+    )
+
+
+def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool) -> str | None:
+    """`print` or `write`, where a statement does only this."""
+    if isinstance(statement, ast.With):
+        return "write" if any(opens_to_write(item.context_expr) for item in statement.items) else None
+    call = getattr(statement, "value", None)
+    if not isinstance(call, ast.Call):
+        return None
+    name = script.module.name_of(call.func)
+    last = name.rpartition(".")[2]
+    base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    if name in _PRINTS or _holds(script, writers, base, statement):
+        return "print"
+    if name.partition(".")[0] in _TRACKERS:
+        of_all = last in ("autolog", "set_tracking_uri") or call in script.module.memo.get(_mute_wandb, ())
+        return None if of_all else "print"
+    if last in _LEVELS and "log" in base.lower() and not quiet:
+        return "print"
+    return "write" if _writes_file(script, call, name) else None
+
+
+def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
+    """Whether a call writes or makes a file; not a method of the script itself, which is edited inside."""
+    owner, _, last = name.rpartition(".")
+    if last in ("makedirs", "mkdir") and constant_value(keyword_argument(call, "exist_ok")) is True:
+        return False
+    moves = name in _MOVES or (last in _PATH_MOVES and len(call.args) == 1 and not call.keywords)
+    return (moves or last in _WRITES) and bool(owner) and not is_own_method(script, call, last)
+
+
+def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
+    """Whether a call reaches a method of the script itself: `self.save(…)`, and not `torch.save(…)`."""
+    own = any(node.name == last for node in script.module.kinds.get(ast.FunctionDef, ()))
+    root = call.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    return own and not (isinstance(root, ast.Name) and root.id in script.module.names)
+
+
+def opens_to_write(node: ast.expr) -> bool:
+    """Whether an expression opens a file to write it."""
+    if not isinstance(node, ast.Call):
+        return False
+    func = node.func
+    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    if last != "open":
+        return False
+    method = isinstance(func, ast.Attribute)
+    modes = [
+        *node.args[0 if method else 1 :][:1],
+        *(each.value for each in node.keywords if each.arg == "mode"),
+    ]
+    return any(
+        isinstance(mode := constant_value(each), str) and set(mode) & set("wax") and len(mode) < 4
+        for each in modes
+    )
+
+
+def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str) -> None:
+    above = script.module.parents[block[0]]
+    if (
+        isinstance(above, ast.If)
+        and all(each in chosen for each in block)
+        and _takes_test(script, above, block)
+    ):
+        loose = isinstance(above.test, ast.IfExp | ast.Lambda) or (
+            isinstance(above.test, ast.BoolOp) and isinstance(above.test.op, ast.Or)
+        )
+        written = script.written(above.test)
+        condition = f"{test} and ({written})" if loose else f"{test} and {written}"
+        reason = _FILE if "write" in (chosen[each] for each in block) else _OUTPUT
+        script.replace(above.test, condition, "WS904", reason)
+        return
+    run: list[ast.stmt] = []
+    for statement in [*block, None]:
+        if statement is not None and statement in chosen:
+            run.append(statement)
+        elif run:
+            why = _FILE if any(chosen[each] == "write" for each in run) else _OUTPUT
+            script.guard(run, test, "WS904", why)
+            run = []
+
+
+def _spare_shared_lines(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str]) -> None:
+    """Let every process print what shares its line with more than the condition around it."""
+    above = script.module.parents[block[0]]
+    if (
+        isinstance(above, ast.If)
+        and _takes_test(script, above, block)
+        and all(each in chosen for each in block)
+    ):
+        return
+    for statement in block:
+        if chosen.get(statement) == "print" and not script.has_own_line(statement):
+            del chosen[statement]
+
+
+def _takes_test(script: Script, above: ast.If, block: list[ast.stmt]) -> bool:
+    """Whether the condition around a whole block can be extended."""
+    alone = block is above.body and not above.orelse and above not in script.module.tree.body
+    return alone and _is_pure(above.test)
+
+
+def _is_pure(test: ast.expr) -> bool:
+    return all(
+        isinstance(node.func, ast.Name) and node.func.id in _PURE
+        for node in ast.walk(test)
+        if isinstance(node, ast.Call)
+    ) and not any(isinstance(node, ast.NamedExpr) for node in ast.walk(test))
+
+
+def _hold_writers(script: Script, test: str) -> Writers:
+    """Make trackers on the first process only; what the script calls them, and where."""
+    writers: Writers = {}
+    muted = script.module.memo[_mute_wandb] = _mute_wandb(script, test)
+    for call in script.module.called(*_WRITERS):
+        if call in muted:
+            continue
+        statement = script.module.parents.get(call)
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            _note(script, writers, statement)
+            script.insert_behind(call, f" if {test} else None", "WS904", _OUTPUT)
+    while any([_note_passed(script, writers), _note_assigned(script, writers)]):
+        pass
+    return writers
+
+
+def _mute_wandb(script: Script, test: str) -> list[ast.Call]:
+    """Start runs that record nothing on the other processes, where the script reads from its run."""
+    calls = script.module.called("wandb.init")
+    held = {"wandb"}
+    for call in calls:
+        above = script.module.parents.get(call)
+        target = above.targets[0] if isinstance(above, ast.Assign) else getattr(above, "optional_vars", None)
+        held |= {script.written(target)} if target is not None else set()
+    reads = [
+        node
+        for node in script.module.kinds.get(ast.Attribute, ())
+        if node.attr in ("config", "dir", "use_artifact") and script.written(node.value) in held
+    ]
+    opened = any(isinstance(script.module.parents.get(call), ast.withitem) for call in calls)
+    if not reads and not opened:
+        return []
+    for call in calls:
+        if keyword_argument(call, "mode") is None and script.module.name_of(call.func) == "wandb.init":
+            script.set_keyword(call, "mode", f'None if {test} else "disabled"', "WS904", _OUTPUT)
+    return calls
+
+
+def _note(script: Script, writers: Writers, statement: ast.Assign) -> bool:
+    """Whether what a statement assigns was not known yet."""
+    scopes = writers.setdefault(script.written(statement.targets[0]), set())
+    known = script.scope(statement) in scopes
+    scopes.add(script.scope(statement))
+    return not known
+
+
+def _holds(script: Script, writers: Writers, text: str, node: ast.AST) -> bool:
+    """Whether a name or attribute holds one of these at a node."""
+    scopes = writers.get(text)
+    if scopes is None or "." in text:
+        return scopes is not None
+    return any(up in scopes for up, _ in script.module.ancestors(node)) and not (
+        script.scope(node) not in scopes and _binds(script, script.scope(node), text)
+    )
+
+
+def _binds(script: Script, scope: ast.AST, name: str) -> bool:
+    """Whether a name of a function is its own, and not that of the file."""
+    arguments = getattr(scope, "args", None)
+    takes = arguments is not None and any(each.arg == name for each in arguments.args)
+    return takes or any(script.scope(store) is scope for store in script.module.stores(name))
+
+
+def _note_passed(script: Script, writers: Writers) -> bool:
+    """Note the parameters that get one of these: ``train(model, writer)``."""
+    found = False
+    for function in script.module.kinds.get(ast.FunctionDef, ()):
+        parameters = [each.arg for each in function.args.args]
+        own = isinstance(script.module.parents.get(function), ast.ClassDef)
+        for _, call in script.module.callers.get(function.name, ()):
+            pairs = [*zip(parameters[own:], call.args, strict=False)]
+            pairs += [(each.arg, each.value) for each in call.keywords if each.arg in parameters]
+            for name, value in pairs:
+                scopes = writers.get(name, set())
+                if _holds(script, writers, script.written(value), call) and function not in scopes:
+                    writers[name] = {*scopes, function}
+                    found = True
+    return found
+
+
+def _note_assigned(script: Script, writers: Writers) -> bool:
+    """Note other names for one of these: ``self.writer = writer``."""
+    statements = [each for each in script.module.kinds.get(ast.Assign, ()) if len(each.targets) == 1]
+    held = [each for each in statements if _holds(script, writers, script.written(each.value), each)]
+    news = [_note(script, writers, each) for each in held]
+    return any(news)
+
+
+def _open_on_first_rank(script: Script, header: Header) -> None:
+    """Let the other processes write into nothing what goes to a file that is opened for a while."""
+    for statement in script.module.kinds.get(ast.Assign, ()):
+        call = getattr(statement, "value", None)
+        if not isinstance(call, ast.Call) or not opens_to_write(call):
+            continue
+        opened = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), None)
+        if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
+            continue
+        if isinstance(call.func, ast.Attribute) and getattr(opened, "id", "") in script.module.names:
+            continue  # of a module, such as `gzip.open`
+        header.imports["import os"] = None
+        other, bare = "os.devnull", True
+        if isinstance(call.func, ast.Attribute):
+            header.imports["import pathlib"] = None
+            other, bare = "pathlib.Path(os.devnull)", isinstance(opened, ast.BinOp)  # which has its own
+        if not bare:
+            script.insert_front(opened, "(", "WS904", _FILE)
+        text = f" if {header.names.is_first} else {other}"
+        script.insert_behind(opened, text if bare else f"{text})", "WS904", _FILE)
+
+
+def _quieten_logging(script: Script, test: str) -> bool:
+    """Raise the level of logging on the other processes, where the script sets one."""
+    for call in script.module.called("logging.basicConfig"):
+        level = keyword_argument(call, "level")
+        if level is not None:
+            text = f"{script.written(level)} if {test} else logging.WARNING"
+            script.replace(level, text, "WS904", _OUTPUT)
+            if "logging" in script.module.names:
+                return True
+    return False
+
+
+def _disable_bars(script: Script, header: Header) -> None:
+    for name, call in script.module.calls:
+        if name.rpartition(".")[2] not in ("tqdm", "trange") or keyword_argument(call, "disable") is not None:
+            continue
+        behind = max((*call.args, *call.keywords), key=script.end, default=None)
+        if behind is not None:
+            script.insert_behind(behind, f", disable={header.names.rank} != 0", "WS904", _OUTPUT)

@@ -1,0 +1,95 @@
+"""Load what the first process has written, onto the device of each process."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from worldsize.adopting.distributing.first_rank import opens_to_write
+from worldsize.adopting.source.script import Script
+from worldsize.rules.script._module import keyword_argument
+
+_TESTS = re.compile(r"\b(?:exists|isfile|isdir|is_file|is_dir|listdir)\b")
+
+
+def _gives_model(script: Script, call: ast.Call) -> bool:
+    """Whether a call loads a whole model, which is used where it lies: ``model = torch.load(path)``."""
+    above = script.module.parents.get(call)
+    if not isinstance(above, ast.Assign) or not isinstance(above.targets[0], ast.Name):
+        return False
+    name, scope = above.targets[0].id, script.scope(above)
+    used = {
+        node.func.attr if isinstance(node.func, ast.Attribute) else "()"
+        for node in script.module.kinds.get(ast.Call, ())
+        if node.lineno > above.lineno and script.scope(node) is scope and _find_used(node) == name
+    }
+    trains = any(_find_used(each) == name for each in script.module.called("parameters"))
+    return (trains or bool(used & {"()", "eval"})) and not used & {"to", "cuda", "items", "keys", "get"}
+
+
+def _find_used(call: ast.Call) -> str | None:
+    """The name that is called, or whose method is."""
+    return getattr(call.func.value if isinstance(call.func, ast.Attribute) else call.func, "id", None)
+
+
+def load_everywhere(script: Script, *, wait: bool = True) -> None:
+    """Load onto the CPU, and only what the first process has finished writing."""
+    saves = [call.lineno for call in script.module.called("torch.save")]
+    for call in script.module.called("torch.load"):
+        if keyword_argument(call, "map_location") is None and len(call.args) == 1:
+            behind = max((*call.args, *call.keywords), key=script.end)
+            reason = "every process would load the weights onto the GPU that they were saved from"
+            place = (
+                '"cuda" if torch.cuda.is_available() else "cpu"' if _gives_model(script, call) else '"cpu"'
+            )
+            script.insert_behind(behind, f", map_location={place}", "WS908", reason)
+        if wait and saves and min(saves) < call.lineno:
+            statement = script.statement(call)
+            if script.is_guarded(statement):
+                continue
+            reason = "the other processes wait until the first has written the file"
+            script.insert_before(above_tests(script, statement), ["dist.barrier()"], None, reason)
+    if wait:
+        _wait_for_files(script)
+
+
+def _wait_for_files(script: Script) -> None:
+    """Wait before a file is read that the first process has written in the same function."""
+    written: dict[tuple[str, ast.AST], int] = {}
+    for name, call in script.module.calls:
+        last = name.rpartition(".")[2]
+        if call.args and (
+            opens_to_write(call) if last == "open" else last in ("to_csv", "savetxt", "to_json")
+        ):
+            path = (
+                call.func.value if last == "open" and isinstance(call.func, ast.Attribute) else call.args[0]
+            )
+            written.setdefault((script.written(path), script.scope(call)), call.lineno)
+    for name, call in script.module.calls if written else ():
+        reads = name.rpartition(".")[2] in (
+            "open",
+            "read_csv",
+            "read_json",
+            "loadtxt",
+        ) and not opens_to_write(call)
+        first = (
+            written.get((script.written(call.args[0]), script.scope(call))) if reads and call.args else None
+        )
+        statement = script.statement(call)
+        if first is not None and first < call.lineno and not script.is_guarded(statement):
+            reason = "the other processes wait until the first has written the file"
+            script.insert_before(above_tests(script, statement), ["dist.barrier()"], None, reason)
+
+
+def above_tests(script: Script, statement: ast.stmt) -> ast.stmt:
+    """The statement, or the condition around it that asks for a file: processes may differ in it."""
+    for above, child in script.module.ancestors(statement):
+        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+        if isinstance(above, ast.If) and child is not above.test and _TESTS.search(ast.unparse(above.test)):
+            statement = above
+    while script.written(statement).startswith("elif"):
+        above = script.module.parents[statement]
+        assert isinstance(above, ast.stmt)
+        statement = above
+    return statement

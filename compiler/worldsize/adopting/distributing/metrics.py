@@ -1,0 +1,206 @@
+"""Print the metrics of all rows, and let all processes decide by the same numbers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from worldsize.adopting.distributing.meters import (
+    Collected,
+    Nodes,
+    is_measured,
+    list_lists,
+    list_meters,
+    list_shown,
+)
+from worldsize.adopting.distributing.wrapping import list_evaluations
+from worldsize.adopting.source.header import Header
+from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.tracing import Loop, Tracer, is_under, read_iterable, walk_outside
+from worldsize.adopting.training.feeding import name_phase
+from worldsize.adopting.training.search import Training
+
+_HELPER = '''def {name}(value):
+    """{what} over all processes."""
+{place}    total = torch.as_tensor(value, dtype=torch.float64).detach().clone(){move}
+    dist.all_reduce(total)
+    return {result}'''
+_REASON = "the metric is of the rows of all processes"
+
+
+def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: Header) -> None:
+    """Reduce what the loop over batches adds up or collects, and what the end of training depends on."""
+    names = {"average": script.new_name("average"), "add_up": script.new_name("add_up")}
+    used: set[str] = set()
+    loop = training.batch_loop
+    nodes = list(walk_outside(loop, list_evaluations(script, tracer, training, loop)))
+    lines = list(_reduce_sums(script, tracer, training, nodes, names=names, used=used))
+    lines += _reduce_lists(script, training, nodes, names, used)
+    lines += _reduce_meters(script, tracer, loop, nodes, names=names, used=used)
+    if lines and training.feed.kind == "phases":
+        lines = [f"if {name_phase(script, training.feed)}:", *(f"    {line}" for line in lines)]
+    if lines:
+        script.insert_after(script.statement(loop), lines, None, _REASON)
+    for name, statement in _list_deciding(script, tracer, training, set(list_sums(nodes))):
+        used.add("average")
+        reason = "all processes decide by the same number when training ends"
+        script.insert_after(statement, [f"{name} = {names['average']}({name})"], "WS954", reason)
+    _write_helpers(header, names, used)
+
+
+def _reduce_sums(
+    script: Script, tracer: Tracer, training: Training, nodes: Nodes, *, names: dict[str, str], used: set[str]
+) -> Iterator[str]:
+    scope = training.frames[training.batch_frame].scope
+    sums = list_sums(nodes)
+    read = _list_read(training.batch_loop, [*sums, *list_sums(nodes, anew=True)])
+    for name, node in read.items():
+        script.leave(node, f"`{name}` is of the rows of the first process here", None)
+    for name in sums:
+        if name not in read:
+            how = "add_up" if _is_per_row(script, tracer, scope, name, training) else "average"
+            used.add(how)
+            yield f"{name} = {names[how]}({name})"
+
+
+def _reduce_lists(
+    script: Script, training: Training, nodes: Nodes, names: dict[str, str], used: set[str]
+) -> Iterator[str]:
+    for each in _leave_local(script, training.batch_loop, list_lists(script, training, nodes)):
+        used |= {"average", "lists"}
+        yield f"{each.name}[:] = {names['average']}({each.name})"
+
+
+def _reduce_meters(
+    script: Script, tracer: Tracer, loop: Loop, nodes: Nodes, *, names: dict[str, str], used: set[str]
+) -> Iterator[str]:
+    add_up = names["add_up"]
+    for each in _leave_local(script, loop, list_meters(script, tracer, loop, nodes)):
+        name = each.name
+        used.add("add_up")
+        yield f"{name}.sum, {name}.count = {add_up}({name}.sum), {add_up}({name}.count)"
+        if each.keeps_average:
+            yield f"{name}.avg = {name}.sum / {name}.count"
+
+
+def _leave_local(script: Script, loop: Loop, found: Iterable[Collected]) -> Iterator[Collected]:
+    """Those that can be reduced; the others, and those that the loop itself reads, are left to the author."""
+    collected = {each.name: each for each in found}
+    shown = list_shown(script, loop, list(collected))
+    for name, each in collected.items():
+        if name in shown or not each.can_reduce:
+            message = f"`{name}` is of the rows of the first process here"
+            script.leave(shown.get(name, each.call), message, None)
+        if each.can_reduce:
+            yield each
+
+
+def _write_helpers(header: Header, names: dict[str, str], used: set[str]) -> None:
+    place = '    device = "cuda" if torch.cuda.is_available() else "cpu"\n' if header.on_gpu else ""
+    where = {"place": place, "move": ".to(device)" if header.on_gpu else ""}
+    share = f" / {header.names.world_size}"
+    plain = f"(total{share}).tolist()" if "lists" in used else f"total.item(){share}"
+    mean = "The mean of a number, or of each of a list," if "lists" in used else "The mean of a number"
+    results = {
+        "average": (mean, f"total{share} if torch.is_tensor(value) else {plain}"),
+        "add_up": ("The sum of a number", "total if torch.is_tensor(value) else total.item()"),
+    }
+    for how, (what, result) in results.items():
+        if how in used:
+            header.helpers.append(_HELPER.format(name=names[how], what=what, **where, result=result))
+
+
+def list_sums(nodes: Nodes, *, anew: bool = False) -> list[str]:
+    """The variables to which a loop adds numbers of a batch; ``anew`` are those that it also sets."""
+    names: dict[str, bool] = {}
+    for node in nodes:
+        if (
+            isinstance(node, ast.AugAssign)
+            and isinstance(node.op, ast.Add)
+            and isinstance(node.target, ast.Name)
+        ):
+            names[node.target.id] = names.get(node.target.id, True) and is_measured(node.value)
+    plain = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return [name for name, measured in names.items() if measured and (name in plain) is anew]
+
+
+def _list_read(loop: Loop, names: list[str]) -> dict[str, ast.AST]:
+    """Those that the loop itself reads, as a progress bar does."""
+    return {
+        node.id: node
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
+    }
+
+
+def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, training: Training) -> bool:
+    """Whether a sum is divided by the number of all rows, and not by what the process has counted."""
+    loaders = {script.written(training.loader_name)}
+    iterable = read_iterable(training.batch_loop)
+    if iterable is not None:
+        parts = [each for each in ast.walk(iterable) if isinstance(each, ast.Name | ast.Attribute)]
+        loaders |= {script.written(each) for each in parts}
+    for node in script.module.kinds.get(ast.BinOp, ()):
+        if not isinstance(node.op, ast.Div) or script.scope(node) is not scope:
+            continue
+        if not any(isinstance(inner, ast.Name) and inner.id == name for inner in ast.walk(node.left)):
+            continue
+        right = node.right
+        if isinstance(right, ast.Subscript):  # `sizes[phase]`
+            mapping, _ = tracer.follow(right.value, scope)
+            values = [mapping.value] if isinstance(mapping, ast.DictComp) else getattr(mapping, "values", [])
+            right = values[0] if isinstance(values, list) and values else right
+        divisor, _ = tracer.follow(right, scope)
+        if isinstance(divisor, ast.Call) and getattr(divisor.func, "id", "") == "len" and divisor.args:
+            counted = divisor.args[0]
+            while isinstance(counted, ast.Call) and len(counted.args) == 1:  # `len(list(loader))`
+                counted = counted.args[0]
+            return script.written(counted) not in loaders
+    return False
+
+
+def _list_deciding(
+    script: Script, tracer: Tracer, training: Training, known: set[str]
+) -> list[tuple[str, ast.stmt]]:
+    """The results of evaluation in the loop over epochs that its end, or its schedule, depends on."""
+    loop = training.epoch_loop
+    if loop is None:
+        return []
+    ends = any(
+        isinstance(node, ast.Break)
+        for node in ast.walk(loop)
+        if not is_under(script, node, training.batch_loop)
+    )
+    steps = {
+        argument.id
+        for _, call in script.module.callers.get("step", ())
+        for argument in call.args
+        if isinstance(argument, ast.Name)
+    }
+    compared = {
+        inner.id
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Compare)
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name)
+    }
+    chain = {id(frame.call) for frame in training.frames}
+    found: list[tuple[str, ast.stmt]] = []
+    for statement in loop.body:
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            continue
+        if id(statement.value) in chain or tracer.function(statement.value) is None:
+            continue
+        for target in statement.targets:
+            parts = target.elts if isinstance(target, ast.Tuple) else [target]
+            for part in parts:
+                name = part.id if isinstance(part, ast.Name) else None
+                if name and name not in known and (name in steps or (ends and name in compared)):
+                    found.append((name, statement))
+    return found

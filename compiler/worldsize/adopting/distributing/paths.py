@@ -1,0 +1,277 @@
+"""Files that the script names in its text are read and written where options say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from worldsize.adopting.distributing.first_rank import is_own_method
+from worldsize.adopting.options.flags import Parser, add_flag, is_visible, list_flags, open_with, set_in_file
+from worldsize.adopting.source.header import Header
+from worldsize.adopting.source.script import Script
+from worldsize.adopting.source.tracing import Tracer
+from worldsize.rules.script._module import constant_value, keyword_argument
+
+_SAVES = {"torch.save": 1, "joblib.dump": 1, "numpy.save": 0, "numpy.savez": 0, "numpy.savetxt": 0}
+_SAVES |= {"torchvision.utils.save_image": 1, "os.replace": 1, "os.rename": 1}
+_SAVES |= dict.fromkeys(("shutil.copyfile", "shutil.copy", "shutil.copy2", "shutil.move"), 1)
+_METHODS = ("save", "save_checkpoint")
+_FOLDERS = (
+    ("output_dir", "TrainingArguments"),
+    ("dirpath", "ModelCheckpoint"),
+    ("filepath", "ModelCheckpoint"),
+    ("default_root_dir", "Trainer"),
+    ("log_dir", "SummaryWriter"),
+)
+_LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
+_MAKERS = {"save_model", "save_pretrained", "SummaryWriter", *(ending for _, ending in _FOLDERS)}
+_REASON = "a job keeps only what is written into its outputs"
+_READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
+
+
+def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) -> None:
+    """Write into `--output`, and read from `--data`, unless the script has options for them."""
+    roles = {flag.role for flag in list_flags(parser)}
+    written = _list_written(script, tracer)
+    if written and "output" not in roles:
+        apart = _list_written(script, tracer, openly=True)
+        _write_to_output(script, parser, header, written, [*apart.values()])
+    elif "output" not in roles:
+        _set_folder_of_file(script, tracer, parser)
+    read: dict[str, ast.expr] = {}
+    for call in script.module.called(*_READS):
+        for argument in call.args[:1]:
+            _collect(tracer, script, argument, read)
+    left = [
+        node
+        for path, node in read.items()
+        if path not in written and isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    if not left or "data" in roles:
+        return
+    first, *others = left
+    if is_visible(script, parser, first):
+        name = add_flag(parser, "data", str(first.value))
+        script.replace(first, name, None, "a job mounts its data elsewhere")
+    for node in others:
+        script.leave(node, "this file is read from the folder of the script", "add an option for its path")
+
+
+def _list_written(script: Script, tracer: Tracer, *, openly: bool = False) -> dict[str, ast.expr]:
+    """The files and folders of the text that are written; ``openly`` by what makes no folder for them."""
+    written: dict[str, ast.expr] = {}
+    for node in _list_targets(script, openly=openly):
+        _collect(tracer, script, node, written)
+    return written
+
+
+def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]:
+    """What calls that write get as their path."""
+    for name, call in script.module.calls:
+        if openly and name.rpartition(".")[2] in _MAKERS:
+            continue
+        position = _SAVES.get(name, 0 if name.rpartition(".")[2] in _LAST else None)
+        if name == "open" and len(call.args) > 1 and set(str(constant_value(call.args[1]))) & set("wa"):
+            position = 0
+        if (
+            position is None
+            and name.rpartition(".")[2] in _METHODS
+            and isinstance(call.func, ast.Attribute)
+            and not is_own_method(script, call, name.rpartition(".")[2])
+        ):
+            position = 0
+        folder = next((found for word, ending in _FOLDERS if name.endswith(ending)
+                       and (found := keyword_argument(call, word)) is not None), None)  # fmt: skip
+        if folder is None and name.endswith(("callbacks.ModelCheckpoint", "SummaryWriter")) and call.args:
+            position = 0
+        if folder is not None:
+            yield folder
+        if position is not None and position < len(call.args):
+            yield call.args[position]
+
+
+def _set_folder_of_file(script: Script, tracer: Tracer, parser: Parser) -> None:
+    """Let `--output` replace the folder that a configuration file names."""
+    for node in _list_targets(script):
+        value, scope = tracer.follow(node, script.scope(node))
+        is_folder = False
+        while (inner := _find_start(script, value)) is not None:
+            is_folder = True
+            value, scope = tracer.follow(inner, scope)
+        if is_folder and set_in_file(script, tracer, parser, "output", value):
+            return
+
+
+def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
+    value, scope = tracer.follow(node, script.scope(node))
+    whole: ast.expr | None = None  # `"epoch" + str(n)`, whose constant is not a path
+    seen: set[ast.expr] = set()  # `path = path + name`
+    while (inner := _find_start(script, value)) is not None:
+        if value in seen:
+            return
+        seen.add(value)
+        joins = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
+        whole = (whole or value) if joins else None
+        value, scope = tracer.follow(inner, scope)
+        whole = whole if value is inner else None
+    path = _read_start(value)
+    value = whole or value
+    if path is not None and not path.startswith(("/", "~")) and "://" not in path:
+        found.setdefault(path if isinstance(value, ast.Constant) else script.written(value), value)
+
+
+def _find_start(script: Script, value: ast.expr) -> ast.expr | None:
+    """What a path starts with: `folder` of ``os.path.join(folder, name)`` or ``Path(folder) / name``."""
+    if isinstance(value, ast.Call) and value.args:
+        name = script.module.name_of(value.func)
+        return value.args[0] if name in ("os.path.join", "pathlib.Path", "Path", "str") else None
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Div):
+        return value.left
+    if isinstance(value, ast.JoinedStr) and value.values and isinstance(value.values[0], ast.FormattedValue):
+        return value.values[0].value
+    return None
+
+
+def _read_start(value: ast.expr) -> str | None:
+    """The text with which a path starts, also one that is filled in: f"…", "…".format(…), "…" % …."""
+    if isinstance(value, ast.JoinedStr):
+        value = value.values[0] if value.values else value
+    elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
+        value = value.left
+    elif (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "format"
+    ):
+        value = value.func.value
+    path = value.value if isinstance(value, ast.Constant) else None
+    return path if isinstance(path, str) else None
+
+
+def _write_to_output(
+    script: Script, parser: Parser, header: Header, written: dict[str, ast.expr], apart: list[ast.expr]
+) -> None:
+    """Also where a file is read again."""
+    nodes = _list_same(script, [node for node in written.values() if not isinstance(node, ast.Constant)])
+    nodes += [
+        node
+        for node in script.module.kinds.get(ast.Constant, ())
+        if isinstance(node.value, str) and node.value in written and _is_path(script, node)
+    ]
+    folders = [each for each in _list_folders(nodes) if each not in written]
+    made = _list_made(script, folders)
+    nodes += [node for node in made if node not in nodes]
+    options = [node for node in nodes if _is_option(script, parser, node)]
+    hidden = [node for node in nodes if node not in options and not is_visible(script, parser, node)]
+    function = _find_writer(script, parser, hidden)
+    if not nodes or (hidden and function is None):
+        node = next(iter(written.values()))
+        help_ = "write it into a folder that an option names"
+        script.leave(node, f"`{_read_start(node)}` is written beside the script, where a job loses it", help_)
+        return
+    name = add_flag(parser, "output", ".")
+    header.imports["import os"] = None
+    for node in nodes:
+        if node not in hidden and node not in options:
+            script.replace(node, f"os.path.join({name}, {script.written(node)})", "WS953", _REASON)
+    if function is not None:
+        _pass_folder(script, function, hidden, name)
+    known = {_clean(str(node.value)) for node in made} | written.keys()
+    missing = [each for each in _list_folders(apart) if each not in known]
+    within = [f'os.path.join({name}, "{each}")' for each in missing] or [name]
+    parser.then += [f"os.makedirs({each}, exist_ok=True)" for each in within]
+    if parser.function is not None:
+        parser.then += list(_join_parameters(parser.function, options, name))
+
+
+def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
+    """Paths that are put together, in each place that does it alike: written, and read again."""
+    texts = {script.written(node) for node in made}
+    kinds = {type(node) for node in made}
+    alike = [
+        node
+        for kind in kinds
+        for node in script.module.kinds.get(kind, ())
+        if _is_path(script, node) and script.written(node) in texts
+    ]
+    return [*made, *(each for each in alike if isinstance(each, ast.expr) and each not in made)]
+
+
+def _list_folders(nodes: list[ast.expr]) -> list[str]:
+    """The folders in which files are written: `results` of ``f"results/{name}.pt"``."""
+    return list(dict.fromkeys(each for each in map(_find_folder, nodes) if each))
+
+
+def _find_folder(node: ast.expr) -> str:
+    """The folder of a path, as far as it is not filled in."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        node = node.left
+    known = re.split(r"[{%\\]", _read_start(node) or "")[0]
+    return _clean(known.rpartition("/")[0])
+
+
+def _clean(folder: str) -> str:
+    """A folder by one name: `results` of `./results/`."""
+    cleaned = folder.removeprefix("./").rstrip("/")
+    return "" if cleaned == "." else cleaned
+
+
+def _list_made(script: Script, folders: list[str]) -> list[ast.Constant]:
+    """The folders that the script itself makes or looks for."""
+    calls = script.module.called("makedirs", "mkdir", "exists", "isdir", "Path", "rmtree")
+    texts = [each for call in calls for each in call.args[:1] if isinstance(each, ast.Constant)]
+    return [each for each in texts if isinstance(each.value, str) and _clean(each.value) in folders]
+
+
+def _is_option(script: Script, parser: Parser, node: ast.expr) -> bool:
+    """Whether a path is the default of an option that is a parameter, as with fire."""
+    return parser.function is not None and script.module.parents[node] is parser.function.args
+
+
+def _join_parameters(function: ast.FunctionDef, nodes: list[ast.expr], folder: str) -> Iterator[str]:
+    """The lines that put the files which parameters name into a folder."""
+    parts = function.args
+    for node in nodes:
+        if node in parts.defaults:
+            parameter = parts.args[parts.defaults.index(node) - len(parts.defaults)].arg
+            yield f"{parameter} = os.path.join({folder}, {parameter})"
+
+
+def _is_path(script: Script, node: ast.AST) -> bool:
+    """Whether a call, an assignment or a parameter gets a text, which is no key or part of another."""
+    above = script.module.parents.get(node)
+    return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments)
+
+
+def _find_writer(script: Script, parser: Parser, nodes: list[ast.expr]) -> ast.FunctionDef | None:
+    """The function in which all of these are, if each of its calls can pass the folder on."""
+    functions = {script.scope(node) for node in nodes}
+    function = next(iter(functions)) if len(functions) == 1 else None
+    if not isinstance(function, ast.FunctionDef) or not isinstance(
+        script.module.parents[function], ast.Module
+    ):
+        return None
+    calls = [call for _, call in script.module.callers.get(function.name, ())]
+    uses = [node for node in script.module.kinds.get(ast.Name, ()) if node.id == function.name]
+    more = function.args.vararg or function.args.kwarg or function.args.kwonlyargs
+    known = all(call.args and is_visible(script, parser, call) for call in calls)
+    return (
+        function if calls and known and len(uses) == len(calls) and function.args.args and not more else None
+    )
+
+
+def _pass_folder(script: Script, function: ast.FunctionDef, nodes: list[ast.expr], name: str) -> None:
+    """Give a function the folder as a parameter: ``def save(state, filename="x.pt", folder=".")``."""
+    folder, parts = script.new_name("folder"), function.args
+    script.insert_behind(
+        max((*parts.args, *parts.defaults), key=script.end), f', {folder}="."', "WS953", _REASON
+    )
+    for _, call in script.module.callers[function.name]:
+        last = max((*call.args, *call.keywords), key=script.end)
+        script.insert_behind(last, f", {folder}={name}", "WS953", _REASON)
+    for node in nodes:
+        if node not in parts.defaults:
+            text = f"os.path.join({folder}, {script.written(node)})"
+            script.replace(node, text, "WS953", _REASON)
+    lines = list(_join_parameters(function, nodes, folder))
+    if lines:
+        open_with(script, function, lines, "WS953", _REASON)

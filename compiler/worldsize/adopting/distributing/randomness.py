@@ -1,0 +1,126 @@
+"""Random numbers: the same for weights and splits, others for dropout and augmentation."""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.adopting.distributing.group import find_main
+from worldsize.adopting.distributing.wrapping import Wrapped
+from worldsize.adopting.options.flags import Parser, is_visible
+from worldsize.adopting.options.roles import find_role
+from worldsize.adopting.source.header import Header
+from worldsize.adopting.source.script import Script
+from worldsize.adopting.source.tracing import Tracer
+from worldsize.adopting.training.samples import list_sample_draws
+from worldsize.rules.script._module import constant_value, keyword_argument
+
+_SEEDS = ("manual_seed", "seed_everything", "set_seed", "random.seed", "seed")
+_APART = "dropout and augmentation differ from process to process"
+_SPLITS = ("random_split", "train_test_split", "randperm", "shuffle", "permutation")
+
+
+def agree_on_random_numbers(script: Script, header: Header, *, by_place: bool = False) -> None:
+    """Seed a script that splits its rows at random without a seed: each process would split them its way.
+
+    ``by_place`` says that a process takes its rows by their places, so that all have to make the same rows.
+    """
+    if script.module.called(*_SEEDS):
+        return
+    makes = (*_SPLITS, "torch.rand", "torch.randn", "torch.randint") if by_place else _SPLITS
+    loose = [
+        call
+        for call in script.module.called(*makes)
+        if keyword_argument(call, "random_state") is None and keyword_argument(call, "generator") is None
+    ]
+    if not loose:
+        return
+    header.constants += ["torch.manual_seed(0)"]
+    reason = "every process has to draw the same split of the rows"
+    script.note(loose[0].lineno, None, reason)
+    for module, line in (("numpy", "np.random.seed(0)"), ("random", "random.seed(0)")):
+        alias = next((bound for bound, full in script.module.names.items() if full == module), None)
+        if alias is not None:
+            header.constants.append(line.replace("np." if module == "numpy" else "random.", f"{alias}.", 1))
+
+
+def draw_apart(script: Script, tracer: Tracer, header: Header, wrapped: Wrapped, *, random: bool) -> None:
+    """Give each process random numbers of its own once the weights are made, where dropout draws them."""
+    if not random or find_main(script) is wrapped.anchor:
+        return
+    for call in script.module.called("torch.manual_seed"):
+        seed = call.args[0] if call.args else None
+        if seed is None:
+            continue
+        text = _name_seed(script, tracer, wrapped, seed)
+        if text is not None:
+            line = f"torch.manual_seed({text} + {header.names.rank})"
+            script.insert_after(wrapped.anchor, [line], None, _APART)
+        return
+
+
+def draw_samples_apart(script: Script, tracer: Tracer, header: Header, wrapped: Wrapped) -> None:
+    """Give each process numbers of its own from `random` and NumPy, where samples are changed by them.
+
+    Workers of a loader draw apart already: PyTorch seeds them by its own random numbers.
+    """
+    drawn = list(list_sample_draws(script.module))
+    for library in ("random", "numpy.random"):
+        own = [call for call in drawn if script.module.name_of(call.func).rpartition(".")[0] == library]
+        made = next((call for call in script.module.called(f"{library}.seed") if call.args), None)
+        if not own or made is None:
+            continue
+        seed = _name_seed(script, tracer, wrapped, made.args[0])
+        if seed is None or _draws_later(script, library, own, wrapped.anchor):
+            message = f"`{script.written(own[0].func)}` changes the samples of all processes alike"
+            help_ = f"add `{header.names.rank}` to the seed behind what all have to draw alike"
+            script.leave(own[0], message, help_)
+            continue
+        line = f"{script.written(made.func)}({seed} + {header.names.rank})"
+        script.insert_after(wrapped.anchor, [line], None, _APART)
+
+
+def _draws_later(script: Script, library: str, own: list[ast.Call], anchor: ast.stmt) -> bool:
+    """Whether the script may draw something else behind a statement, such as an order of the rows."""
+    scopes = (script.scope(anchor), script.module.tree)
+    others = [
+        call
+        for name, call in script.module.calls
+        if name.rpartition(".")[0] == library and call not in own and not name.endswith(".seed")
+    ]
+    return any(script.scope(call) not in scopes or call.lineno > anchor.lineno for call in others)
+
+
+def _name_seed(script: Script, tracer: Tracer, wrapped: Wrapped, seed: ast.expr) -> str | None:
+    """A seed as it is written where the model is made; None where it has no name there."""
+    value, _ = tracer.follow(seed, script.scope(seed))
+    text = script.written(seed) if script.scope(seed) in (wrapped.scope, script.module.tree) else None
+    if isinstance(constant_value(value), int) and (not isinstance(seed, ast.Name) or text is None):
+        return str(constant_value(value))
+    return text
+
+
+def find_seed(script: Script, parser: Parser, node: ast.expr) -> str | None:
+    """The script's option for its seed, or the constant that it seeds with, as both are written at a node."""
+    for each in parser.options.declared:
+        if each.flag.role == "seed" and each.flag.type == "int" and each.flag.default is not None:
+            if not is_visible(script, parser, node):
+                return None
+            return each.name if parser.function is not None else f"{parser.name}.{each.name}"
+    for call in script.module.called(*_SEEDS):
+        seed = call.args[0] if call.args else None
+        if isinstance(seed, ast.Name) and find_role(seed.id) == "seed":
+            stored = script.module.stores(seed.id)
+            if len(stored) == 1 and script.scope(stored[0]) is script.module.tree:
+                return seed.id if stored[0].lineno < node.lineno else None
+    return None
+
+
+def draw_rows_apart(script: Script, header: Header, wrapped: Wrapped, libraries: tuple[str, ...]) -> None:
+    """Let each process draw batches of its own, once the weights are made."""
+    seed = f"torch.initial_seed() + {header.names.rank}"
+    lines = [f"torch.manual_seed({seed})"]
+    for module, call in (("numpy", "random.seed(({seed}) % 2**32)"), ("random", "seed({seed})")):
+        alias = next((bound for bound, full in script.module.names.items() if full == module), None)
+        if module in libraries and alias is not None:
+            lines.append(f"{alias}.{call.format(seed=seed)}")
+    script.insert_after(wrapped.anchor, lines, "WS903", "each process draws batches of its own")

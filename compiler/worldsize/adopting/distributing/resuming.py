@@ -1,0 +1,319 @@
+"""Save a checkpoint after each epoch, and go on from the last one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TypeAlias
+
+from worldsize.adopting.distributing.wrapping import Wrapped
+from worldsize.adopting.options.flags import Parser, add_flag, is_visible, list_flags
+from worldsize.adopting.source.header import Header
+from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.tracing import Tracer
+from worldsize.adopting.training.epoch_counter import list_assigned, name_epoch
+from worldsize.adopting.training.search import Training, is_optimizer, lift_name
+
+_STEPPED = re.compile(
+    r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
+)
+_COPIES = ("copy.deepcopy", "deepcopy", "AveragedModel")
+EpochLoop: TypeAlias = ast.For | ast.While
+_REASON = "a job that is interrupted goes on from its last epoch"
+
+
+def resume_from_checkpoints(
+    script: Script, tracer: Tracer, training: Training, wrapped: Wrapped, *, parser: Parser, header: Header
+) -> None:
+    """Add `--checkpoints`, where everything that has to be saved can be named beside the loop over epochs."""
+    loop = training.epoch_loop
+    if loop is None:
+        script.leave(training.batch_loop, "no checkpoints: there is no loop over epochs")
+        return
+    if _resumes_itself(script, parser):
+        return
+    parts = _list_parts(script, tracer, training, wrapped)
+    known = isinstance(loop, ast.While) or _find_range(loop) is not None
+    if not known or parts is None or not is_visible(script, parser, loop):
+        what = "the options" if parts is not None and known else "the model and the optimizer"
+        help_ = "save and load them beside this loop, and name the folder by an option"
+        script.leave(loop, f"no checkpoints: this loop over epochs cannot name {what}", help_)
+        return
+    for name in (*_list_unsaved(script, loop), *_list_helpers(script, tracer, loop)):
+        script.leave(
+            loop, f"`{name}` starts anew when a job resumes", "save and load it with the other state"
+        )
+    folder = add_flag(parser, "checkpoints", None)
+    header.imports["import os"] = None
+    start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
+    extra = _list_counters(script, loop)
+    if isinstance(loop, ast.While):
+        extra[name_epoch(script, loop)] = name_epoch(script, loop)
+    load = [
+        f'{latest} = os.path.join({folder}, "latest.pt") if {folder} else ""',
+        f"if os.path.exists({latest}):  # the run before this one was interrupted",
+        f'    {state} = torch.load({latest}, map_location="cpu")',
+        *(f'    {name}.load_state_dict({state}["{key}"])' for key, name in parts.items()),
+        *(f'    {name} = {state}["{name}"]' for name in extra),
+    ]
+    entries = [f'"{key}": {name}.state_dict()' for key, name in parts.items()]
+    entries += [f'"{name}": {text}' for name, text in extra.items()]
+    if isinstance(loop, ast.For):
+        load = [f"{start} = {_start_from(script, loop, start)}", *load]
+        load.append(f'    {start} = {state}["epoch"] + 1')
+        entries.insert(0, f'"epoch": {name_epoch(script, loop)}')
+    save = [
+        f"if {header.names.is_first} and {latest}:",
+        f"    os.makedirs({folder}, exist_ok=True)",
+        f"    {state} = {{",
+        *(f"        {entry}," for entry in entries),
+        "    }",
+        f'    torch.save({state}, {latest} + ".part")',
+        f'    os.replace({latest} + ".part", {latest})',
+    ]
+    _insert_before_loop(script, loop, load)
+    script.insert_after(loop.body[-1], save, None, _REASON)
+
+
+def _start_from(script: Script, loop: ast.For, start: str) -> str:
+    """Let the loop begin with the epoch that a variable says; with which it begins otherwise."""
+    counter = _find_range(loop)
+    assert counter is not None
+    if len(counter.args) > 1:
+        script.replace(counter.args[0], start, None, _REASON)
+        return script.written(counter.args[0])
+    script.insert_front(counter.args[0], f"{start}, ", None, _REASON)
+    return "0"
+
+
+def _insert_before_loop(script: Script, loop: ast.stmt, lines: list[str]) -> None:
+    block = script.block(loop)
+    position = block.index(loop)
+    if position and script.has_own_line(block[position - 1]):
+        defines = isinstance(block[position - 1], ast.FunctionDef | ast.ClassDef)
+        script.insert_after(block[position - 1], ["", ""] * defines + lines, None, _REASON)
+    else:
+        script.insert_before(loop, lines, None, _REASON)
+
+
+def _resumes_itself(script: Script, parser: Parser) -> bool:
+    """Whether the script loads the state of an optimizer, and not only where an option asks for it."""
+    loads = [
+        call
+        for call in script.module.called("load_state_dict")
+        if isinstance(call.func, ast.Attribute) and "optim" in ast.unparse(call.func.value).lower()
+    ]
+    if any(flag.role == "checkpoints" for flag in list_flags(parser)):
+        return bool(loads)
+    return any(not _waits_for_option(script, parser, call) for call in loads)
+
+
+def _waits_for_option(script: Script, parser: Parser, call: ast.Call) -> bool:
+    """Whether a call runs only with an option, as in ``if args.resume:``, that a job does not get."""
+    names = (
+        node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        for above, _ in script.module.ancestors(call)
+        if isinstance(above, ast.If)
+        for node in ast.walk(above.test)
+    )
+    options = filter(None, map(parser.options.named, names))
+    return any(not option.flag.default and not option.flag.required for option in options)
+
+
+def _find_range(loop: ast.For) -> ast.Call | None:
+    """``range(…)`` of ``for epoch in range(…)``, also in a progress bar."""
+    for node in ast.walk(loop.iter):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("range", "trange")
+        ):
+            return node if 1 <= len(node.args) <= 2 and isinstance(loop.target, ast.Name) else None
+    return None
+
+
+def _list_parts(
+    script: Script, tracer: Tracer, training: Training, wrapped: Wrapped
+) -> dict[str, str] | None:
+    """What has a state, with its name beside the loop over epochs."""
+    frames, high = training.frames, training.epoch_frame
+    scope = frames[high].scope
+    model = _name_model(script, training, wrapped, scope)
+    parts = {"model": model} if model is not None else {}
+    scopes = {frame.scope: number for number, frame in reversed(list(enumerate(frames)))}
+    for _, call in script.module.callers.get("step", ()):
+        number = scopes.get(script.scope(call))
+        if number is None or not isinstance(call.func, ast.Attribute) or not _has_state(script, tracer, call):
+            continue
+        if number > high or _may_be_missing(script, tracer, training, call):
+            return None
+        owners = [call.func.value]
+        if call.args and "scal" in ast.unparse(call.func.value).lower():
+            owners.append(call.args[0])
+        for owner in owners:
+            name = lift_name(script, tracer, training, owner, (number, high))
+            if name is None:
+                return None
+            parts.setdefault(_key(script.written(owner), training, script), name)
+    parts |= {name: name for name in _list_copies(script, scope, training)}
+    return parts if "model" in parts and "optimizer" in parts else None
+
+
+def _has_state(script: Script, tracer: Tracer, call: ast.Call) -> bool:
+    """Whether what is stepped is an optimizer, a scheduler or a scaler, and not a profiler or a game."""
+    assert isinstance(call.func, ast.Attribute)
+    owner = call.func.value
+    value, _ = tracer.follow(owner, script.scope(call))
+    made = script.module.name_of(value.func) if isinstance(value, ast.Call) else ""
+    known = isinstance(value, ast.Call) and is_optimizer(script, value)
+    return known or bool(_STEPPED.search(made.rpartition(".")[2]) or _STEPPED.search(script.written(owner)))
+
+
+def _may_be_missing(script: Script, tracer: Tracer, training: Training, call: ast.Call) -> bool:
+    """Whether what is stepped is made under a condition, and is `None` or no name otherwise."""
+    assert isinstance(call.func, ast.Attribute)
+    owner, scope = call.func.value, script.scope(call)
+    if not isinstance(owner, ast.Name):
+        return False
+    bound = tracer.bindings(owner.id, scope) or tracer.bindings(owner.id, script.module.tree)
+    if len(bound) == 1 and training.epoch_loop is not None:
+        above = script.module.parents.get(bound[0][0])
+        around = {each for each, _ in script.module.ancestors(training.epoch_loop)}
+        return isinstance(above, ast.If) and not above.orelse and above not in around
+    return any(isinstance(value, ast.Constant) and value.value is None for _, value, _ in bound)
+
+
+def _list_copies(script: Script, scope: Scope, training: Training) -> list[str]:
+    """Averages of the weights: copies of the model that the loop over epochs changes."""
+    model, loop = script.written(training.model), training.epoch_loop
+    read = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name)} if loop is not None else set()
+    return [
+        statement.targets[0].id
+        for call in script.module.called(*_COPIES)
+        if isinstance(statement := script.module.parents.get(call), ast.Assign)
+        if isinstance(statement.targets[0], ast.Name)
+        and script.scope(statement) is scope
+        and any(script.written(each) == model for each in call.args[:1])
+        and statement.targets[0].id in read
+    ]
+
+
+def _key(owner: str, training: Training, script: Script) -> str:
+    last = owner.rpartition(".")[2]
+    return "optimizer" if owner == script.written(training.optimizer_name) else last
+
+
+def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Scope) -> str | None:
+    for function, parameter in wrapped.parameters.items():
+        if function is scope:
+            return f"{parameter}.module"
+    if training.is_attribute:
+        frames = training.frames
+        below = [frame.call for frame in frames[1 : training.epoch_frame + 1]]
+        for call in below:
+            base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else None
+            if base != "self":
+                return None if base is None else wrapped.model.replace("self", base, 1)
+        return wrapped.model
+    inner = any(above is wrapped.scope for above, _ in script.module.ancestors(scope))
+    return wrapped.model if scope is wrapped.scope or inner else None
+
+
+def _list_counters(script: Script, loop: EpochLoop) -> dict[str, str]:
+    """Numbers that are kept over the epochs, such as the best loss, with the text that saves them."""
+    block = script.block(loop)
+    before = [*block[: block.index(loop)], *_list_globals(script, loop)]
+    numbers = {
+        target.id
+        for statement in before
+        for target, value in list_assigned(statement)
+        if isinstance(target, ast.Name) and _is_number(value)
+    }
+    changed: dict[str, str] = {}
+    reset = {
+        target.id
+        for statement in loop.body
+        for target, value in list_assigned(statement)
+        if isinstance(target, ast.Name) and _is_number(value)
+    }
+    for node in ast.walk(loop):
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            changed[node.target.id] = node.target.id
+        elif isinstance(node, ast.stmt):
+            for target, value in list_assigned(node):
+                if isinstance(target, ast.Name) and target.id not in changed:
+                    changed[target.id] = target.id if _is_number(value) else f"float({target.id})"
+    return {name: text for name, text in sorted(changed.items()) if name in numbers - reset}
+
+
+def _list_globals(script: Script, loop: EpochLoop) -> list[ast.stmt]:
+    """The assignments of the file to what the function of the loop declares `global`."""
+    scope = script.scope(loop)
+    names = {
+        name
+        for node in script.module.kinds.get(ast.Global, ())
+        for name in node.names
+        if script.scope(node) is scope
+    }
+    return [
+        each
+        for each in script.module.tree.body
+        if any(isinstance(target, ast.Name) and target.id in names for target, _ in list_assigned(each))
+    ]
+
+
+def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
+    """Mappings that the loop over epochs sets, such as the best result: what is in them is not known."""
+    block = script.block(loop)
+    mappings = {
+        target.id
+        for statement in block[: block.index(loop)]
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+    stored = (node for node in ast.walk(loop) if isinstance(node, ast.Assign | ast.AugAssign))
+    targets = (
+        each for node in stored for each in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    )
+    bases = (each.value if isinstance(each, ast.Subscript) else each for each in targets)
+    return sorted({base.id for base in bases if isinstance(base, ast.Name)} & mappings)
+
+
+def _list_helpers(script: Script, tracer: Tracer, loop: EpochLoop) -> list[str]:
+    """Objects of the script's own classes that the loop calls, such as an average of the weights."""
+    used = {
+        (call.func.value if isinstance(call.func, ast.Attribute) else call.func)
+        for call in ast.walk(loop)
+        if isinstance(call, ast.Call)
+    }
+    block = script.block(loop)
+    return sorted(
+        {
+            target.id
+            for statement in block[: block.index(loop)]
+            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
+            for target in statement.targets
+            if isinstance(target, ast.Name) and _keeps_state(tracer, statement.value)
+            if any(isinstance(each, ast.Name) and each.id == target.id for each in used)
+        }
+    )
+
+
+def _keeps_state(tracer: Tracer, call: ast.Call) -> bool:
+    """Whether a call makes an object of the script that changes itself, and is no module or data."""
+    class_ = tracer.classes.get(getattr(call.func, "id", ""))
+    if class_ is None or class_.bases:
+        return False
+    functions = [
+        each for each in class_.body if isinstance(each, ast.FunctionDef) and each.name != "__init__"
+    ]
+    return any("self." in ast.unparse(each) for each in functions)
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    text = ast.unparse(node).lower()
+    number = isinstance(node, ast.Constant) and type(node.value) in (int, float)
+    return number or text in ("float('inf')", "float('-inf')", "math.inf", "np.inf", "numpy.inf", "torch.inf")

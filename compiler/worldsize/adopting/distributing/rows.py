@@ -1,0 +1,193 @@
+"""Divide the rows of the training loader among the processes, in a new order each epoch."""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.adopting.distributing.randomness import find_seed
+from worldsize.adopting.distributing.streams import divide_columns, share_loader, share_stream, stride_range
+from worldsize.adopting.options.flags import Parser
+from worldsize.adopting.source.header import Header
+from worldsize.adopting.source.script import Script
+from worldsize.adopting.source.tracing import Tracer, is_under
+from worldsize.adopting.training.epoch_counter import name_epoch
+from worldsize.adopting.training.feeding import name_loader
+from worldsize.adopting.training.repeated_loaders import begin_anew
+from worldsize.adopting.training.search import Training, lift_name
+from worldsize.rules.script._module import constant_value, keyword_argument
+
+_REASON = "each process trains on its own share of the rows"
+_SHARE = '''class RankShare(torch.utils.data.Sampler):
+    """Every n-th of what a sampler draws: the first process draws for all."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        drawn = [list(self.sampler)]
+        dist.broadcast_object_list(drawn)
+        whole = len(self) * {world_size}
+        return iter(drawn[0][{rank}:whole:{world_size}])
+
+    def __len__(self):
+        return len(self.sampler) // {world_size}'''
+
+
+def divide_rows(script: Script, tracer: Tracer, training: Training, header: Header, parser: Parser) -> None:
+    """Give the loader a sampler, and call its ``set_epoch``.
+
+    Raises:
+        AdoptError: The rows cannot be divided without knowing more.
+    """
+    feed, loader = training.feed, training.loader
+    if feed.kind == "draws":
+        return  # they are seeded apart
+    if feed.kind == "ranges":
+        stride_range(script, loader, header, parser)
+        return
+    if feed.kind == "columns":
+        divide_columns(script, tracer, loader, header)
+        return
+    if feed.kind == "beside":
+        share_loader(script, training, header)
+        _set_epoch(script, tracer, training)
+        return
+    rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
+    if rows is None or any(isinstance(each, ast.Starred) for each in loader.args):
+        raise script.refuse(
+            loader, "which rows this loader reads cannot be told", "name them: `DataLoader(rows, …)`"
+        )
+    if (stream := _find_stream(script, tracer, rows)) is not None:
+        share_stream(script, rows, stream, header)
+        return
+    given = [keyword_argument(loader, word) for word in ("batch_sampler", "sampler")]
+    own = next((each for each in given if each is not None and not _is_none(each)), None)
+    if own is not None:
+        _share(script, own, header)
+        return
+    header.imports["from torch.utils.data.distributed import DistributedSampler"] = None
+    seed = find_seed(script, parser, loader)
+    _add_sampler(script, loader, rows, _find_condition(script, training), seed)
+    _set_epoch(script, tracer, training)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _share(script: Script, sampler: ast.expr, header: Header) -> None:
+    """Deal what a sampler of the script draws, rows or batches, out to the processes."""
+    share = script.new_name("RankShare")
+    names = header.names
+    text = _SHARE.format(rank=names.rank, world_size=names.world_size).replace("RankShare", share)
+    header.helpers.append(text)
+    script.replace(sampler, f"{share}({script.written(sampler)})", "WS903", _REASON)
+
+
+def _find_condition(script: Script, training: Training) -> str | None:
+    """For which of the loaders of a comprehension the rows are divided; None for a loader of its own."""
+    above = script.module.parents.get(training.loader)
+    if training.feed.kind != "phases" or not isinstance(above, ast.DictComp):
+        return None
+    assert training.feed.phase is not None
+    return f"{script.written(above.key)} == {script.written(training.feed.phase)}"
+
+
+def _find_stream(script: Script, tracer: Tracer, rows: ast.expr) -> ast.ClassDef | ast.Call | None:
+    """The class of rows that are a stream, or the call that opens one: ``load(…, streaming=True)``."""
+    value, _ = tracer.follow(rows, script.scope(rows))
+    if not isinstance(value, ast.Call):
+        return None
+    if constant_value(keyword_argument(value, "streaming")) is True:
+        return value
+    class_ = tracer.classes.get(getattr(value.func, "id", ""))
+    bases = class_.bases if class_ is not None else []
+    return class_ if any("IterableDataset" in ast.unparse(base) for base in bases) else None
+
+
+def _add_sampler(
+    script: Script, loader: ast.Call, rows: ast.expr, condition: str | None, seed: str | None
+) -> None:
+    name = script.written(rows)
+    if not isinstance(rows, ast.Name | ast.Attribute | ast.Subscript):
+        held = script.new_name("train_rows")
+        script.insert_before(
+            script.statement(loader), [f"{held} = {name}"], "WS903", "the sampler counts the rows"
+        )
+        script.replace(rows, held, "WS903", "the sampler counts the rows")
+        name = held
+    shuffle = next((each for each in loader.keywords if each.arg == "shuffle"), None)
+    place: ast.AST | None = shuffle
+    drawn: ast.expr | None = shuffle.value if shuffle is not None else None
+    if len(loader.args) > 2:
+        place = drawn = loader.args[2]
+        if len(loader.args) > 3:
+            raise script.refuse(loader.args[3], "this option of `DataLoader` is given by position", "name it")
+    last = f", seed={seed}" if seed is not None else ""
+    last += ", drop_last=True" if constant_value(keyword_argument(loader, "drop_last")) is True else ""
+    made = _make_sampler(script, name, drawn, last)
+    if condition is not None:
+        made = f"{made} if {condition} else None"
+    options = _find_shuffling_options(script, loader) if shuffle is None else None
+    if options is not None:
+        text = script.written(options)
+        made = f'sampler=DistributedSampler({name}, shuffle={text}.get("shuffle", False){last})'
+        reason = "a sampler and `shuffle` exclude each other"
+        script.replace(options, f'{{**{text}, "shuffle": False}}', "WS903", reason)
+        script.insert_behind(rows, f", {made}", "WS903", _REASON)
+        return
+    none = next((each for each in loader.keywords if each.arg == "sampler"), None)
+    if none is not None:  # `sampler=None`
+        script.replace(none, made, "WS903", _REASON)
+        if place is not None:
+            script.replace(place, "shuffle=False", "WS903", "a sampler and `shuffle` exclude each other")
+    elif place is not None:
+        script.replace(place, made, "WS903", _REASON)
+    else:
+        behind = max((*loader.args, *loader.keywords), key=script.end)
+        script.insert_behind(behind, f",{script.gap(behind, loader)}{made}", "WS903", _REASON)
+
+
+def _make_sampler(script: Script, name: str, drawn: ast.expr | None, last: str) -> str:
+    """The sampler in the order that the loader has: drawn, as it is, or as an expression says."""
+    if constant_value(drawn) is True:
+        return f"sampler=DistributedSampler({name}{last})"
+    shuffle = "False" if drawn is None or constant_value(drawn) is False else script.written(drawn)
+    return f"sampler=DistributedSampler({name}, shuffle={shuffle}{last})"
+
+
+def _find_shuffling_options(script: Script, loader: ast.Call) -> ast.expr | None:
+    """``options`` of ``DataLoader(rows, **options)``, where the script says `shuffle` for a mapping."""
+    starred = next((each.value for each in loader.keywords if each.arg is None), None)
+    module = script.module
+    says = any(constant_value(node) == "shuffle" for node in module.kinds.get(ast.Constant, ())) or any(
+        keyword_argument(call, "shuffle") is not None for call in module.called("dict", "update")
+    )
+    return starred if says else None
+
+
+def _set_epoch(script: Script, tracer: Tracer, training: Training) -> None:
+    loop, feed = training.epoch_loop, training.feed
+    if feed.maker is not None:
+        begin_anew(script, tracer, feed, training.batch_loop)
+    if loop is None or (feed.maker is not None and not is_under(script, feed.maker, loop)):
+        return
+    name: str | None
+    if training.feed.kind == "phases":
+        name = name_loader(script, training.feed)
+    else:
+        name = lift_name(
+            script, tracer, training, training.loader_name, (training.batch_frame, training.epoch_frame)
+        )
+    if name is None:
+        help_ = "pass the loader to the function as a parameter"
+        raise script.refuse(loop, "this loop over epochs cannot name the loader of the training rows", help_)
+    line, reason = (
+        f"{name}.sampler.set_epoch({name_epoch(script, loop)})",
+        "the rows come in a new order each epoch",
+    )
+    made = script.statement(training.loader)
+    if is_under(script, made, loop):  # anew in each epoch
+        script.insert_after(made, [line], "WS902", reason)
+    else:
+        script.insert_before(loop.body[0], [line], "WS902", reason)

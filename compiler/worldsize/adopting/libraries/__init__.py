@@ -1,0 +1,1 @@
+"""Scripts whose loop a library has: Lightning, Transformers, Accelerate, Keras; and notebooks."""

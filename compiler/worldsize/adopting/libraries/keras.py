@@ -1,0 +1,188 @@
+"""Keras under `MultiWorkerMirroredStrategy`: one process per instance, which drives all of its GPUs."""
+
+from __future__ import annotations
+
+import ast
+
+from worldsize.adopting.distributing.first_rank import act_on_first_rank
+from worldsize.adopting.distributing.numbers import set_optimizer
+from worldsize.adopting.distributing.paths import place_files
+from worldsize.adopting.libraries.resuming_trainers import resume_keras
+from worldsize.adopting.options.flags import Parser, find_parser, set_by_flag, write_flags
+from worldsize.adopting.source.header import MARK, Header, Names, write_header
+from worldsize.adopting.source.imports import find_top, first_statement
+from worldsize.adopting.source.script import Script
+from worldsize.adopting.source.tracing import Tracer
+from worldsize.adopting.training.refusals import list_fits
+from worldsize.rules.script._module import constant_value, keyword_argument
+
+_TOGETHER = ("fit", "evaluate", "predict", "save", "save_weights", "train", "compile")
+_SCOPE = "the weights of all workers are kept equal"
+
+
+def adopt_keras(script: Script) -> Parser:
+    """Build the model in the scope of the strategy, and multiply the batch by the workers.
+
+    Raises:
+        AdoptError: It is Keras 3 without TensorFlow's, or where the model is built cannot be told.
+    """
+    module, tracer, parser = script.module, Tracer(script), find_parser(script)
+    imported = next(
+        (statement for name, _, statement in module.imports if name.partition(".")[0] == "keras"), None
+    )
+    if imported is not None:
+        help_ = "import it as `from tensorflow import keras`: that is Keras 2 with `TF_USE_LEGACY_KERAS=1`"
+        raise script.refuse(imported, "`fit` of Keras 3 cannot train on several workers", help_)
+    fits = list_fits(module)
+    if len(fits) > 1:
+        raise script.refuse(fits[1], "a second `fit` trains here", "give each training a script of its own")
+    names = Names(*(script.new_name(each) for each in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+    header = Header(names, imports={"import json": None, "import os": None})
+    alias = next((bound for bound, full in module.names.items() if full == "tensorflow"), None)
+    if alias is None:
+        header.imports["import tensorflow as tf"] = None
+    strategy = script.new_name("strategy")
+    header.constants = [
+        f"# {MARK}",
+        f'{names.rank} = json.loads(os.environ.get("TF_CONFIG", "{{}}")).get("task", {{}}).get("index", 0)',
+        f"{strategy} = {alias or 'tf'}.distribute.MultiWorkerMirroredStrategy()",
+    ]
+    _choose_legacy(script, header, alias)
+    header.imports.pop("import os")
+    _build_in_scope(script, tracer, fits[0], strategy)
+    _set_numbers(script, tracer, parser, fits[0], strategy)
+    place_files(script, tracer, parser, header)
+    _save_apart(script, header, names)
+    resume_keras(script, parser, header, fits[0], f"{alias or 'tf'}.keras")
+    script.set_keyword(
+        fits[0], "verbose", _verbosity(script, fits[0], names), "WS904", "the first worker prints for all"
+    )
+    act_on_first_rank(script, header, _TOGETHER)
+    write_flags(script, parser, header)
+    write_header(script, header)
+    return parser
+
+
+def _choose_legacy(script: Script, header: Header, alias: str | None) -> None:
+    first = next(s for name, _, s in script.module.imports if name.partition(".")[0] == "tensorflow")
+    if not isinstance(script.scope(first), ast.Module):
+        help_ = "import it at the top of the file: the strategy is made before anything else"
+        raise script.refuse(first, "TensorFlow is imported inside of a function", help_)
+    lines = [
+        "import os",
+        "",
+        'os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # `fit` of Keras 3 takes one worker only',
+    ]
+    top = find_top(script)
+    if top is None or top.lineno < first.lineno:  # the strategy is made above it
+        line = "import tensorflow" if alias == "tensorflow" else f"import tensorflow as {alias or 'tf'}"
+        header.imports[line] = None
+        first = first_statement(script)
+    if any(name == "os" and each.lineno < first.lineno for name, _, each in script.module.imports):
+        lines = lines[2:]
+    script.insert_before(first, lines, "WS921", "Keras 2 trains on several workers, Keras 3 does not")
+
+
+def _build_in_scope(script: Script, tracer: Tracer, fit: ast.Call, strategy: str) -> None:
+    assert isinstance(fit.func, ast.Attribute)
+    model = script.written(fit.func.value)
+    made = [
+        node
+        for node in script.module.kinds.get(ast.Assign, ())
+        if script.written(node.targets[0]) == model and script.scope(node) is script.scope(fit)
+    ]
+    if len(made) != 1:
+        help_ = "build it in the function that calls `fit`"
+        raise script.refuse(fit, f"where `{model}` is built cannot be told", help_)
+    block = script.block(made[0])
+    compiles = [
+        script.statement(call)
+        for call in script.module.called("compile")
+        if isinstance(call.func, ast.Attribute) and script.written(call.func.value) == model
+    ]
+    inside = [each for each in compiles if each in block]
+    last = inside[-1] if inside else made[0]
+    part = block[_find_first(script, tracer, block, made[0]) : block.index(last) + 1]
+    value = made[0].value
+    if len(part) == 1 and isinstance(value, ast.Call) and not compiles and tracer.function(value) is None:
+        raise script.refuse(fit, f"nothing compiles `{model}` here", "compile it where it is built")
+    script.enclose(part, f"with {strategy}.scope():", "WS952", _SCOPE)
+
+
+def _find_first(script: Script, tracer: Tracer, block: list[ast.stmt], made: ast.Assign) -> int:
+    """Where the layers of a functional model start: their weights belong to the strategy too."""
+    first = block.index(made)
+    wanted = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)}
+    for position in range(first - 1, -1, -1):
+        statement = block[position]
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            continue
+        names = {
+            node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name)
+        }
+        call = statement.value
+        top = call.func.func if isinstance(call.func, ast.Call) else call.func
+        library = script.module.name_of(top).partition(".")[0] in ("tensorflow", "keras")
+        bound = isinstance(call.func, ast.Name) and tracer.bindings(call.func.id, script.scope(statement))
+        if names & wanted and (library or bound or tracer.function(call) is not None):
+            first = position
+            wanted |= {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
+    return first
+
+
+def _set_numbers(script: Script, tracer: Tracer, parser: Parser, fit: ast.Call, strategy: str) -> None:
+    epochs, size = keyword_argument(fit, "epochs"), keyword_argument(fit, "batch_size")
+    if epochs is not None:
+        set_by_flag(script, tracer, parser, "epochs", epochs)
+    if size is None:
+        help_ = f"batch it by the rows of all workers: `{strategy}.num_replicas_in_sync` times as many"
+        script.leave(fit, "`fit` is given no batch size here", help_)
+    else:
+        set_by_flag(script, tracer, parser, "batch_size", size)
+        script.insert_behind(
+            size, f" * {strategy}.num_replicas_in_sync", None, "Keras divides this batch among the workers"
+        )
+    for name, call in script.module.calls:
+        if ".optimizers." in f".{name}" and name.rpartition(".")[2][:1].isupper():
+            set_optimizer(script, tracer, parser, call, 0)
+            return
+    script.leave(fit, "no option sets the learning rate", "give `compile` an optimizer with its rate")
+
+
+def _verbosity(script: Script, fit: ast.Call, names: Names) -> str:
+    given = keyword_argument(fit, "verbose")
+    shown = script.written(given) if given is not None else '"auto"'
+    if constant_value(given) == 0:
+        return shown
+    return f"{shown} if {names.rank} == 0 else 0"
+
+
+def _save_apart(script: Script, header: Header, names: Names) -> None:
+    """All workers save, each to its own place: the first where the script says, the others away."""
+    for call in script.module.called("ModelCheckpoint"):
+        path = keyword_argument(call, "filepath") or next(iter(call.args), None)
+        if path is not None:
+            _divert(script, header, names, path)
+    for call in script.module.called("save", "save_weights"):
+        func = call.func
+        if not isinstance(func, ast.Attribute) or not call.args or constant_value(func.value) is not None:
+            continue
+        if "model" not in script.written(func.value).lower():
+            continue
+        _divert(script, header, names, call.args[0])
+
+
+def _divert(script: Script, header: Header, names: Names, path: ast.expr) -> None:
+    header.imports["import tempfile"] = None
+    reason = "saving takes all workers; the files of the others go to a folder of their own"
+    away = f"os.path.join(tempfile.mkdtemp(), {_last_part(script, path)})"
+    script.insert_behind(path, f" if {names.rank} == 0 else {away}", "WS904", reason)
+
+
+def _last_part(script: Script, node: ast.expr) -> str:
+    value = constant_value(node)
+    return (
+        f'"{value.rpartition("/")[2]}"'
+        if isinstance(value, str)
+        else f"os.path.basename({script.written(node)})"
+    )

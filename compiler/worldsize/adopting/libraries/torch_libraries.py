@@ -1,0 +1,253 @@
+"""Scripts with Lightning, the Trainer of Hugging Face or Accelerate, which divide the rows themselves."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from worldsize.adopting.distributing.first_rank import act_on_first_rank
+from worldsize.adopting.distributing.group import leave_group
+from worldsize.adopting.distributing.loading import load_everywhere
+from worldsize.adopting.distributing.metrics import list_sums
+from worldsize.adopting.distributing.numbers import (
+    find_loader,
+    find_optimizer,
+    set_epochs,
+    set_loader,
+    set_optimizer,
+)
+from worldsize.adopting.distributing.paths import place_files
+from worldsize.adopting.libraries.resuming_trainers import is_trainer, resume_lightning, resume_transformers
+from worldsize.adopting.options.flags import Parser, find_parser, set_by_flag, write_flags
+from worldsize.adopting.source.header import MARK, Header, Names, write_header
+from worldsize.adopting.source.script import Script
+from worldsize.adopting.source.tracing import Tracer
+from worldsize.adopting.training.refusals import (
+    is_automatic,
+    keeps_strategy,
+    refuse_repeated,
+    refuse_second_library,
+    refuse_turns,
+)
+from worldsize.rules.script._module import constant_value, keyword_argument
+
+_COUNTS = "the trainer takes the processes that the launcher starts"
+_GATHERS = frozenset({"gather", "gather_for_metrics", "reduce", "backward"})
+_CONFIGS = ("SFTConfig", "DPOConfig", "ORPOConfig", "KTOConfig", "RewardConfig")  # of TRL
+_AVERAGE = "average_tokens_across_devices"
+_CLASSIFIES = re.compile(
+    r"For(?:Sequence|Token|Image|Audio|Video)Classification|ForQuestionAnswering|ForMultipleChoice"
+)
+_CPU = "processes that see no GPU would each train alone"
+_TOGETHER = (
+    "fit",
+    "train",
+    "test",
+    "validate",
+    "predict",
+    "evaluate",
+    "save_model",
+    "save_checkpoint",
+    "save_state",
+)
+
+
+def adopt_lightning(script: Script) -> Parser:
+    """Let Lightning's Trainer read the processes of the launcher.
+
+    Raises:
+        AdoptError: The Trainer cannot be told.
+    """
+    tracer, parser, header = _start(script)
+    trainers = script.module.called("Trainer")
+    if len(trainers) > 1:
+        help_ = "give each training a script of its own"
+        raise script.refuse(trainers[1], "a second `Trainer` is made here", help_)
+    trainer = trainers[0]
+    refuse_turns(script)
+    package = script.module.name_of(trainer.func).partition(".")[0]
+    package = "pytorch_lightning" if package in ("pytorch_lightning", "pl") else "lightning.pytorch"
+    nodes = script.new_name("NODES")
+    header.constants.append(f'{nodes} = int(os.environ.get("AZUREML_NODE_COUNT", "1"))')
+    header.imports[f"from {package}.plugins.environments import LightningEnvironment"] = None
+    world = header.names.world_size
+    given = keyword_argument(trainer, "strategy")
+    strategy = script.written(given) if given is not None else '"auto"'
+    keeps = keeps_strategy(script, tracer, given)
+    script.set_keyword(trainer, "devices", f"{world} // {nodes}", "WS926", _COUNTS)
+    script.set_keyword(trainer, "num_nodes", nodes, "WS926", _COUNTS)
+    if not keeps:
+        script.set_keyword(trainer, "strategy", f'"ddp" if {world} > 1 else {strategy}', "WS915", _COUNTS)
+    if keyword_argument(trainer, "plugins") is None:
+        script.set_keyword(trainer, "plugins", "[LightningEnvironment()]", "WS926", _COUNTS)
+    for call in script.module.called("log"):
+        first = constant_value(call.args[0]) if call.args else None
+        own = keyword_argument(call, "sync_dist") is None and isinstance(first, str)
+        if own and script.written(call.func) == "self.log" and _is_of_epoch(script, call):
+            script.set_keyword(call, "sync_dist", "True", None, "the metric is of the rows of all processes")
+    device = keyword_argument(trainer, "accelerator")
+    if device is not None and constant_value(device) == "cpu":
+        script.leave(
+            device, "this script trains on the processor, also where there are GPUs", 'write `"auto"`'
+        )
+    epochs = keyword_argument(trainer, "max_epochs")
+    if epochs is not None:
+        set_by_flag(script, tracer, parser, "epochs", epochs)
+    _set_rest(script, tracer, parser)
+    resume_lightning(script, parser, header, trainer, package)
+    leave_group(script, header)
+    return _finish(script, tracer, parser, header)
+
+
+def _is_of_epoch(script: Script, call: ast.Call) -> bool:
+    """Whether Lightning logs the mean of an epoch: the default of validation and testing."""
+    given = keyword_argument(call, "on_epoch")
+    evaluates = getattr(script.scope(call), "name", "").startswith(
+        ("validation", "test", "on_validation", "on_test")
+    )
+    return constant_value(given) is True or (given is None and evaluates)
+
+
+def adopt_transformers(script: Script) -> Parser:
+    """Let options set the training arguments; the Trainer does the rest."""
+    tracer, parser, header = _start(script)
+    calls = script.module.called("TrainingArguments", "Seq2SeqTrainingArguments", *_CONFIGS)
+    made = [call for call in calls if call.keywords or call.args]
+    roles = (
+        ("per_device_train_batch_size", "batch_size"),
+        ("learning_rate", "learning_rate"),
+        ("num_train_epochs", "epochs"),
+    )
+    for call in made[:1]:
+        for name, role in roles:
+            value = keyword_argument(call, name)
+            if value is not None:
+                set_by_flag(script, tracer, parser, role, value)  # type: ignore[arg-type]
+            else:
+                message = f"`{name}` is the default of Transformers, and no option sets it"
+                script.leave(call, message, f"write `{name}=`")
+        if _CLASSIFIES.search(script.text) and keyword_argument(call, _AVERAGE) is None:
+            reason = "a classifier's loss is a mean over rows, not to be multiplied by the processes"
+            script.set_keyword(call, _AVERAGE, "False", None, reason)
+        if keyword_argument(call, "use_cpu") is None and keyword_argument(call, "no_cuda") is None:
+            header.imports["import torch"] = None
+            script.set_keyword(call, "use_cpu", "not torch.cuda.is_available()", None, _CPU)
+    refuse_second_library(script)
+    for call in script.module.called("train"):
+        if is_trainer(script, call):
+            refuse_repeated(script, tracer, call)
+    _place_model(script, header)
+    resume_transformers(script, parser, header, made[0] if made else None)
+    leave_group(script, header)
+    return _finish(script, tracer, parser, header)
+
+
+def adopt_accelerate(script: Script) -> Parser:
+    """Let options set the numbers, and the first process print and save.
+
+    Raises:
+        AdoptError: There is no loop of `accelerator.backward`.
+    """
+    tracer, parser, header = _start(script)
+    module = script.module
+    accelerator = module.called("Accelerator")[0]
+    if not module.called("prepare"):
+        help_ = "write `model, optimizer, loader = accelerator.prepare(model, optimizer, loader)`"
+        raise script.refuse(accelerator, "nothing is given to `accelerator.prepare`", help_)
+    header.imports["import torch"] = None
+    if keyword_argument(accelerator, "cpu") is None:
+        script.set_keyword(accelerator, "cpu", "not torch.cuda.is_available()", None, _CPU)
+    statement = module.parents.get(accelerator)
+    name = script.written(statement.targets[0]) if isinstance(statement, ast.Assign) else "accelerator"
+    prepared = {script.written(each) for call in module.called("prepare") for each in call.args}
+    for call in module.called("state_dict"):
+        func = call.func
+        if (
+            isinstance(func, ast.Attribute)
+            and script.written(func.value) in prepared
+            and _is_saved(script, call)
+        ):
+            model = script.written(func.value)
+            if "optim" not in model and "sched" not in model:
+                script.replace(
+                    func.value, f"{name}.unwrap_model({model})", "WS904", "the file has the model itself"
+                )
+    for _, call in module.callers.get("backward", ()):
+        loops = [loop for loop in tracer.loops(call) if isinstance(loop, ast.For)]
+        if len(loops) > 1:
+            set_epochs(script, tracer, parser, loops[1])
+            break
+    _leave_local_sums(script, name, prepared)
+    _place_model(script, header)
+    leave_group(script, header)
+    _set_rest(script, tracer, parser)
+    return _finish(script, tracer, parser, header)
+
+
+def _leave_local_sums(script: Script, accelerator: str, prepared: set[str]) -> None:
+    """Say which sums of an evaluation are of one process: a prepared loader gives each its share."""
+    for loop in script.module.kinds.get(ast.For, ()):
+        read = {script.written(each) for each in ast.walk(loop.iter) if isinstance(each, ast.Name)}
+        calls = {getattr(node.func, "attr", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
+        if not read & prepared or calls & _GATHERS:
+            continue
+        for name in list_sums(list(ast.walk(loop))):
+            if any(name in ast.unparse(call) for call in script.module.called("reduce", "gather")):
+                continue
+            help_ = f"gather first: `{accelerator}.gather_for_metrics((predictions, labels))`"
+            script.leave(loop, f"`{name}` adds up the rows of one process, of which each has a share", help_)
+
+
+def _is_saved(script: Script, call: ast.Call) -> bool:
+    return any(
+        isinstance(above, ast.Call) and script.module.name_of(above.func).rpartition(".")[2] == "save"
+        for above, _ in script.module.ancestors(call)
+    )
+
+
+def _start(script: Script) -> tuple[Tracer, Parser, Header]:
+    names = Names(*(script.new_name(each) for each in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+    header = Header(names, imports={"import os": None})
+    header.constants = [
+        f"# {MARK}",
+        f'{names.rank} = int(os.environ.get("RANK", "0"))',
+        f'{names.world_size} = int(os.environ.get("WORLD_SIZE", "1"))',
+    ]
+    return Tracer(script), find_parser(script), header
+
+
+def _set_rest(script: Script, tracer: Tracer, parser: Parser) -> None:
+    loader, optimizer = find_loader(script), find_optimizer(script)
+    if loader is not None:
+        set_loader(script, tracer, parser, loader)
+    if optimizer is not None:
+        set_optimizer(script, tracer, parser, optimizer)
+
+
+def _place_model(script: Script, header: Header) -> None:
+    """Load the model onto the GPU of the process where the library would spread it over all of them."""
+    for _, call in script.module.calls:
+        given = keyword_argument(call, "device_map")
+        if given is not None and is_automatic(given) and call.args:
+            header.imports |= {"import os": None, "import torch": None}
+            own = '{"": int(os.environ.get("LOCAL_RANK", "0"))}'
+            text = f"{own} if torch.cuda.is_available() else {script.written(given)}"
+            script.replace(given, text, "WS905", "each process holds the whole model on a GPU of its own")
+            script.leave(given, "the whole model has to fit on one GPU, with its gradients", None)
+
+
+def _finish(script: Script, tracer: Tracer, parser: Parser, header: Header) -> Parser:
+    place_files(script, tracer, parser, header)
+    act_on_first_rank(script, header, _TOGETHER)
+    load_everywhere(script, wait=False)
+    if header.names.rank not in re.findall(r"\w+", "".join(script.list_inserted())):
+        header.constants = [line for line in header.constants if not line.startswith(header.names.rank)]
+    if header.names.world_size not in "".join(script.list_inserted()):
+        header.constants = [line for line in header.constants if not line.startswith(header.names.world_size)]
+    if len(header.constants) == 1:
+        header.constants = []
+    if not any("os." in line for line in (*header.constants, *parser.then, *script.list_inserted())):
+        header.imports.pop("import os", None)
+    write_flags(script, parser, header)
+    write_header(script, header)
+    return parser

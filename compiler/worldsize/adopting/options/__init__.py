@@ -1,0 +1,1 @@
+"""The options of a script, and those that it gets."""

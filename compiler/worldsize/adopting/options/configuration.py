@@ -1,0 +1,152 @@
+"""Numbers that a script reads from a YAML or JSON file beside it, which an option can set instead."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from worldsize import yaml
+from worldsize.adopting.options.arguments import find_given
+from worldsize.adopting.options.declared import read_options
+from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.tracing import Tracer
+from worldsize.rules.script._module import constant_value
+
+SUFFIXES = (".yaml", ".yml", ".json")
+_DEPTH = 8
+_LOADERS = frozenset(
+    {"yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "json.load", "json.loads"}
+    | {"omegaconf.OmegaConf.load", "OmegaConf.load"}
+)
+
+
+class Setting(Struct, eq=False):
+    """A number or text of a file, and where a variable of the script has got it."""
+
+    value: int | float | str
+    places: list[tuple[ast.stmt, str]]  # after which statement it is what; the nearest to the file is last
+
+
+def find_setting(script: Script, tracer: Tracer, node: ast.expr) -> Setting | None:
+    """What ``cfg["train"]["lr"]`` or ``cfg.train.lr`` is in the file that `cfg` was read from."""
+    keys: list[tuple[str, str]] = []
+    places: list[tuple[ast.stmt, str]] = []
+    scope: Scope = script.scope(node)
+    for _ in range(_DEPTH):
+        while (step := _read_key(node)) is not None:
+            node, key = step
+            keys.insert(0, key)
+        found = _step_back(script, tracer, node, scope)
+        if found is None or not keys:
+            return None
+        statement, value, scope = found
+        if statement is not None:
+            places.append((statement, script.written(node) + "".join(text for text, _ in keys)))
+        path = _find_file(script, tracer, value)
+        if path is not None:
+            found_value = _read_value(path, [key for _, key in keys])
+            return None if found_value is None else Setting(found_value, places)
+        node = value
+    return None
+
+
+def read_replaced(script: Script) -> dict[str, float | None]:
+    """The numbers that options of an adopted script replace: ``cfg["lr"] = args.lr``."""
+    tracer = Tracer(script)
+    numbers: dict[str, float | None] = {}
+    for node in script.module.kinds.get(ast.Assign, ()):
+        name = getattr(node.value, "attr", getattr(node.value, "id", ""))
+        declared = read_options(script.module).named(name)
+        if declared is not None and declared.flag.default is None and declared.flag.role is not None:
+            setting = find_setting(script, tracer, node.targets[0])
+            if setting is not None and not isinstance(setting.value, str):
+                numbers[declared.flag.role] = setting.value
+    return numbers
+
+
+def _read_key(node: ast.expr) -> tuple[ast.expr, tuple[str, str]] | None:
+    """``(cfg, ('["lr"]', "lr"))`` of ``cfg["lr"]``, also of ``cfg.lr`` and ``cfg.get("lr", 0.1)``."""
+    if isinstance(node, ast.Subscript) and isinstance(key := constant_value(node.slice), str):
+        return node.value, (f'["{key}"]', key)
+    if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") != "self":
+        return node.value, (f".{node.attr}", node.attr)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        key = constant_value(node.args[0]) if node.args else None
+        if isinstance(key, str):
+            return node.func.value, (f'["{key}"]', key)
+    return None
+
+
+def _step_back(
+    script: Script, tracer: Tracer, node: ast.expr, scope: Scope
+) -> tuple[ast.stmt | None, ast.expr, Scope] | None:
+    """The statement that binds a variable, with its value and scope; of a parameter what a call passes."""
+    if not isinstance(node, ast.Name):  # `load_config(path)`, `self.config`
+        value, where = tracer.follow(node, scope, 1)
+        return None if value is node else (None, value, where)
+    while not (bound := tracer.bindings(node.id, scope)) and not isinstance(scope, ast.Module):
+        if tracer.is_parameter(scope, node.id):
+            value, where = tracer.follow(node, scope, 1)
+            return None if value is node else (None, value, where)
+        scope = script.scope(scope)
+    if len(bound) != 1 or bound[0][2] is not None:
+        return None
+    statement, value, _ = bound[0]
+    return statement, value, scope
+
+
+def _find_file(script: Script, tracer: Tracer, value: ast.expr) -> Path | None:
+    """The file that an expression reads, where its name is known: ``yaml.safe_load(open("config.yaml"))``."""
+    inner = [each.value for each in getattr(value, "keywords", ()) if each.arg is None]
+    if isinstance(value, ast.Call) and script.module.name_of(value.func) not in _LOADERS:
+        wrapped = inner or value.args[:1]
+        is_own = tracer.function(value) is not None and not inner
+        return _find_file(script, tracer, wrapped[0]) if wrapped and not is_own else None
+    if not isinstance(value, ast.Call) or not value.args:
+        return None
+    return next(_list_files(script, tracer, value.args[0], _DEPTH), None)
+
+
+def _list_files(script: Script, tracer: Tracer, node: ast.expr, depth: int) -> Iterator[Path]:
+    """The files beside the script whose names are in an expression, or in what it is made of."""
+    folder = Path(script.module.source.path).absolute().parent
+    for each in ast.walk(node) if depth else ():
+        name = _name_file(script, each)
+        if name is not None:
+            path = (folder / name).resolve()
+            if path.suffix in SUFFIXES and path.is_file() and path.is_relative_to(folder.resolve()):
+                yield path
+        elif isinstance(each, ast.Name):
+            value, _ = tracer.follow(each, script.scope(each))
+            if value is not each:
+                yield from _list_files(script, tracer, value, depth - 1)
+
+
+def _name_file(script: Script, node: ast.AST) -> str | None:
+    """The text of a constant, or what an option is: as on the command line, else by its default."""
+    if isinstance(node, ast.Attribute):
+        declared = read_options(script.module).named(node.attr)
+        if declared is None:
+            return None
+        given = find_given(declared.flag, script.arguments)
+        default = declared.flag.default
+        return given or (default if isinstance(default, str) else None)
+    value = constant_value(node) if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, str) else None
+
+
+def _read_value(path: Path, keys: list[str]) -> int | float | str | None:
+    root = yaml.load(str(path)).root
+    value: Any = yaml.to_python(root) if root is not None else None
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    if isinstance(value, str):  # `1e-3`, which YAML 1.1 takes for a text
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value if type(value) in (int, float) else None

@@ -1,0 +1,232 @@
+"""The options that a script declares: with argparse, click, typer, fire, or dataclasses of Hugging Face."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+from msgspec import Struct, structs
+
+from worldsize.adopting.model import Flag
+from worldsize.adopting.options.roles import find_role
+from worldsize.rules.script._interface import try_evaluate
+from worldsize.rules.script._module import Module, constant_value, keyword_argument
+
+Library = Literal["argparse", "click", "typer", "fire", "dataclass"]
+_TRAINING_ROLES = ("batch_size", "learning_rate", "epochs")
+_TYPES = {"int": "int", "float": "float"}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_TRAINING_ARGUMENTS: tuple[tuple[str, Any, float], ...] = (  # of Hugging Face
+    ("per_device_train_batch_size", "int", 8),
+    ("learning_rate", "float", 5e-5),
+    ("num_train_epochs", "float", 3.0),
+    ("seed", "int", 42),
+)
+
+
+class Declared(Struct, eq=False):
+    """An option with what the script reads it by, and where it is declared."""
+
+    flag: Flag
+    name: str
+    node: ast.AST
+
+
+class Options(Struct, eq=False):
+    """The options of a script, and the library that reads them; None where it reads none."""
+
+    library: Library | None
+    declared: list[Declared]
+    subcommand: str | None = None  # the one that trains
+    parser: str | None = None  # what declares its options
+
+    def named(self, name: str) -> Declared | None:
+        """The option that is read by a name."""
+        return next((each for each in self.declared if each.name == name), None)
+
+
+def read_options(module: Module) -> Options:
+    """The options of a script, by whichever library it uses."""
+    found: Options = module.once(_read)
+    return found
+
+
+def _read(module: Module) -> Options:
+    if module.called("HfArgumentParser"):
+        return Options("dataclass", list(_read_dataclasses(module)))
+    if module.called("argparse.ArgumentParser", "ArgumentParser"):
+        return _read_argparse(module)
+    if any(top == "click" for top in _tops(module)):
+        return Options("click", list(_read_calls(module, "click.option", "option")))
+    starts: tuple[tuple[Library, str], ...] = (("typer", "typer.run"), ("fire", "fire.Fire"))
+    for library, name in starts:
+        for call in module.called(name):
+            function = _find_function(module, call.args[0] if call.args else None)
+            if function is not None:
+                return Options(library, list(_read_parameters(module, function, library)))
+    return _read_typer(module) if "typer" in _tops(module) else Options(None, [])
+
+
+def _read_typer(module: Module) -> Options:
+    """The options of the command of an app; of several commands that which has most of a training."""
+    commands: list[tuple[ast.FunctionDef, list[Declared]]] = [
+        (function, list(_read_parameters(module, function, "typer")))
+        for function in module.kinds.get(ast.FunctionDef, ())
+        if any(_makes_command(each) for each in function.decorator_list)
+    ]
+    if not commands:
+        return Options(None, [])
+    function, declared = max(
+        commands, key=lambda each: sum(one.flag.role in _TRAINING_ROLES for one in each[1])
+    )
+    if len(commands) == 1:
+        return Options("typer", declared)
+    for each in declared:
+        each.flag = structs.replace(each.flag, inner=True)
+    return Options("typer", declared, function.name.replace("_", "-"))
+
+
+def _makes_command(decorator: ast.expr) -> bool:
+    """Whether this is ``@app.command()``."""
+    func = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(func, ast.Attribute) and func.attr == "command"
+
+
+def _read_argparse(module: Module) -> Options:
+    """The options of the parser, and of the subcommand that trains; those of other subcommands are not."""
+    declared = list(_read_calls(module, "add_argument"))
+    commands: dict[str, str] = {}
+    for call in module.called("add_parser"):
+        above, name = module.parents.get(call), constant_value(call.args[0]) if call.args else None
+        if isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name) and isinstance(name, str):
+            commands[above.targets[0].id] = name
+    owners = {id(each): _find_owner(each, commands) for each in declared}
+    counts = {
+        name: sum(owners[id(each)] == name and each.flag.role in _TRAINING_ROLES for each in declared)
+        for name in commands
+    }
+    best = max(counts, key=lambda name: counts[name], default=None)
+    if best is None:
+        return Options("argparse", declared)
+    for each in declared:
+        each.flag = structs.replace(each.flag, inner=owners[id(each)] == best)
+    kept = [each for each in declared if owners[id(each)] in (None, best)]
+    return Options("argparse", kept, commands[best], best)
+
+
+def _find_owner(declared: Declared, commands: dict[str, str]) -> str | None:
+    """The variable of the subcommand that declares an option; None for the parser itself."""
+    func = getattr(declared.node, "func", None)
+    name = getattr(getattr(func, "value", None), "id", None)
+    return name if name in commands else None
+
+
+def _tops(module: Module) -> set[str]:
+    return {name.partition(".")[0] for name, level, _ in module.imports if not level}
+
+
+def _read_calls(module: Module, *names: str) -> Iterator[Declared]:
+    for call in module.called(*names):
+        words = [value for each in call.args if isinstance(value := constant_value(each), str)]
+        long = next((word for word in words if word.startswith("--")), None)
+        option = long or next(iter(words), None)
+        if option is None:
+            continue
+        given = keyword_argument(call, "dest")
+        plain = [word for word in words if not word.startswith("-")] if long else []
+        name = str(constant_value(given) or (plain or [option.lstrip("-").replace("-", "_")])[0])
+        default = _evaluate_default(module, keyword_argument(call, "default"))
+        kind = keyword_argument(call, "type")
+        required = constant_value(keyword_argument(call, "required")) is True or not option.startswith("-")
+        yield Declared(_make_flag(option, name, kind, default, required=required), name, call)
+
+
+def _is_path(module: Module, node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Call) and module.name_of(node.func) in ("pathlib.Path", "pathlib.PurePath")
+
+
+def _evaluate_default(module: Module, node: ast.AST | None) -> object:
+    """What a default is known to be; of ``Path("data")`` and ``Path("data") / "train"`` the text."""
+    if isinstance(node, ast.Call) and _is_path(module, node):
+        parts = [try_evaluate(module, each) for each in node.args]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        parts = [_evaluate_default(module, node.left), _evaluate_default(module, node.right)]
+    else:
+        return try_evaluate(module, node)
+    texts = [each for each in parts if isinstance(each, str)]
+    if parts and len(texts) == len(parts):
+        return PurePosixPath(*texts).as_posix()
+    return try_evaluate(module, node)
+
+
+def _make_flag(option: str, name: str, kind: ast.AST | None, default: object, *, required: bool) -> Flag:
+    known = getattr(kind, "id", None)
+    guessed = type(default).__name__ if type(default) in (int, float) else "str"
+    type_: Any = _TYPES.get(str(known), guessed)
+    value = default if isinstance(default, int | float | str) else None
+    return Flag(option, find_role(name), type_, value, added=False, required=required)
+
+
+def _find_function(module: Module, node: ast.AST | None) -> ast.FunctionDef | None:
+    if not isinstance(node, ast.Name):
+        return None
+    return next((each for each in module.kinds.get(ast.FunctionDef, ()) if each.name == node.id), None)
+
+
+def _read_parameters(
+    module: Module, function: ast.FunctionDef, library: Library = "fire"
+) -> Iterator[Declared]:
+    parameters = [*function.args.args, *function.args.kwonlyargs]
+    missing: list[ast.expr | None] = [None] * (len(function.args.args) - len(function.args.defaults))
+    defaults = [*missing, *function.args.defaults, *function.args.kw_defaults]
+    for parameter, given in zip(parameters, defaults, strict=True):
+        is_option = isinstance(given, ast.Call) and given.args and not _is_path(module, given)
+        inner = given.args[0] if isinstance(given, ast.Call) and is_option else given
+        default = _evaluate_default(module, inner)
+        option = _find_spelling(parameter, given) or "--" + parameter.arg.replace("_", "-")
+        if library == "typer" and _is_positional(parameter, given):
+            option = parameter.arg
+        flag = _make_flag(option, parameter.arg, parameter.annotation, default, required=given is None)
+        yield Declared(flag, parameter.arg, parameter)
+
+
+def _is_positional(parameter: ast.arg, given: ast.expr | None) -> bool:
+    """Whether typer takes a parameter without a flag: it has no default, or is a `typer.Argument`."""
+    parts = [each for each in (parameter.annotation, given) if each is not None]
+    names = {getattr(node, "attr", getattr(node, "id", "")) for part in parts for node in ast.walk(part)}
+    return "Argument" in names or (given is None and "Option" not in names)
+
+
+def _find_spelling(parameter: ast.arg, given: ast.expr | None) -> str | None:
+    """``--lr`` of ``typer.Option(0.1, "--lr")``, also in the annotation."""
+    calls = [node for part in (parameter.annotation, given) if part is not None for node in ast.walk(part)]
+    words = (constant_value(word) for call in calls if isinstance(call, ast.Call) for word in call.args)
+    return next((word for word in words if isinstance(word, str) and word.startswith("--")), None)
+
+
+def _read_dataclasses(module: Module) -> Iterator[Declared]:
+    names = {node.id for call in module.called("HfArgumentParser") for node in ast.walk(call)
+             if isinstance(node, ast.Name)}  # fmt: skip
+    for name in sorted(names):
+        if module.names.get(name, "").endswith("TrainingArguments"):
+            for option, kind, usual in _TRAINING_ARGUMENTS:
+                value: Any = int(usual) if kind == "int" else usual
+                flag = Flag(f"--{option}", find_role(option) or "epochs", kind, value, added=False)
+                yield Declared(flag, option, module.tree)
+            yield Declared(
+                Flag("--output_dir", "output", "str", None, added=False), "output_dir", module.tree
+            )
+    for node in module.kinds.get(ast.ClassDef, ()):
+        for field in node.body if node.name in names else ():
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                given = field.value
+                if isinstance(given, ast.Call) and not _is_path(module, given):
+                    given = keyword_argument(given, "default")
+                default = _evaluate_default(module, given)
+                flag = _make_flag(
+                    f"--{field.target.id}", field.target.id, field.annotation, default,
+                    required=field.value is None,
+                )  # fmt: skip
+                yield Declared(flag, field.target.id, field)

@@ -1,0 +1,1 @@
+"""The project around an adopted script: code, environment and spec."""

@@ -1,0 +1,191 @@
+"""The files of an adopted script: itself, the modules it imports, its environment and its spec."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from worldsize.adopting.model import Adoption
+from worldsize.adopting.project.environment import list_local_modules, pin_environment
+from worldsize.adopting.project.inputs import Input, goes_with_code, list_inputs, list_settings
+from worldsize.adopting.project.spec import CONDA_FILE, SpecInput, SpecRequest, Target, describe_spec
+from worldsize.adopting.proving.prove import Measured
+from worldsize.adopting.starting.files import IGNORED, write_ignored
+from worldsize.azureml import yaml_dump
+
+CODE = "src"  # the folder of the script in a folder of its own
+SCHEMA = "yaml-language-server: $schema=https://raw.githubusercontent.com/worldsize/worldsize/main/schemas/spec.schema.json"
+
+
+class ProjectRequest(Struct, frozen=True):
+    """What a project is made from."""
+
+    adoption: Adoption
+    script: Path
+    target: Target = Target()
+    data: Path | None = None
+    arguments: tuple[str, ...] = ()
+    measured: Measured = Measured()
+    name: str | None = None  # of the spec; else that of the script
+
+
+class Project(Struct, frozen=True):
+    """The files by their paths below ``folder``. ``unknown`` are modules whose package is not known here."""
+
+    folder: Path
+    spec: str
+    files: dict[str, bytes]
+    unknown: tuple[str, ...]
+
+
+def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Project:
+    """The files of a project in ``folder``; nothing is written.
+
+    Args:
+        request: What it is made from.
+        folder: Where it is to be, which the spec's paths are relative to.
+        beside: Whether that is the folder that the script starts from, whose files stay where they are.
+    """
+    adoption, script = request.adoption, request.script
+    profile = adoption.profile
+    source = profile.find_folder(script)
+    inside = script.absolute().relative_to(source.absolute()).as_posix()
+    name = request.name or name_spec(script)
+    local = list_local_modules(source, script.name)
+    text = adoption.text.encode(adoption.encoding)
+    files: dict[str, bytes] = {}
+    inputs = [*list_inputs(profile, script, request.arguments, source)]
+    if not beside:
+        own = [] if profile.module is None else [profile.module.partition(".")[0]]
+        read = dict(_read_imported(source, text, local, own))
+        read |= dict(_read_settings(request, source, inputs))
+        files |= {f"{CODE}/{path}": content for path, content in (read | {inside: text}).items()}
+    environment = pin_environment(
+        name.replace("_", "-"), profile.framework, profile.imports, local, request.target.instance_type
+    )
+    data = request.data
+    spec = describe_spec(
+        SpecRequest(
+            name=name,
+            profile=profile,
+            script=inside,
+            code="." if beside else f"./{CODE}",
+            environment=environment,
+            target=request.target,
+            data=None if data is None else relative_path(data, folder),
+            data_is_file=data is not None and data.is_file(),
+            inputs=tuple(_place_inputs(inputs, data, folder)),
+            arguments=request.arguments,
+            measured=request.measured,
+        )
+    )
+    files[f"{name}.yml"] = yaml_dump.dump(spec, header=SCHEMA, paragraphs="steps").encode()
+    files[CONDA_FILE] = yaml_dump.dump(environment.conda).encode()
+    if beside and not (folder / IGNORED).exists():
+        ignored = [_name_ignored(each, folder) for each in (data, *(each.path for each in inputs))]
+        files[IGNORED] = write_ignored(*filter(None, ignored)).encode()
+    return Project(folder, f"{name}.yml", files, environment.unknown)
+
+
+def _place_inputs(inputs: Sequence[Input], data: Path | None, folder: Path) -> Iterator[SpecInput]:
+    """The inputs as a spec in ``folder`` has them; what is in the folder of the data is a part of that."""
+    for each in inputs:
+        if data is not None and data.is_dir() and each.path.is_relative_to(data):
+            inside = each.path.relative_to(data).as_posix()
+            yield SpecInput(each.flag, f"${{{{inputs.data}}}}/{inside}".removesuffix("/."))
+        else:
+            value = f"${{{{inputs.{each.name}}}}}"
+            path = relative_path(each.path, folder)
+            yield SpecInput(each.flag, value, each.name, path, each.path.is_file())
+
+
+def _name_ignored(data: Path | None, folder: Path) -> str | None:
+    """The data as the ignore file names it: it is an input, and not uploaded with the code as well."""
+    path = "" if data is None else relative_path(data, folder)
+    return path.removeprefix("./") or None if path.startswith("./") else None
+
+
+def name_spec(script: Path) -> str:
+    """A name for the spec, from that of the script."""
+    name = re.sub(r"\W+", "_", script.stem.lower(), flags=re.ASCII).strip("_")
+    return name if name[:1].isalpha() else f"train_{name}".rstrip("_")
+
+
+def relative_path(path: Path, folder: Path) -> str:
+    """A path as a spec in ``folder`` writes it, with ``./`` or ``../`` in front."""
+    text = Path(os.path.relpath(path, folder)).as_posix()
+    return text if text.startswith("..") else f"./{'' if text == '.' else text}"
+
+
+def _read_imported(
+    folder: Path, text: bytes, local: tuple[str, ...], own: list[str]
+) -> Iterator[tuple[str, bytes]]:
+    """The modules beside the script that it imports, and those that they import; ``own`` is its package."""
+    wanted, seen = [text], set()
+    while wanted:
+        for module in (*own, *_list_imports(wanted.pop())):
+            if module in seen or module not in local:
+                continue
+            seen.add(module)
+            for path in _list_files(folder, module):
+                content = path.read_bytes()
+                wanted.append(content)
+                yield path.relative_to(folder).as_posix(), content
+
+
+def _read_settings(
+    request: ProjectRequest, source: Path, inputs: Sequence[Input]
+) -> Iterator[tuple[str, bytes]]:
+    """The small files in the folder of the code that the script names, and that are no inputs."""
+    taken = {request.data, request.script.absolute(), *(each.path for each in inputs)}
+    for path in list_settings(request.adoption, request.script, request.arguments):
+        if path.absolute() not in taken and goes_with_code(path, source):
+            yield path.resolve().relative_to(source.resolve()).as_posix(), path.read_bytes()
+
+
+def _list_files(folder: Path, module: str) -> list[Path]:
+    if (folder / f"{module}.py").is_file():
+        return [folder / f"{module}.py"]
+    return sorted(each for each in (folder / module).rglob("*.py") if each.is_file())
+
+
+def _list_imports(text: bytes) -> Iterator[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name.partition(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.partition(".")[0]
+
+
+def find_existing(folder: Path, names: Mapping[str, bytes]) -> list[str]:
+    """Those of the names that exist below a folder already."""
+    return [name for name in names if os.path.lexists(folder / name)]
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files below a folder, none of which exists.
+
+    Raises:
+        OSError: One cannot be written. Those that were written before are removed.
+    """
+    written: list[Path] = []
+    try:
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                written.append(path)
+                file.write(content)
+    except OSError:
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise

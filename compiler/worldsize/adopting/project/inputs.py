@@ -1,0 +1,110 @@
+"""What a script reads from beside it: data becomes an input of the job, small files go with the code."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from worldsize.adopting.model import Adoption, Flag, ScriptProfile
+from worldsize.adopting.options.arguments import find_given
+from worldsize.adopting.source.reading import MOST_BYTES
+from worldsize.adopting.source.script import Script
+from worldsize.rules.script._module import constant_value
+
+_SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf")
+_ROWS = re.compile(r"(?:.*_)?(?:data|dataset|train|val|valid|validation|eval|test|dev)(?:_.*)?")
+_WRITTEN = re.compile(
+    r"(?:.*_)?(?:out|output|save|log|logs|run|runs|result|results|cache|work|model)(?:_.*)?"
+)
+_OUTPUTS = (".pt", ".pth", ".ckpt", ".keras", ".h5", ".safetensors", ".onnx", ".log", ".png", ".svg", ".pdf")
+_LISTS = ("listdir", "scandir", "glob", "iglob", "rglob", "iterdir", "walk", "ImageFolder", "load_from_disk")
+_NAME = re.compile(r"[\w./\\ -]{1,200}")
+
+
+class Input(Struct, frozen=True):
+    """An option of the script that names a file or folder which is here."""
+
+    flag: Flag
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The input of the job."""
+        return re.sub(r"\W", "_", self.flag.option.lstrip("-"))
+
+
+def list_inputs(
+    profile: ScriptProfile, script: Path, arguments: Sequence[str], source: Path
+) -> Iterator[Input]:
+    """What options beside that for the data name, without settings that go with the code in ``source``."""
+    for flag in profile.flags:
+        name = flag.option.lstrip("-").replace("-", "_").lower()
+        if flag is profile.flag("data") or flag.role not in (None, "data") or flag.added:
+            continue
+        value = find_given(flag, arguments) or flag.default
+        path = script.parent / value if isinstance(value, str) and value.strip(". ") else None
+        if path is None or not flag.option.startswith("-") or not _exists(path):
+            continue
+        if path.is_dir() and (_WRITTEN.fullmatch(name) or not (_ROWS.fullmatch(name) or "/" in str(value))):
+            continue
+        if not (path.is_file() and _is_setting(name, path) and goes_with_code(path, source)):
+            yield Input(flag, path.absolute())
+
+
+def list_settings(adoption: Adoption, script: Path, arguments: Sequence[str]) -> Iterator[Path]:
+    """The files beside the script that its text, or its command line, names."""
+    profile = adoption.profile
+    names = {
+        node.value
+        for node in ast.walk(ast.parse(adoption.source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    names |= {word.rpartition("=")[2] for word in arguments}
+    for name in sorted(names - set(profile.writes)):
+        path = script.parent / name
+        wanted = path.suffix not in ("", ".py") and (path.suffix not in _OUTPUTS or name in profile.reads)
+        if wanted and _NAME.fullmatch(name) and _exists(path) and path.is_file():
+            yield path
+
+
+def leave_files(script: Script) -> None:
+    """Say which files and folders of the text a job does not have."""
+    folder = Path(script.module.source.path).parent
+    for name, call in script.module.calls:
+        last = name.rpartition(".")[2]
+        for node in call.args[:1] if last in (*_LISTS, "open") else ():
+            value = constant_value(node)
+            if not isinstance(value, str) or not value.strip("./ ") or Path(value).is_absolute():
+                continue
+            path = folder / value
+            if not _exists(path) or (path.is_file() and path.stat().st_size <= MOST_BYTES):
+                continue
+            if not script.is_replaced(node):
+                what = "folder" if path.is_dir() else "file"
+                help_ = "read its path from an option, whose default adopt makes an input"
+                script.leave(node, f"the {what} `{value}` is here, and no input of the job", help_)
+
+
+def _is_setting(name: str, path: Path) -> bool:
+    return path.suffix in _SETTINGS and not _ROWS.fullmatch(name)
+
+
+def goes_with_code(path: Path, source: Path) -> bool:
+    """Whether a file is small, and in the folder of the code."""
+    return (
+        os.access(path, os.R_OK)
+        and path.stat().st_size <= MOST_BYTES
+        and path.resolve().is_relative_to(source.resolve())
+    )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # no name of a file
+        return False

@@ -1,0 +1,192 @@
+"""The spec of an adopted script, as plain values for :func:`worldsize.azureml.yaml_dump.dump`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from msgspec import Struct
+
+from worldsize.adopting.model import Flag, ScriptProfile
+from worldsize.adopting.options.arguments import drop_options, find_given, order_words
+from worldsize.adopting.project.environment import Environment
+from worldsize.adopting.proving.prove import Measured
+from worldsize.azureml.model import Field
+from worldsize.azureml.yaml_dump import Flow
+from worldsize.facts import optimizers
+
+CONDA_FILE = "conda.yml"
+CLUSTER = "gpu-cluster"
+TIMEOUT_SECONDS = 86_400  # of the job: what hangs does not cost more than a day
+# Of the sizes that Azure still gives to new clusters, the cheapest with several GPUs,
+INSTANCE_TYPE = "Standard_NC64as_T4_v3"
+CONNECTED_INSTANCE_TYPE = "Standard_ND96asr_v4"  # and the cheapest whose instances InfiniBand connects.
+MOST_INSTANCES = 4  # of a new cluster, so that it can grow; idle instances are released, and cost nothing
+STEP = "train"
+
+
+class Target(Struct, frozen=True):
+    """Where the job is to run."""
+
+    instance_type: str = INSTANCE_TYPE
+    instance_count: int = 1
+
+
+def choose_size(instance_count: int) -> str:
+    """The VM size for a number of instances."""
+    return INSTANCE_TYPE if instance_count == 1 else CONNECTED_INSTANCE_TYPE
+
+
+def most_instances(instance_count: int) -> int:
+    """``max_instances`` of a new cluster."""
+    return max(instance_count, MOST_INSTANCES)
+
+
+class SpecInput(Struct, frozen=True):
+    """An option that names something to read beside the data; without a name it is in the data's folder."""
+
+    flag: Flag
+    value: str  # in the command
+    name: str = ""
+    path: str = ""  # from the spec
+    is_file: bool = True
+
+
+class SpecRequest(Struct, frozen=True):
+    """What the spec is written from."""
+
+    name: str
+    profile: ScriptProfile
+    script: str  # its path in the folder of its code
+    code: str  # that folder, from the spec
+    environment: Environment
+    target: Target = Target()
+    data: str | None = None  # a path from the spec, or an asset
+    data_is_file: bool = False
+    inputs: tuple[SpecInput, ...] = ()
+    arguments: tuple[str, ...] = ()  # of the user, for options that the plan does not set
+    measured: Measured = Measured()
+
+
+def describe_spec(request: SpecRequest) -> dict[str, Any]:
+    """The spec of one training step."""
+    profile, target = request.profile, request.target
+    step: dict[str, Any] = {"compute": "gpu", "instance_count": target.instance_count}
+    step["timeout"] = Field(TIMEOUT_SECONDS, comment="seconds")
+    kind = "tensorflow" if profile.framework == "keras" else "pytorch"
+    step["distribution"] = Flow(type=kind)
+    step["command"] = " ".join(_command(request))
+    step["code"] = request.code
+    step["environment"] = {"image": request.environment.image, "conda_file": f"./{CONDA_FILE}"}
+    read = [SpecInput(flag, "", "data", str(request.data), request.data_is_file)
+            for flag in profile.flags if flag is profile.flag("data") and _reads_data(request)]  # fmt: skip
+    if named := [each for each in (*read, *request.inputs) if each.name]:
+        step["with"] = {
+            each.name: Flow(type="uri_file" if each.is_file else "uri_folder", path=each.path)
+            for each in named
+        }
+    written = {"model": profile.flag("output"), "checkpoints": profile.flag("checkpoints")}
+    outputs = {name: "uri_folder" for name, flag in written.items() if flag is not None}
+    if profile.own_checkpoints:
+        outputs["checkpoints"] = "uri_folder"
+    if outputs:
+        step["outputs"] = Flow(outputs)
+    if (scale := _describe_scale(request)) is not None:
+        step["scale"] = scale
+    return {
+        "name": request.name,
+        "experiment_name": request.name.replace("_", "-"),
+        "compute": {
+            "gpu": {
+                "target": f"azureml:{CLUSTER}",
+                "instance_type": target.instance_type,
+                "max_instances": most_instances(target.instance_count),
+            }
+        },
+        "steps": {STEP: step},
+    }
+
+
+def find_reference(profile: ScriptProfile, arguments: Sequence[str]) -> tuple[int, float] | None:
+    """The batch size and learning rate with which the script trains on one GPU; None if one is unknown."""
+    batch = _value(profile.flag("batch_size"), profile.batch_size, arguments)
+    rate = _value(profile.flag("learning_rate"), profile.learning_rate, arguments)
+    return None if batch is None or rate is None or rate <= 0 else (int(batch), rate)
+
+
+def _value(flag: Flag | None, known: float | None, arguments: Sequence[str]) -> float | None:
+    given = find_given(flag, arguments) if flag is not None else None
+    default = flag.default if flag is not None and isinstance(flag.default, int | float) else None
+    try:
+        return float(given) if given is not None else default if default is not None else known
+    except ValueError:
+        return known
+
+
+def _reads_data(request: SpecRequest) -> bool:
+    return request.data is not None and request.profile.flag("data") is not None
+
+
+def _command(request: SpecRequest) -> Iterator[str]:
+    """The words of the command: the script, what the plan and the job set, and the user's other options."""
+    profile = request.profile
+    is_planned = find_reference(profile, request.arguments) is not None
+    values: dict[str, tuple[Flag | None, str]] = {
+        "data": (profile.flag("data") if _reads_data(request) else None, "${{inputs.data}}"),
+        "output": (output := profile.flag("output"), _output_path(output)),
+        "checkpoints": (profile.flag("checkpoints"), "${{outputs.checkpoints}}"),
+        "batch_size": (profile.flag("batch_size") if is_planned else None, "${{plan.batch_size_per_device}}"),
+        "learning_rate": (profile.flag("learning_rate") if is_planned else None, "${{plan.learning_rate}}"),
+        "epochs": (profile.flag("epochs") if _epochs(request) else None, "${{plan.epochs}}"),
+    }
+    ours = [
+        (flag, (flag.option, value) if flag.option.startswith("-") else (value,))
+        for flag, value in values.values()
+        if flag is not None
+    ]
+    ours += [(each.flag, (each.flag.option, each.value)) for each in request.inputs]
+    given = list(drop_options(request.arguments, [flag.option for flag, _ in ours]))
+    yield from ("python", "-m", profile.module) if profile.module else ("python", request.script)
+    yield from order_words(profile, given, ours)
+
+
+def _output_path(flag: Flag | None) -> str:
+    """The output folder; a file in it where the script's own default is a file."""
+    name = PurePosixPath(str(flag.default)).name if flag is not None and flag.default else ""
+    return "${{outputs.model}}/" + name if "." in name.strip(".") else "${{outputs.model}}"
+
+
+def _epochs(request: SpecRequest) -> float | None:
+    """The epochs, where the plan knows them."""
+    if find_reference(request.profile, request.arguments) is None:
+        return None
+    epochs = _value(request.profile.flag("epochs"), request.profile.epochs, request.arguments)
+    return epochs if epochs and epochs > 0 else None
+
+
+def _describe_scale(request: SpecRequest) -> dict[str, Any] | None:
+    reference = find_reference(request.profile, request.arguments)
+    if reference is None:
+        return None
+    batch, rate = reference
+    scale: dict[str, Any] = {
+        "reference": Field(Flow(batch_size=batch, learning_rate=rate), comment="what worked on one GPU")
+    }
+    if request.profile.optimizer is not None:
+        scale["optimizer"] = request.profile.optimizer
+    if epochs := _epochs(request):
+        scale["epochs"] = int(epochs) if epochs == int(epochs) else epochs
+    optimizer = optimizers.lookup(request.profile.optimizer or "")
+    if optimizer is None or optimizer.rule == "linear":  # the plan has a warm-up of its own there
+        own = "of the plan; the script has its own" if request.profile.warms_up else "the script has none"
+        scale["warmup_epochs"] = Field(0, comment=own)
+    measured = request.measured
+    if measured.rows:
+        scale["rows"] = measured.rows
+    if measured.parameters and measured.forward_flops and not request.profile.has_attention:
+        counted = Flow(
+            kind="convolutional", parameters=measured.parameters, forward_flops=round(measured.forward_flops)
+        )
+        scale["workload"] = Field(counted, comment="this kind is for all models without attention")
+    return scale

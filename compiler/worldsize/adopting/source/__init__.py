@@ -1,0 +1,1 @@
+"""The text of a script, and the edits that are collected for it."""

@@ -1,0 +1,282 @@
+"""Follow a value through names, parameters, attributes and the functions of one script."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from worldsize.adopting.source.script import Function, Scope, Script
+
+_DEPTH = 12
+_NO_GRADIENT = ("no_grad", "inference_mode")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Loop = ast.For | ast.While | ast.ListComp | ast.GeneratorExp
+
+
+def entry_of(mapping: ast.expr, key: object) -> ast.expr | None:
+    """The value of a key in ``{"key": …}`` or ``dict(key=…)``."""
+    if isinstance(mapping, ast.Dict):
+        for name, value in zip(mapping.keys, mapping.values, strict=True):
+            if isinstance(name, ast.Constant) and name.value == key:
+                return value
+    if isinstance(mapping, ast.Call) and getattr(mapping.func, "id", "") == "dict":
+        return next((each.value for each in mapping.keywords if each.arg == key), None)
+    return None
+
+
+def read_iterable(loop: Loop) -> ast.expr | None:
+    """What a loop takes its values from; of a comprehension that of its first `for`."""
+    if isinstance(loop, ast.While):
+        return None
+    return loop.iter if isinstance(loop, ast.For) else loop.generators[0].iter
+
+
+class Tracer:
+    """Finds where values of one script come from. What is not certain is not followed."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.module = script.module
+        self.functions: dict[str, list[Function]] = {}
+        for kind in _FUNCTIONS:
+            for node in self.module.kinds.get(kind, ()):
+                self.functions.setdefault(node.name, []).append(node)
+        self.classes = {node.name: node for node in self.module.kinds.get(ast.ClassDef, ())}
+        self._methods = set(self.functions)
+        self._bound: dict[tuple[ast.AST, str], list[tuple[ast.stmt, ast.expr, int | None]]] = {}
+        self._attributes: dict[str, list[tuple[ast.stmt, ast.expr, int | None]]] = {}
+        for statement in (*self.module.kinds.get(ast.Assign, ()), *self.module.kinds.get(ast.AnnAssign, ())):
+            if statement.value is not None:
+                self._bind(statement)
+        for opened in self.module.kinds.get(ast.With, ()):
+            for item in opened.items:
+                if isinstance(item.optional_vars, ast.Name):  # `with tqdm(loader) as batches:`
+                    key = (self.owner(opened), item.optional_vars.id)
+                    self._bound.setdefault(key, []).append((opened, item.context_expr, None))
+
+    def _bind(self, statement: ast.Assign | ast.AnnAssign) -> None:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        value = statement.value
+        assert value is not None
+        for target in targets:
+            parts = (
+                list(enumerate(target.elts)) if isinstance(target, ast.Tuple | ast.List) else [(None, target)]
+            )
+            for position, part in parts:
+                one, at = value, position
+                if (
+                    isinstance(value, ast.Tuple | ast.List)
+                    and position is not None
+                    and position < len(value.elts)
+                ):
+                    one, at = value.elts[position], None
+                if isinstance(part, ast.Name):
+                    key = (self.owner(statement), part.id)
+                    self._bound.setdefault(key, []).append((statement, one, at))
+                elif isinstance(part, ast.Attribute):
+                    self._attributes.setdefault(part.attr, []).append((statement, one, at))
+
+    def owner(self, node: ast.AST) -> ast.AST:
+        """The function, class or file whose names a statement binds."""
+        for above, _ in self.module.ancestors(node):
+            if isinstance(above, (*_FUNCTIONS, ast.ClassDef, ast.Module)):
+                return above
+        return self.module.tree
+
+    def bindings(self, name: str, scope: ast.AST) -> list[tuple[ast.stmt, ast.expr, int | None]]:
+        """The assignments of a name in a scope: statement, value, and the position in a tuple."""
+        return self._bound.get((scope, name), [])
+
+    def function(self, call: ast.Call) -> Function | None:
+        """The function of the script that a call reaches, also the initializer of a class."""
+        func = call.func
+        name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+        if isinstance(func, ast.Name) and name in self.classes:
+            body = self.classes[name].body
+            return next(
+                (each for each in body if isinstance(each, _FUNCTIONS) and each.name == "__init__"), None
+            )
+        found = self.functions.get(name, [])
+        methods = [each for each in found if isinstance(self.module.parents.get(each), ast.ClassDef)]
+        chosen = (
+            methods if isinstance(func, ast.Attribute) else [each for each in found if each not in methods]
+        )
+        return chosen[0] if len(chosen) == 1 else None
+
+    def calls(self, function: Function) -> list[ast.Call]:
+        """Where a function is called by its name."""
+        name = function.name
+        above = self.module.parents.get(function)
+        if name == "__init__" and isinstance(above, ast.ClassDef):
+            name = above.name
+        return [call for _, call in self.module.callers.get(name, ()) if self.function(call) is function]
+
+    def argument(self, call: ast.Call, function: Function, name: str) -> ast.expr | None:
+        """What a call passes for a parameter, or its default."""
+        for keyword in call.keywords:
+            if keyword.arg == name:
+                return keyword.value
+        names = [each.arg for each in function.args.args]
+        if name in names:
+            method = isinstance(self.module.parents.get(function), ast.ClassDef)
+            position = names.index(name) - method
+            if 0 <= position < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
+                return call.args[position]
+        return None
+
+    def default(self, function: Function, name: str) -> ast.expr | None:
+        """The default of a parameter."""
+        names = [each.arg for each in function.args.args]
+        if name in names:
+            position = names.index(name) - len(names)
+            if -position <= len(function.args.defaults):
+                return function.args.defaults[position]
+        for parameter, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+            if parameter.arg == name:
+                return value
+        return None
+
+    def is_parameter(self, function: Scope, name: str) -> bool:
+        """Whether a function takes a parameter of this name."""
+        if isinstance(function, ast.Module):
+            return False
+        return any(each.arg == name for each in (*function.args.args, *function.args.kwonlyargs))
+
+    def follow(self, node: ast.expr, scope: Scope, depth: int = _DEPTH) -> tuple[ast.expr, Scope]:
+        """The expression that a name, attribute or entry of a dictionary stands for, and its scope."""
+        if depth == 0:
+            return node, scope
+        step = self._step(node, scope)
+        return (node, scope) if step is None or step[0] is node else self.follow(*step, depth - 1)
+
+    def _step(self, node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        if isinstance(node, ast.Name):
+            return self._step_name(node.id, scope)
+        if isinstance(node, ast.Attribute):
+            return self._step_attribute(node, scope)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            inside, where = self.follow(node.value, scope, 4)
+            found = entry_of(inside, node.slice.value)
+            return None if found is None else (found, where)
+        if isinstance(node, ast.Call):
+            return self._step_call(node)
+        return None
+
+    def follow_wrapped(self, call: ast.Call, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        """What a progress bar is laid around, also where it takes its name: ``rows = tqdm(rows)``."""
+        inner = call.args[0]
+        if not isinstance(inner, ast.Name):
+            return self.follow(inner, scope)
+        step = self._step_name(inner.id, scope, call)
+        return None if step is None else self.follow(*step)
+
+    def _step_name(
+        self, name: str, scope: Scope, besides: ast.expr | None = None
+    ) -> tuple[ast.expr, Scope] | None:
+        bound = [each for each in self.bindings(name, scope) if each[1] is not besides]
+        if not bound and self.is_parameter(scope, name):
+            assert not isinstance(scope, ast.Module)
+            calls = self.calls(scope)
+            passed = [value for call in calls if (value := self.argument(call, scope, name)) is not None]
+            if passed:
+                return passed[0], self.script.scope(passed[0])
+            default = self.default(scope, name)
+            return None if default is None else (default, scope)
+        if not bound and scope is not self.module.tree:
+            outer = self.script.scope(scope)
+            return self._step_name(name, outer)
+        return self._choose(bound)
+
+    def _step_attribute(self, node: ast.Attribute, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        bound = self._attributes.get(node.attr, [])
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "hparams":  # of Lightning
+            return self._step_hparam(node.attr, scope)
+        if bound:
+            return self._choose(bound)
+        base = node.value
+        for name, class_ in self.classes.items():
+            instance = isinstance(base, ast.Name) and self._is_instance(base, scope, name)
+            known = self.bindings(node.attr, class_)
+            if known and (instance or (isinstance(base, ast.Name) and base.id in (name, "self"))):
+                return self._choose(known)
+        settings = [known for class_ in self.classes.values() if (known := self.bindings(node.attr, class_))]
+        return self._choose(settings[0]) if len(settings) == 1 and node.attr not in self._methods else None
+
+    def _step_hparam(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        class_ = self.module.parents.get(scope)
+        for each in class_.body if isinstance(class_, ast.ClassDef) else ():
+            if isinstance(each, _FUNCTIONS) and each.name == "__init__" and self.is_parameter(each, name):
+                return self._step_name(name, each)
+        return None
+
+    def _is_instance(self, base: ast.Name, scope: Scope, name: str) -> bool:
+        value, _ = self.follow(base, scope, 4)
+        return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == name
+
+    def _choose(self, bound: list[tuple[ast.stmt, ast.expr, int | None]]) -> tuple[ast.expr, Scope] | None:
+        """The value of the first assignment that is not of the form ``model = model.to(device)``."""
+        for statement, value, position in bound:
+            if isinstance(value, ast.Constant) and value.value is None:
+                continue
+            scope = self.script.scope(statement)
+            if position is None:
+                return value, scope
+            return self._returned(value, position) if isinstance(value, ast.Call) else None
+        return None
+
+    def _step_call(self, call: ast.Call) -> tuple[ast.expr, Scope] | None:
+        function = self.function(call)
+        if function is None or function.name == "__init__":
+            return None
+        values = self.returns(function)
+        return (values[0], function) if len(values) == 1 else None
+
+    def _returned(self, call: ast.Call, position: int) -> tuple[ast.expr, Scope] | None:
+        function = self.function(call)
+        for value in self.returns(function) if function is not None else ():
+            if isinstance(value, ast.Tuple) and position < len(value.elts):
+                assert function is not None
+                return value.elts[position], function
+        return None
+
+    def returns(self, function: Function) -> list[ast.expr]:
+        """What a function returns."""
+        return [
+            node.value
+            for node in self.module.kinds.get(ast.Return, ())
+            if node.value is not None and self.script.scope(node) is function
+        ]
+
+    def loops(self, node: ast.AST) -> Iterator[Loop]:
+        """The loops around a node inside of its function, from the inside out."""
+        for above, child in self.module.ancestors(node):
+            source = isinstance(child, ast.comprehension) or child is getattr(above, "iter", None)
+            if isinstance(above, Loop) and not source:
+                yield above
+            if isinstance(above, _FUNCTIONS):
+                return
+
+
+def is_under(script: Script, node: ast.AST, top: ast.AST) -> bool:
+    """Whether a node lies in another."""
+    return any(above is top for above, _ in script.module.ancestors(node))
+
+
+def walk_outside(top: ast.AST, apart: Collection[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes of a tree, without those of some of its parts."""
+    yield top
+    for child in ast.iter_child_nodes(top):
+        if child not in apart:
+            yield from walk_outside(child, apart)
+
+
+def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
+    """Whether a node is under ``with torch.no_grad():`` inside of another."""
+    for above, _ in script.module.ancestors(node):
+        if above is top:
+            return False
+        if isinstance(above, ast.With):
+            for item in above.items:
+                if any(word in ast.unparse(item.context_expr) for word in _NO_GRADIENT):
+                    return True
+    return False

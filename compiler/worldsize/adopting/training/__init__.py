@@ -1,0 +1,1 @@
+"""What trains in a script: its loops, loaders and optimizer."""

@@ -1,0 +1,106 @@
+"""What a loop over epochs counts: the variable of ``for``, or the one that ``while`` compares."""
+
+from __future__ import annotations
+
+import ast
+
+from msgspec import Struct
+
+from worldsize.adopting.source.script import Script
+from worldsize.adopting.source.tracing import is_under
+
+
+class Counted(Struct, eq=False):
+    """The counter of a ``while`` loop, which starts from a number before it."""
+
+    name: str
+    bound: ast.expr  # at which the loop ends
+    is_epoch: bool  # one more each time around; else it counts steps, of which each epoch has many
+
+
+def find_counter(script: Script, loop: ast.While) -> Counted | None:
+    """``epoch`` of ``while epoch < epochs:``, or of ``while True:`` with ``if epoch >= epochs: break``.
+
+    It grows by one each time around, or for each of several batches.
+    """
+    for test in (loop.test, *_list_ends(loop)):
+        if not isinstance(test, ast.Compare) or len(test.ops) > 1 or not isinstance(test.left, ast.Name):
+            continue
+        name, bound = test.left.id, test.comparators[0]
+        steps = [script.statement(node) for node in ast.walk(loop) if _sets(node, name)]
+        if len(steps) != 1 or not _adds_one(steps[0]) or not _starts_from_number(script, loop, name):
+            continue
+        is_epoch = steps[0] in loop.body
+        inner = (above for above, _ in script.module.ancestors(steps[0]) if is_under(script, above, loop))
+        if is_epoch or any(isinstance(each, ast.For | ast.While) for each in inner):
+            return Counted(name, bound, is_epoch)
+    return None
+
+
+def _list_ends(loop: ast.While) -> list[ast.expr]:
+    """The conditions under which a ``while`` that compares nothing is left."""
+    if isinstance(loop.test, ast.Compare):
+        return []
+    return [
+        each.test
+        for each in ast.walk(loop)
+        if isinstance(each, ast.If) and any(isinstance(last, ast.Break | ast.Return) for last in each.body)
+    ]
+
+
+def _sets(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+
+
+def _adds_one(step: ast.stmt) -> bool:
+    if isinstance(step, ast.AugAssign):
+        return isinstance(step.op, ast.Add) and ast.unparse(step.value) == "1"
+    return isinstance(step, ast.Assign) and ast.unparse(step) in (
+        f"{target} = {target} + 1" for target in map(ast.unparse, step.targets)
+    )
+
+
+def _starts_from_number(script: Script, loop: ast.While, name: str) -> bool:
+    """Whether it does, in the block of the loop, where a checkpoint can set it too."""
+    block = script.block(loop)
+    pairs = [pair for each in block[: block.index(loop)] for pair in list_assigned(each)]
+    values = [value for target, value in pairs if isinstance(target, ast.Name) and target.id == name]
+    return bool(values) and isinstance(values[-1], ast.Constant) and type(values[-1].value) is int
+
+
+def list_assigned(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+    """The targets of an assignment with their values, also of ``epoch, best = 0, 0.0``."""
+    if not isinstance(statement, ast.Assign):
+        return []
+    target, value = statement.targets[0], statement.value
+    if len(statement.targets) > 1:
+        return [(each, value) for each in statement.targets]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
+
+
+def name_epoch(script: Script, loop: ast.For | ast.While) -> str:
+    """The variable that counts the epochs; ``_`` gets a name.
+
+    Raises:
+        AdoptError: Nothing counts them.
+    """
+    if isinstance(loop, ast.While):
+        counted = find_counter(script, loop)
+        if counted is None:
+            help_ = "count the epochs with `for epoch in range(…)`"
+            raise script.refuse(loop, "this `while` counts no epochs, so it cannot be resumed", help_)
+        return counted.name
+    target = loop.target
+    if isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
+        target = target.elts[0]
+    if not isinstance(target, ast.Name):
+        raise script.refuse(target, "this loop counts no epochs", "write `for epoch in range(…)`")
+    if target.id != "_":
+        return target.id
+    name = script.module.memo.get((name_epoch, loop))
+    if name is None:
+        name = script.module.memo[name_epoch, loop] = script.new_name("epoch")
+        script.replace(target, name, None, "the epoch is needed by its number")
+    return str(name)

@@ -1,0 +1,260 @@
+"""What feeds a loop without a `DataLoader` of the script: draws, ranges, streams, loaders beside."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from worldsize.adopting.options.roles import find_role
+from worldsize.adopting.source.reading import find_loader_function
+from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.tracing import Loop, Tracer, without_gradient
+from worldsize.adopting.training.refusals import refuse_graphs
+
+Kind = Literal["loader", "phases", "beside", "draws", "ranges", "columns"]
+_DRAWS = {
+    "torch.randint": "torch",
+    "torch.randperm": "torch",
+    "torch.multinomial": "torch",
+    "random.randint": "random",
+    "random.randrange": "random",
+    "random.sample": "random",
+    "random.choice": "random",
+    "random.choices": "random",
+    "numpy.random.randint": "numpy",
+    "numpy.random.choice": "numpy",
+    "numpy.random.permutation": "numpy",
+}
+_GENERATORS = ("integers", "choice", "permutation", "randint", "sample")
+_DEPTH = 4
+_WRAPPERS = 6  # around each other
+
+
+class Feed(Struct, eq=False):
+    """What gives the batches of a loop."""
+
+    kind: Kind
+    call: ast.Call  # that makes them: `DataLoader(…)`, `get_batch(…)`, `range(…)`, `batchify(…)`
+    name: ast.expr | None = None  # what the loop reads, where it has a name
+    libraries: tuple[str, ...] = ()  # whose random numbers choose the rows
+    maker: ast.Call | None = None  # of an iterator over the loader, which may begin it anew
+    phase: ast.expr | None = None  # in a loop over phases, the key of the training rows
+
+
+def find_beside(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
+    """A loader that a function of a module beside the script makes."""
+    if not isinstance(node, ast.Name):
+        return None
+    scope = script.scope(loop)
+    named, where = tracer.follow(node, scope)
+    while (
+        isinstance(named, ast.Name)
+        and not tracer.bindings(named.id, where)
+        and where is not script.module.tree
+    ):
+        where = script.scope(where)
+    for _, value, _ in tracer.bindings(named.id, where) if isinstance(named, ast.Name) else ():
+        if isinstance(value, ast.Call) and find_loader_function(
+            script.module, script.module.name_of(value.func)
+        ):
+            return Feed("beside", value, named)
+    if isinstance(named, ast.Call) and find_loader_function(script.module, script.module.name_of(named.func)):
+        return Feed("beside", named, node)
+    return None
+
+
+def find_stream(script: Script, tracer: Tracer, loop: Loop) -> Feed | None:
+    """Columns of a stream, slices of a range, or draws of the loop itself."""
+    counted = _find_strides(loop)
+    if counted is not None and (made := _find_columns(script, tracer, loop)) is not None:
+        return Feed("columns", made)
+    if counted is not None and _slices_rows(script, tracer, loop, counted):
+        return Feed("ranges", counted)
+    drawn = dict(_list_draws(script, tracer, loop, _DEPTH))
+    if not drawn:
+        return None
+    own = next((call for call, library in drawn.items() if not library), None)
+    if own is not None:
+        help_ = 'seed it with the number of the process added, `seed + int(os.environ.get("RANK", "0"))`'
+        raise script.refuse(own, "this generator draws the same rows in every process", help_)
+    libraries = tuple(sorted(set(drawn.values())))
+    return Feed("draws", next(iter(drawn)), libraries=libraries)
+
+
+def _find_strides(loop: Loop) -> ast.Call | None:
+    """``range(0, n, size)`` of a loop over its slices."""
+    for node in ast.walk(loop.iter) if isinstance(loop, ast.For) else ():
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "range" and len(node.args) == 3:
+            return node
+    return None
+
+
+def _slices_rows(script: Script, tracer: Tracer, loop: Loop, counted: ast.Call) -> bool:
+    """Whether the loop takes ``rows[start : start + size]`` of each of its numbers."""
+    assert isinstance(loop, ast.For)
+    size = script.written(counted.args[2])
+    names = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.Slice) or not isinstance(node.upper, ast.BinOp):
+            continue
+        above = script.module.parents[node]
+        first = isinstance(above, ast.Subscript) or (isinstance(above, ast.Tuple) and above.elts[0] is node)
+        parts = {script.written(part) for part in (node.upper.left, node.upper.right)}
+        lower = node.lower.id if isinstance(node.lower, ast.Name) else None
+        if first and lower in names and parts == {lower, size} and isinstance(node.upper.op, ast.Add):
+            value, _ = tracer.follow(counted.args[0], script.scope(counted))
+            return isinstance(value, ast.Constant) and value.value == 0
+    return False
+
+
+def _find_columns(script: Script, tracer: Tracer, loop: Loop) -> ast.Call | None:
+    """The call that lays the stream of the loop out in columns: ``batchify(tokens, batch_size)``."""
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+            continue
+        scope = script.scope(node)
+        for _ in range(3):
+            bound = tracer.bindings(node.id, scope)
+            if bound or isinstance(scope, ast.Module):
+                break
+            scope = script.scope(scope)
+        for _, value, position in bound:
+            if (
+                position is None
+                and isinstance(value, ast.Call)
+                and lays_out_columns(tracer, value) is not None
+            ):
+                return value
+    return None
+
+
+def lays_out_columns(tracer: Tracer, call: ast.Call) -> tuple[ast.expr, bool] | None:
+    """The number of columns that a function makes, and whether they are along the second axis."""
+    function = tracer.function(call)
+    if function is None or function.name == "__init__":
+        return None
+    text = ast.unparse(function)
+    name = next((each.arg for each in function.args.args if find_role(each.arg) == "batch_size"), None)
+    size = tracer.argument(call, function, name) if name is not None else None
+    if size is None or not (f".view({name}, " in text or f".reshape({name}, " in text):
+        return None
+    return size, ".t()" in text or ".transpose(0, 1)" in text or ".T" in text
+
+
+def _list_draws(script: Script, tracer: Tracer, top: ast.AST, depth: int) -> Iterator[tuple[ast.Call, str]]:
+    """The calls that choose rows at random, with their library; none for a generator of the script."""
+    for node in ast.walk(top):
+        if not isinstance(node, ast.Call) or without_gradient(script, node, top):
+            continue
+        name = script.module.name_of(node.func)
+        if name in _DRAWS:
+            is_own = any(each.arg == "generator" for each in node.keywords)
+            yield node, "" if is_own else _DRAWS[name]
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in _GENERATORS:
+            value, _ = tracer.follow(node.func.value, script.scope(node))
+            made = script.module.name_of(value.func) if isinstance(value, ast.Call) else ""
+            if made.endswith(("default_rng", "RandomState", "random.Random")):
+                yield node, ""
+        function = tracer.function(node)
+        if function is None or not depth or _belongs_to_model(script, function):
+            continue
+        if not any("no_grad" in ast.unparse(each) or "inference_mode" in ast.unparse(each)
+                   for each in function.decorator_list):  # fmt: skip
+            yield from _list_draws(script, tracer, function, depth - 1)
+
+
+def _belongs_to_model(script: Script, function: ast.AST) -> bool:
+    above = script.module.parents.get(function)
+    return isinstance(above, ast.ClassDef) and any("Module" in ast.unparse(base) for base in above.bases)
+
+
+def find_batch_size(script: Script, feed: Feed, loop: Loop) -> ast.expr | None:
+    """How many rows of a batch the draws of a loop choose: what is named so there, or is passed to them."""
+    tops: list[ast.AST] = [script.scope(feed.call), loop]
+    for top in tops:
+        if isinstance(top, ast.Module):
+            continue
+        for node in ast.walk(top):
+            last = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+            loads = isinstance(getattr(node, "ctx", None), ast.Load)
+            if isinstance(node, ast.Name | ast.Attribute) and loads and find_role(last) == "batch_size":
+                return node
+    return None
+
+
+def is_wrapper(script: Script, value: ast.expr) -> bool:
+    """Whether an expression passes on what it gets, as a progress bar does."""
+    if not isinstance(value, ast.Call) or not value.args:
+        return False
+    return script.module.name_of(value.func).rpartition(".")[2] in ("tqdm", "enumerate", "track", "iter")
+
+
+def unwrap_loader(
+    script: Script, tracer: Tracer, node: ast.expr, scope: Scope
+) -> tuple[ast.Call | None, list[ast.Call]]:
+    """The `DataLoader` that an expression stands for, and what is laid around it, from the outside in.
+
+    Raises:
+        AdoptError: It samples from one graph.
+    """
+    wrappers: list[ast.Call] = []
+    value, where = tracer.follow(node, scope)
+    while len(wrappers) < _WRAPPERS and isinstance(value, ast.Call) and is_wrapper(script, value):
+        wrappers.append(value)
+        inner = tracer.follow_wrapped(value, where)
+        if inner is None:
+            return None, wrappers
+        value, where = inner
+    if not isinstance(value, ast.Call) or not script.module.name_of(value.func).endswith("DataLoader"):
+        return None, wrappers
+    refuse_graphs(script, value)
+    return value, wrappers
+
+
+def find_phases(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
+    """The training loader of a mapping that the loop reads by the name of its phase."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name):
+        return None
+    phases = _find_phases(script, node)
+    mapping, _ = tracer.follow(node.value, script.scope(loop))
+    key = next((each for each in phases if str(each.value).lower().startswith("train")), None)
+    if key is None:
+        return None
+    call: ast.expr | None = None
+    if isinstance(mapping, ast.DictComp):
+        call = mapping.value
+    elif isinstance(mapping, ast.Dict):
+        pairs = zip(mapping.keys, mapping.values, strict=True)
+        call = next((v for k, v in pairs if isinstance(k, ast.Constant) and k.value == key.value), None)
+        if call is not None:
+            call, _ = tracer.follow(call, script.scope(mapping))
+    if isinstance(call, ast.Call) and script.module.name_of(call.func).endswith("DataLoader"):
+        return Feed("phases", call, node, phase=key)
+    return None
+
+
+def _find_phases(script: Script, node: ast.Subscript) -> list[ast.Constant]:
+    """The names that the loop around takes one after the other."""
+    assert isinstance(node.slice, ast.Name)
+    for above, _ in script.module.ancestors(node):
+        if isinstance(above, ast.For) and getattr(above.target, "id", None) == node.slice.id:
+            parts = above.iter.elts if isinstance(above.iter, ast.List | ast.Tuple) else []
+            return [each for each in parts if isinstance(each, ast.Constant)]
+    return []
+
+
+def name_phase(script: Script, feed: Feed) -> str:
+    """The condition that the loop is in the phase that trains."""
+    assert isinstance(feed.name, ast.Subscript)
+    assert feed.phase is not None
+    return f"{script.written(feed.name.slice)} == {script.written(feed.phase)}"
+
+
+def name_loader(script: Script, feed: Feed) -> str:
+    """The loader of the training rows outside of the loop over phases."""
+    assert isinstance(feed.name, ast.Subscript)
+    assert feed.phase is not None
+    return f"{script.written(feed.name.value)}[{script.written(feed.phase)}]"

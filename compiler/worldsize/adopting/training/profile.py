@@ -1,0 +1,155 @@
+"""What the text of a script tells about its training."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+from worldsize.adopting.model import Flag, Framework, ScriptProfile
+from worldsize.adopting.training.samples import list_sample_draws
+from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
+
+_READS = ("read_csv", "read_parquet", "load", "open", "ImageFolder", "loadtxt", "imread", "load_from_disk")
+_WRITES = ("save", "savefig", "to_csv", "dump", "savez", "save_pretrained", "save_model", "save_weights")
+_NORM = re.compile(r"BatchNorm(?:1d|2d|3d|alization)?|resnet|vgg1[1369]_bn|mobilenet|efficientnet|densenet")
+_ATTENTION = re.compile(r"Transformer\w*|\w{0,60}Attention|scaled_dot_product_attention|vit_\w+|swin_\w+")
+_DROPOUT = re.compile(
+    r"Dropout(?:1d|2d|3d)?|dropout|attn_pdrop|TransformerEncoderLayer|TransformerDecoderLayer"
+)
+_AUGMENTATION = re.compile(
+    r"Random(?!Sampler|ForestClassifier|State)\w+|ColorJitter|AutoAugment|TrivialAugmentWide|mixup"
+)
+_CONTRASTS = re.compile(r"nt_?xent|info_?nce|contrastive|simclr|triplet", re.IGNORECASE)
+_NOISE = ("torch.randn_like", "torch.rand_like", "torch.bernoulli", "torch.normal", "rsample", "normal_")
+_TRANSFORMERS = re.compile(r"AutoModel|For[A-Z]|Config$|Model$")
+_SAMPLER = ("sampler", "batch_sampler")
+
+
+def describe_script(
+    module: Module, framework: Framework, flags: tuple[Flag, ...], numbers: dict[str, float | None]
+) -> ScriptProfile:
+    """The profile of a script; ``numbers`` are those that the analysis of its loop has found."""
+    words = {*find_mentions(module.tree), *(name.rpartition(".")[2] for name, _ in module.calls)}
+    batch, epochs = numbers.get("batch_size"), numbers.get("epochs")
+    return ScriptProfile(
+        path=module.source.path,
+        framework=framework,
+        flags=flags,
+        imports=list_imports(module),
+        reads=_list_paths(module, _READS, "r"),
+        writes=_list_paths(module, _WRITES, "w"),
+        optimizer=find_optimizer_name(module),
+        batch_size=None if batch is None else int(batch),
+        learning_rate=numbers.get("learning_rate"),
+        epochs=None if epochs is None else int(epochs),
+        accumulation="accum" in module.text.lower(),
+        warms_up=re.search(r"warm_?up", module.text, re.IGNORECASE) is not None,
+        has_attention=_says(words, _ATTENTION) or _uses_transformers(module),
+        has_batch_norm=_says(words, _NORM),
+        has_dropout=_says(words, _DROPOUT) or _uses_transformers(module),
+        random_augmentation=_says(words, _AUGMENTATION) or any(list_sample_draws(module)),
+        draws_noise=_draws_noise(module),
+        shuffles=_shuffles(module),
+        own_sampler=any(
+            keyword.arg in _SAMPLER for call in module.called("DataLoader") for keyword in call.keywords
+        ),
+        module=find_module_name(module),
+        compares_rows=any(map(_CONTRASTS.search, words)) or _compares_rows(module),
+        prepared_scheduler=any(
+            "sched" in ast.unparse(each).lower() for call in module.called("prepare") for each in call.args
+        ),
+        saves=any(name.rpartition(".")[2] in _WRITES for name, _ in module.calls),
+    )
+
+
+def find_module_name(module: Module) -> str | None:
+    """``package.train`` of a script that imports from its own package; None where its path starts it."""
+    script = Path(module.source.path).absolute()
+    depth = max((level for _, level, _ in module.imports), default=0)
+    above = script.parent
+    while (above / "__init__.py").is_file():
+        above = above.parent
+        own = script.relative_to(above).parts[0]
+        if any(name.partition(".")[0] == own for name, level, _ in module.imports if not level):
+            depth = max(depth, len(script.relative_to(above).parts) - 1)
+    inside = script.relative_to(above).with_suffix("").parts
+    if len(inside) <= depth:  # a folder without `__init__.py`
+        inside = script.with_suffix("").parts[-depth - 1 :]
+    return ".".join(inside) if depth and all(each.isidentifier() for each in inside) else None
+
+
+def list_imports(module: Module) -> tuple[str, ...]:
+    """The top-level modules that a script imports, without those of the standard library."""
+    tops = {name.partition(".")[0] for name, level, _ in module.imports if not level}
+    return tuple(sorted(tops - set(sys.stdlib_module_names)))
+
+
+def find_optimizer_name(module: Module) -> str | None:
+    """The optimizer in lower case: `adamw` of `torch.optim.AdamW(…)` or `optim="adamw"`."""
+    for name, _ in module.calls:
+        before, _, last = name.rpartition(".")
+        if last[:1].isupper() and last != "Optimizer" and before.endswith(("optim", "optimizers")):
+            return last.lower()
+    for call in module.called("compile", "TrainingArguments"):
+        given = keyword_argument(call, "optimizer") or keyword_argument(call, "optim")
+        if isinstance(value := constant_value(given), str):
+            return value.partition("_")[0].lower()
+    return "adamw" if "TrainingArguments" in module.text else None
+
+
+def _says(words: set[str], pattern: re.Pattern[str]) -> bool:
+    return any(pattern.fullmatch(word) for word in words)
+
+
+def _uses_transformers(module: Module) -> bool:
+    """Whether a model of Transformers trains: most have dropout unless their configuration says otherwise."""
+    return any(
+        full.startswith("transformers.") and _TRANSFORMERS.search(full) for full in module.names.values()
+    )
+
+
+def _compares_rows(module: Module) -> bool:
+    """Whether a matrix is multiplied by its own transpose: ``z @ z.t()``."""
+    return any(
+        isinstance(node.op, ast.MatMult)
+        and ast.unparse(node.right) in (f"{ast.unparse(node.left)}.t()", f"{ast.unparse(node.left)}.T")
+        for node in module.kinds.get(ast.BinOp, ())
+    )
+
+
+def _draws_noise(module: Module) -> bool:
+    """Whether a model or a loop draws random tensors, as a variational autoencoder does."""
+    if module.called(*_NOISE):
+        return True
+    return any(
+        isinstance(above, ast.ClassDef) and any(ast.unparse(base).endswith("Module") for base in above.bases)
+        for call in module.called("torch.randn", "torch.rand", "torch.randint")
+        for above, _ in module.ancestors(call)
+    )
+
+
+def _shuffles(module: Module) -> bool:
+    loaders = module.called("DataLoader")
+    drawn = [keyword_argument(call, "shuffle") for call in loaders]
+    return not loaders or any(each is not None and constant_value(each) is not False for each in drawn)
+
+
+def _list_paths(module: Module, names: tuple[str, ...], mode: str) -> tuple[str, ...]:
+    """The texts that look like paths in calls which read, or write, files."""
+    paths: dict[str, None] = {}
+    for name, call in module.calls:
+        last = name.rpartition(".")[2]
+        if last == "open":
+            modes = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "mode")]
+            opened = next((str(constant_value(each)) for each in modes), "r")
+            chosen = mode == ("w" if set(opened) & set("wax+") else "r")
+        else:
+            chosen = last in names
+        for argument in (*call.args[:2], *(each.value for each in call.keywords)) if chosen else ():
+            for each in ast.walk(argument):
+                value = constant_value(each)
+                if isinstance(value, str) and re.search(r"[/\\]|\.\w{2,5}$", value):
+                    paths[value] = None
+    return tuple(paths)

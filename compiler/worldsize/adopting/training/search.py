@@ -1,0 +1,366 @@
+"""Find the training of a plain PyTorch script: its loop, loader, optimizer and model."""
+
+from __future__ import annotations
+
+import ast
+
+from msgspec import Struct
+
+from worldsize.adopting.source.script import Function, Scope, Script
+from worldsize.adopting.source.tracing import Loop, Tracer
+from worldsize.adopting.training.batches import find_feed
+from worldsize.adopting.training.epoch_counter import find_counter
+from worldsize.adopting.training.feeding import Feed
+from worldsize.rules.script._loops import list_backward_calls
+
+_OPTIMIZERS = frozenset(
+    {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "ASGD"}
+    | {"LBFGS", "Adafactor", "LAMB", "Lion"}
+)
+_CLOSURE = (
+    "this optimizer runs the model inside of `step`, as L-BFGS does",
+    "choose an optimizer that takes no closure",
+)
+
+
+class Frame(Struct, eq=False):
+    """A function on the way to `backward()`, and what it calls there; the first calls `backward` itself."""
+
+    scope: Scope
+    call: ast.Call
+
+
+class Training(Struct, eq=False):
+    """Where a script trains."""
+
+    frames: list[Frame]  # from `backward` out to the function that starts all
+    batch_frame: int  # the frame of the loop over batches
+    batch_loop: Loop
+    epoch_frame: int
+    epoch_loop: ast.For | ast.While | None
+    feed: Feed
+    optimizer: ast.Call
+    optimizer_name: ast.expr  # in the frame of `backward`
+    model_frame: int | None  # where the model is bound; None where an attribute holds it
+    model: ast.expr  # its name there
+    backward: ast.Call
+    counts_steps: bool = False  # and not epochs
+
+    @property
+    def loader(self) -> ast.Call:
+        """`DataLoader(…)`, or what gives the batches otherwise."""
+        return self.feed.call
+
+    @property
+    def loader_name(self) -> ast.expr:
+        """What the loop over batches reads, in its frame."""
+        return self.feed.name if self.feed.name is not None else self.feed.call
+
+    @property
+    def is_attribute(self) -> bool:
+        """Whether an object holds the model: ``self.model``."""
+        return isinstance(self.model, ast.Attribute)
+
+
+def find_training(script: Script, tracer: Tracer) -> Training:
+    """Find it, or say what is missing.
+
+    Raises:
+        AdoptError: There is no training loop, or its parts cannot be told apart.
+    """
+    backward = _find_backward(script)
+    frames = _find_frames(script, tracer, backward)
+    loops = [(number, loop) for number, frame in enumerate(frames) for loop in tracer.loops(frame.call)]
+    if not loops:
+        _refuse_closure(script, backward)
+        raise script.refuse(
+            backward, "`backward()` is in no loop over batches", "train in a loop over a `DataLoader`"
+        )
+    step = _find_step(script, frames)
+    optimizer = _find_optimizer(script, tracer, step)
+    batch_frame, batch_loop, feed = find_feed(script, tracer, loops, step)
+    behind = loops[[loop for _, loop in loops].index(batch_loop) + 1 :]
+    outer = [(number, loop) for number, loop in behind if isinstance(loop, ast.For | ast.While)]
+    if feed.kind == "phases" and outer:
+        outer = outer[1:]  # the loop over phases
+    epoch_frame, epoch_loop = outer[0] if outer else (batch_frame, None)
+    if isinstance(epoch_loop, ast.While) and feed.kind == "draws":  # whose steps are not epochs
+        epoch_loop = None
+    if isinstance(epoch_loop, ast.While) and find_counter(script, epoch_loop) is None:
+        help_ = "count the epochs with `for epoch in range(…)`, or `while epoch < …` and `epoch += 1`"
+        raise script.refuse(epoch_loop, "this `while` counts no epochs, so it cannot be resumed", help_)
+    model, scope = _find_model(script, tracer, optimizer)
+    model_frame = None
+    model = _find_held(script, tracer, frames, model, scope) or model
+    if not isinstance(model, ast.Attribute):
+        model_frame, model = _place_model(script, tracer, frames, model, scope)
+    return Training(
+        frames, batch_frame, batch_loop, epoch_frame, epoch_loop, feed,
+        optimizer, find_owner(step), model_frame, model, backward,
+        _counts_steps(script, batch_loop, epoch_loop, feed),
+    )  # fmt: skip
+
+
+def _counts_steps(script: Script, batch_loop: Loop, epoch_loop: ast.stmt | None, feed: Feed) -> bool:
+    """Whether the training ends after a number of steps, and not of epochs."""
+    if isinstance(epoch_loop, ast.While):
+        counted = find_counter(script, epoch_loop)
+        return counted is not None and not counted.is_epoch
+    if feed.maker is not None and isinstance(batch_loop, ast.For) and "len(" in ast.unparse(batch_loop.iter):
+        return False
+    return epoch_loop is None and (feed.kind == "draws" or feed.maker is not None)
+
+
+def _find_backward(script: Script) -> ast.Call:
+    calls = list_backward_calls(script.module)
+    if not calls:
+        help_ = "name the script that trains the model"
+        raise script.refuse(None, "no training loop: nothing calls `backward()`", help_)
+    scopes = {script.scope(call) for call in calls}
+    losses = {script.written(call.func) for call in calls}
+    loops = {
+        next((up for up, _ in script.module.ancestors(call) if isinstance(up, ast.For)), None)
+        for call in calls
+    }
+    if len(scopes) > 1 or len(loops) > 1:
+        raise script.refuse(
+            calls[1],
+            "a second training loop calls `backward()` here",
+            "give each training a script of its own",
+        )
+    if len(losses) > 1 and len(_step_owners(script)) > 1:
+        raise _refuse_several(script, _step_owners(script))
+    return calls[0]
+
+
+def _step_owners(script: Script) -> dict[str, ast.Call]:
+    """The optimizers that are stepped, by their name."""
+    owners: dict[str, ast.Call] = {}
+    for _, call in script.module.callers.get("step", ()):
+        if isinstance(call.func, ast.Attribute):
+            owner = find_owner(call)
+            last = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+            if not any(word in last.lower() for word in ("sched", "prof", "stopp", "env", "warmup", "ema")):
+                owners.setdefault(script.written(owner), call)
+    return owners
+
+
+def find_owner(step: ast.Call) -> ast.expr:
+    """The optimizer of `optimizer.step()` or `scaler.step(optimizer)`."""
+    assert isinstance(step.func, ast.Attribute)
+    if (
+        step.args
+        and not isinstance(step.args[0], ast.Lambda)
+        and "scal" in ast.unparse(step.func.value).lower()
+    ):
+        return step.args[0]
+    return step.func.value
+
+
+def _refuse_several(script: Script, owners: dict[str, ast.Call]) -> Exception:
+    names = " and ".join(f"`{name}`" for name in list(owners)[:3])
+    help_ = "wrap each model by hand: their gradients are averaged one after the other"
+    return script.refuse(list(owners.values())[1], f"several optimizers take turns here: {names}", help_)
+
+
+def _find_step(script: Script, frames: list[Frame]) -> ast.Call:
+    scopes = {frame.scope for frame in frames}
+    owners = {
+        name: call for name, call in _step_owners(script).items()
+        if script.scope(call) in scopes and "lr_" not in name
+    }  # fmt: skip
+    # A scheduler under another name is told by what it was made of.
+    if len(owners) > 1:
+        owners = {name: call for name, call in owners.items() if "opt" in name.lower()} or owners
+    if not owners:
+        raise script.refuse(
+            frames[0].call,
+            "no `optimizer.step()` follows this `backward()`",
+            "step the optimizer in the same loop",
+        )
+    if len(owners) > 1:
+        raise _refuse_several(script, owners)
+    step = next(iter(owners.values()))
+    if step.args and isinstance(step.func, ast.Attribute) and find_owner(step) is step.func.value:
+        raise script.refuse(step, *_CLOSURE)
+    return step
+
+
+def _refuse_closure(script: Script, backward: ast.Call) -> None:
+    """Refuse a function that an optimizer calls: ``optimizer.step(closure)``."""
+    name = getattr(script.scope(backward), "name", None)
+    for _, call in script.module.callers.get("step", ()):
+        if any(isinstance(each, ast.Name) and each.id == name for each in call.args):
+            raise script.refuse(call, *_CLOSURE)
+
+
+def _find_frames(script: Script, tracer: Tracer, backward: ast.Call) -> list[Frame]:
+    frames = [Frame(script.scope(backward), backward)]
+    while not isinstance(frames[-1].scope, ast.Module) and len(frames) < 8:
+        function = frames[-1].scope
+        calls = [call for call in tracer.calls(function) if script.scope(call) is not function]
+        if not calls:
+            break
+        if len(calls) > 1:
+            message = f"`{function.name}` trains, and is called here a second time"
+            raise script.refuse(calls[1], message, "give each training a script of its own")
+        frames.append(Frame(script.scope(calls[0]), calls[0]))
+    return frames
+
+
+def _find_optimizer(script: Script, tracer: Tracer, step: ast.Call) -> ast.Call:
+    value, _ = tracer.follow(find_owner(step), script.scope(step))
+    if isinstance(value, ast.Call) and is_optimizer(script, value):
+        return value
+    made = [call for _, call in script.module.calls if is_optimizer(script, call)]
+    if len(made) == 1:
+        return made[0]
+    message = f"where `{script.written(find_owner(step))}` is made cannot be told"
+    raise script.refuse(step, message, "make it by `optimizer = torch.optim.SGD(model.parameters(), lr=…)`")
+
+
+def is_optimizer(script: Script, call: ast.Call) -> bool:
+    """Whether a call makes an optimizer."""
+    name = script.module.name_of(call.func)
+    before, _, last = name.rpartition(".")
+    return last in _OPTIMIZERS or (before.endswith("optim") and last[:1].isupper())
+
+
+def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
+    """The name of the model whose parameters the optimizer gets, and the scope of that name."""
+    scope = script.scope(optimizer)
+    sources: list[ast.expr] = [
+        *optimizer.args[:1],
+        *(k.value for k in optimizer.keywords if k.arg == "params"),
+    ]
+    if sources and isinstance(sources[0], ast.Name):
+        sources[0], scope = tracer.follow(sources[0], scope)
+    models: dict[str, ast.expr] = {}
+    for node in ast.walk(sources[0]) if sources else ():
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and func.attr in ("parameters", "named_parameters"):
+            base = _root(func.value)
+            models.setdefault(script.written(base), base)
+    if not models:
+        help_ = "pass `model.parameters()` to the optimizer"
+        raise script.refuse(optimizer, "whose parameters this optimizer gets cannot be told", help_)
+    if len(models) > 1:
+        names = " and ".join(f"`{name}`" for name in list(models)[:3])
+        help_ = "put them into one `nn.Module` whose `forward` gives the loss"
+        raise script.refuse(optimizer, f"this optimizer trains several models: {names}", help_)
+    return next(iter(models.values())), scope
+
+
+def _find_held(
+    script: Script, tracer: Tracer, frames: list[Frame], model: ast.expr, scope: Scope
+) -> ast.expr | None:
+    """``self.model`` of the object that trains, where the optimizer was made before it."""
+    class_ = next(
+        (
+            above
+            for frame in frames
+            if isinstance(above := script.module.parents.get(frame.scope), ast.ClassDef)
+        ),
+        None,
+    )
+    if class_ is None or isinstance(model, ast.Attribute):
+        return None
+    made, _ = tracer.follow(model, scope)
+    for node in ast.walk(class_):
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute):
+            continue
+        value = node.value
+        while (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in ("to", "cuda")
+        ):
+            value = value.func.value
+        if isinstance(value, ast.Name) and isinstance(made, ast.Call):
+            passed, _ = tracer.follow(value, script.scope(node))
+            if passed is made:
+                return node.targets[0]
+    return None
+
+
+def _root(node: ast.expr) -> ast.expr:
+    """``model`` of ``model.fc``, ``self.model`` of ``self.model.fc``."""
+    while isinstance(node, ast.Attribute) and not (
+        isinstance(node.value, ast.Name) and node.value.id == "self"
+    ):
+        node = node.value
+    return node
+
+
+def _place_model(
+    script: Script, tracer: Tracer, frames: list[Frame], model: ast.expr, scope: Scope
+) -> tuple[int, ast.expr]:
+    """The frame in which the model is bound, and its name there."""
+    for _ in range(6):
+        if not isinstance(model, ast.Name):
+            break
+        bound = tracer.bindings(model.id, scope)
+        if not bound and tracer.is_parameter(scope, model.id):
+            assert not isinstance(scope, ast.Module)
+            calls = tracer.calls(scope)
+            passed = tracer.argument(calls[0], scope, model.id) if len(calls) == 1 else None
+            if passed is None:
+                break
+            model, scope = passed, script.scope(passed)
+            continue
+        if not bound and not isinstance(scope, ast.Module):
+            scope = script.scope(scope)
+            continue
+        number = next((n for n, frame in enumerate(frames) if frame.scope is scope), None)
+        if number is not None:
+            return number, model
+        if isinstance(scope, ast.Module):
+            return len(frames), model  # global; the functions read it by the same name
+        found = _find_returned(script, tracer, scope, model)
+        if found is None:
+            break
+        model, scope = found
+    raise script.refuse(
+        model, "where this model is made cannot be told", "make it in the function that trains"
+    )
+
+
+def _find_returned(
+    script: Script, tracer: Tracer, function: Function, model: ast.Name
+) -> tuple[ast.expr, Scope] | None:
+    """The variable of the caller that gets the model: ``model, optimizer = build()``."""
+    for value in tracer.returns(function):
+        parts = value.elts if isinstance(value, ast.Tuple) else [value]
+        for position, part in enumerate(parts):
+            if not isinstance(part, ast.Name) or part.id != model.id:
+                continue
+            for call in tracer.calls(function):
+                above = script.module.parents.get(call)
+                if isinstance(above, ast.Assign) and len(above.targets) == 1:
+                    target = above.targets[0]
+                    if isinstance(target, ast.Tuple) and position < len(target.elts):
+                        target = target.elts[position]
+                    if isinstance(target, ast.Name):
+                        return target, script.scope(call)
+    return None
+
+
+def lift_name(
+    script: Script, tracer: Tracer, training: Training, node: ast.expr, frames: tuple[int, int]
+) -> str | None:
+    """What an outer frame calls the value that an inner one names; None where it has no name for it."""
+    for number in range(*frames):
+        function, call = training.frames[number].scope, training.frames[number + 1].call
+        if isinstance(node, ast.Name) and tracer.is_parameter(function, node.id):
+            assert not isinstance(function, ast.Module)
+            value = tracer.argument(call, function, node.id)
+            if value is None:
+                return None
+            node = value
+        elif isinstance(node, ast.Name) and tracer.bindings(node.id, function):
+            return None
+        elif isinstance(node, ast.Attribute) and isinstance(call.func, ast.Attribute):
+            base = script.written(call.func.value)
+            if base != "self":
+                return f"{base}.{node.attr}"
+    return script.written(node) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None

@@ -250,7 +250,7 @@ def test_a_native_job_keeps_its_instances_too(
 
 
 OTHER_BATCH = "a fixed batch for each process gives another global batch"
-SLOW = "so this will be slow: `--processes 2` starts fewer"
+SLOW = "so this will be slow: `worldsize run --processes 2` starts fewer"
 CROWDED = (
     "`worker_count` is 4 but `instance_count` is 3: 4 workers are started, and share instances and their GPUs"
 )

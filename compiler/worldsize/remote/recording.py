@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 ACCOUNT, CONTAINER = "dryrun", "azureml-blobstore"
 MANAGEMENT = "/providers/microsoft.machinelearningservices/workspaces/"
 _MET = {"createdAt": "1970-01-01T00:00:00Z", "createdBy": "dry run", "createdByType": "User"}
+# The client reads the component behind a label, and sends only its id.
+_COMPONENT = {
+    "name": "latest",
+    "version": "latest",
+    "type": "command",
+    "command": "true",
+    "environment": "azureml:latest:1",
+}
 
 
 class Answer(NamedTuple):
@@ -100,7 +108,8 @@ def _answer_read(path: str, below: str) -> Answer:
     elif kind in ("components", "data", "environments", "models") and "/" not in rest:
         document["properties"] = {"latestVersion": "latest"}
     elif rest.endswith("/versions"):  # of which the newest is asked for
-        newest = {"id": f"{path}/latest", "name": "latest", "properties": {}, "systemData": _MET}
+        properties = {"componentSpec": _COMPONENT} if kind == "components" else {}
+        newest = {"id": f"{path}/latest", "name": "latest", "properties": properties, "systemData": _MET}
         document = {"value": [newest]}
     elif kind not in ("", "computes") and "/versions/" not in rest:
         return _missing(path)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 
 from worldsize import resources
-from worldsize.base.wording import shorten
+from worldsize.base.wording import join_words, shorten
 from worldsize.resolving.plan_values import plan_expressions
 from worldsize.resolving.state import ResolveState
 
-_BY_HAND = re.compile(r"batch|\blr\b|_lr\b|learning_?rate", re.IGNORECASE)
+# What the step needs to hear of each: names of planned quantities, or of inputs that somebody fills by hand.
+_NEEDED = {
+    "batch_size_per_device": re.compile(r"batch", re.IGNORECASE),
+    "learning_rate": re.compile(r"\blr\b|_lr\b|learning_?rate", re.IGNORECASE),
+}
 
 
 def check_passed(state: ResolveState, step: str) -> None:
-    """Report a planned step of a registered component to which ``with:`` passes neither batch size nor rate.
+    """Report a planned step of a registered component to which ``with:`` does not pass batch size or rate.
 
     Where the file of the component is here, its inputs are filled by name, and a command may have numbers of
     its own.
@@ -24,16 +28,19 @@ def check_passed(state: ResolveState, step: str) -> None:
     if state.components.get(step) is not None or state.unreadable(step):
         return
     given = {**spec_step.with_, **spec_step.environment_variables}
-    if any(plan_expressions(each.value) for each in given.values()):
-        return
-    if any(map(_BY_HAND.search, [*given, *state.searched(step)])):
+    names = [*given, *state.searched(step)]
+    names += [str(each.port) for value in given.values() for each in plan_expressions(value.value)]
+    missing = [name for name, pattern in _NEEDED.items() if not any(map(pattern.search, names))]
+    if not missing:
         return
     uses = spec_step.uses.value
+    numbers = join_words([f"`{name}`" for name in missing], "and")
     message = (
-        f"the batch size and learning rate planned here do not reach step `{step}`:"
+        f"the planned {numbers} {'do' if len(missing) > 1 else 'does'} not reach step `{step}`:"
         f" the inputs of `{shorten(uses, 60)}` are not known here"
     )
-    help_ = "pass them under `with:`, such as `learning_rate: ${{plan.learning_rate}}`"
+    lines = join_words([f"`{name}: ${{{{plan.{name}}}}}`" for name in missing], "and")
+    help_ = f"write {lines} under `with:`"
     name = uses.removeprefix("azureml:").partition("@")[0].partition(":")[0]
     if name in resources.component_names():
         help_ += f", or write `uses: {name}`, whose inputs are known"

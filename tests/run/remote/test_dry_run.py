@@ -114,3 +114,16 @@ def test_many_files_of_one_folder_are_counted() -> None:
     data = [f"LocalUpload/1a2b/pictures/{number}.png" for number in range(1600)]
     code = ["LocalUpload/3c4d/src/train.py"]
     assert _fold_uploads([*data, *code]) == ["LocalUpload/1a2b/ (1600 files)", *code]
+
+
+def test_a_component_behind_a_label_stays_a_label(tmp_path: Path) -> None:
+    """The client reads the component that has the label, and sends only its id."""
+    (tmp_path / "drawn.yml").write_text(
+        "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\n"
+        "type: pipeline\n"
+        "settings: {default_compute: azureml:cpu-cluster}\n"
+        "jobs:\n"
+        "  shard: {type: command, component: 'azureml:shard_data@latest'}\n"
+    )
+    (job,) = bodies(submit(tmp_path, "drawn.yml", "--dry-run", "-q"), "jobs")
+    assert job["jobs"]["shard"]["componentId"].endswith("/components/shard_data/labels/latest")

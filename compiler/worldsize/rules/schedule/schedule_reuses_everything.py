@@ -65,7 +65,7 @@ def _forced(schedule: JobSchedule, job: Job) -> bool:
 
 
 def _changes(job: Job, inputs: Mapping | None) -> bool:
-    """Whether some input may differ from run to run: an expression, or the latest version of an asset."""
+    """Whether some input may differ from run to run: an expression. A label is resolved only once."""
     texts = [str(to_python(node)) for _, node in inputs.items()] if inputs is not None else []
     for field in [*job.inputs.values(), *(i for step in job.steps.values() for i in step.inputs.values())]:
         value = field.value
@@ -73,7 +73,7 @@ def _changes(job: Job, inputs: Mapping | None) -> bool:
             texts.append(str(value.value))
         elif isinstance(value, Data) and value.path is not None:
             texts.append(str(value.path.value))
-    return any("${{" in text or ("azureml:" in text and "@" in text) for text in texts)
+    return any("${{" in text for text in texts)
 
 
 def _reused(step: Step) -> bool:

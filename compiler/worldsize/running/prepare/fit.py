@@ -265,7 +265,7 @@ def _fit_native(
             fitted.problems.append(Problem("run-refused", at, message, _say_fewer(task, machine.slots)))
         else:
             fewer = task.launched_processes == 1 and task.launcher != "none" and not keep_instances
-            advice = f": `--processes {max(machine.slots, 1)}` starts fewer" if fewer else ""
+            advice = f": `worldsize run --processes {max(machine.slots, 1)}` starts fewer" if fewer else ""
             fitted.notices.append(f"{name}: {count} processes share {slots}, so this will be slow{advice}")
     return fitted
 

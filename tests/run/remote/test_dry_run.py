@@ -116,8 +116,8 @@ def test_many_files_of_one_folder_are_counted() -> None:
     assert _fold_uploads([*data, *code]) == ["LocalUpload/1a2b/ (1600 files)", *code]
 
 
-def test_a_component_behind_a_label_stays_a_label(tmp_path: Path) -> None:
-    """The client reads the component that has the label, and sends only its id."""
+def test_a_component_behind_a_label_is_sent(tmp_path: Path) -> None:
+    """The client reads the component that has the label, and sends its id."""
     (tmp_path / "drawn.yml").write_text(
         "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\n"
         "type: pipeline\n"
@@ -126,4 +126,4 @@ def test_a_component_behind_a_label_stays_a_label(tmp_path: Path) -> None:
         "  shard: {type: command, component: 'azureml:shard_data@latest'}\n"
     )
     (job,) = bodies(submit(tmp_path, "drawn.yml", "--dry-run", "-q"), "jobs")
-    assert job["jobs"]["shard"]["componentId"].endswith("/components/shard_data/labels/latest")
+    assert job["jobs"]["shard"]["componentId"].endswith("/components/shard_data/versions/latest")

@@ -24,6 +24,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             continue
         span = wire.node.subspan(expression.start, expression.end)
         yield Finding(span, f"`{expression}` cannot be bound to an input of a step", _advice(expression, job))
+    yield from _in_own_inputs(job)
     for step in job.steps.values() if job.type == "pipeline" else ():
         for field in step.outputs.values():
             bound = field.value.binding
@@ -35,6 +36,17 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
                 yield Finding(bound.span, message, help_)
         for variable in read_entries(step.environment_variables).values():
             yield from _in_variable(variable, job.keys)
+
+
+def _in_own_inputs(job: Job) -> Iterator[Finding]:
+    """The plan in an input of the pipeline itself, where nothing fills it."""
+    for field in job.inputs.values() if job.type == "pipeline" else ():
+        node = field.node
+        for expression in find_expressions(node.text) if isinstance(node, Scalar) else ():
+            if expression.scope == "plan":
+                message = f"`{expression}` cannot be the value of an input of the pipeline"
+                help_ = "only inputs of a step follow the plan: write it there"
+                yield Finding(node.subspan(expression.start, expression.end), message, help_)
 
 
 def _in_variable(variable: Field[Any], keys: Keys) -> Iterator[Finding]:

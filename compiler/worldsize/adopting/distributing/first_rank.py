@@ -164,21 +164,20 @@ def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
 
 def opens_to_write(node: ast.expr) -> bool:
     """Whether an expression opens a file to write it."""
+    return bool(set(mode_of_opened(node)) & set("wax"))
+
+
+def mode_of_opened(node: ast.expr) -> str:
+    """The mode in which an expression opens a file, or nothing."""
     if not isinstance(node, ast.Call):
-        return False
+        return ""
     func = node.func
     last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
     if last != "open":
-        return False
-    method = isinstance(func, ast.Attribute)
-    modes = [
-        *node.args[0 if method else 1 :][:1],
-        *(each.value for each in node.keywords if each.arg == "mode"),
-    ]
-    return any(
-        isinstance(mode := constant_value(each), str) and set(mode) & set("wax") and len(mode) < 4
-        for each in modes
-    )
+        return ""
+    given = node.args[0 if isinstance(func, ast.Attribute) else 1 :][:1]
+    values = [constant_value(each) for each in (*given, keyword_argument(node, "mode"))]
+    return next((each for each in values if isinstance(each, str) and set(each) <= set("rwaxbt+")), "")
 
 
 def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str) -> None:

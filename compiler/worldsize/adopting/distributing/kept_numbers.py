@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import is_under
@@ -85,9 +85,9 @@ def list_lost(script: Script, loop: EpochLoop, saved: Collection[str]) -> dict[s
         elif isinstance(node, ast.For):
             started |= _list_stored(node.target)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
-            names = {name for target in _list_targets(node) for name in _list_stored(target)}
+            names = {name for target in _list_targets(node) for name in _list_stored(target)} & compared
             started |= {name for name in names if _starts(script, loop, node, name)}
-            lost |= {name: node for name in names & compared if name not in lost}
+            lost |= {name: node for name in names if name not in lost}
     return {name: place for name, place in lost.items() if name not in started and name not in saved}
 
 
@@ -105,22 +105,23 @@ def _list_stored(target: ast.expr) -> set[str]:
 
 def _starts(script: Script, loop: EpochLoop, node: ast.Assign | ast.AnnAssign, name: str) -> bool:
     """Whether an assignment in the loop needs no value of the epoch before."""
-    if node.value is None or _reads(node.value, name):
+    if node.value is None or _count([node.value], name):
         return False
     conditions = [
         above
-        for above, _ in script.module.ancestors(node)
+        for above, child in script.module.ancestors(node)
         if isinstance(above, ast.If) and is_under(script, above, loop)
+        if _count(above.body if child in above.body else above.orelse, name) < _count(loop.body, name)
     ]
     # `bad_epochs = 0` under a condition counts anew; `loss = …` in both branches is set each time.
-    chosen = isinstance(node.value, ast.Constant) or any(_reads(each.test, name) for each in conditions)
+    chosen = isinstance(node.value, ast.Constant) or any(_count([each.test], name) for each in conditions)
     return not conditions or not chosen
 
 
-def _reads(node: ast.expr, name: str) -> bool:
-    return any(
-        isinstance(each, ast.Name | ast.Attribute) and ast.unparse(each) == name for each in ast.walk(node)
-    )
+def _count(trees: Sequence[ast.AST], name: str) -> int:
+    """How often a name or attribute stands in parts of the script."""
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return sum(isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) == name for node in nodes)
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from worldsize.adopting.distributing.first_rank import mode_of_opened
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost
 from worldsize.adopting.distributing.wrapping import Wrapped
 from worldsize.adopting.options.flags import Parser, add_flag, is_visible, list_flags
@@ -43,6 +44,10 @@ def resume_from_checkpoints(
     for name, place in {**list_lost(script, loop, extra), **lost}.items():
         script.leave(
             place, f"`{name}` starts anew when a job resumes", "save and load it with the other state"
+        )
+    for call in _list_truncated(script, loop):
+        script.leave(
+            call, "this file starts anew when a job resumes", 'open it with "a", and write a header once'
         )
     folder = add_flag(parser, "checkpoints", None)
     header.imports["import os"] = None
@@ -217,6 +222,20 @@ def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Sco
         return wrapped.model
     inner = any(above is wrapped.scope for above, _ in script.module.ancestors(scope))
     return wrapped.model if scope is wrapped.scope or inner else None
+
+
+def _list_truncated(script: Script, loop: EpochLoop) -> list[ast.expr]:
+    """Where files are opened with "w" for the whole loop: what the first run wrote is lost."""
+    before = list_before(script, loop)
+    closed = {ast.unparse(each) for each in before if isinstance(each, ast.Expr)}
+    opening = [
+        each.value
+        for each in before
+        if isinstance(each, ast.Assign) and f"{ast.unparse(each.targets[0])}.close()" not in closed
+    ]
+    around = [above for above, _ in script.module.ancestors(loop) if isinstance(above, ast.With)]
+    opening += [item.context_expr for block in around for item in block.items]
+    return [each for each in opening if "w" in mode_of_opened(each)]
 
 
 def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:

@@ -29,6 +29,67 @@ def test_a_file_that_stays_open_is_written_by_the_first_process() -> None:
     assert "\nlog.write(read())" in text
 
 
+WITH = """
+import gzip
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+set_ = TensorDataset(torch.randn(64, 4))
+loader = DataLoader(set_, batch_size=8, shuffle=True)
+model = torch.nn.Linear(4, 1).to("cuda")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+best = 1e9
+tries = 0
+lowest = None
+done = open("done.txt", "w")
+done.close()
+with open(file="log.csv", mode="w") as log, gzip.open("x.gz", mode="w") as packed:
+    try:
+        for epoch in range(3):
+            total = 0.0
+            for (x,) in loader:
+                loss = model(x).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                if loss > 10:
+                    loss = loss.clamp(max=10)
+                total += loss.item()
+            if total > 5:
+                i = 0
+                while i < 3:
+                    i += 1
+            if lowest is None or total < lowest:
+                lowest = total
+            if total < best:
+                best, tries = total, 0
+            else:
+                tries += 1
+            if tries > 2:
+                break
+            log.write(str(total))
+    finally:
+        print("end")
+with open("end.txt", "w") as end:
+    end.write(str(best))
+"""
+
+
+def test_all_processes_train_in_a_with_and_the_first_writes() -> None:
+    adoption = adopt_text(WITH)
+
+    assert 'open(file="log.csv" if RANK == 0 else os.devnull, mode="w") as log, gzip.open(' in adoption.text
+    assert "            best = state" in adoption.text
+    assert "            tries = state" in adoption.text
+    assert 'if RANK == 0:\n    with open(os.path.join(args.output, "end.txt"), "w")' in adoption.text
+    assert [(each.span.line, each.span.column, each.message) for each in adoption.obstacles] == [
+        (32, 17, "`lowest` starts anew when a job resumes"),
+        (15, 6, "this file starts anew when a job resumes"),
+        (15, 45, "this file starts anew when a job resumes"),
+        (15, 45, "every process writes this file"),
+    ]
+
+
 def test_a_loss_of_a_batch_together_is_a_known_cause() -> None:
     text = PLAIN.decode() + "\n\ndef similar(z):\n    return z @ z.t()\n"
 

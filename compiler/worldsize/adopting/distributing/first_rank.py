@@ -56,13 +56,15 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     test = header.names.is_first
     writers = _hold_writers(script, test)
     quiet = _quieten_logging(script, test)
-    _open_on_first_rank(script, header)
+    shared = _list_shared(script, together)
+    _open_on_first_rank(script, header, shared)
     chosen: dict[ast.stmt, str] = {}
     for kind in (ast.Expr, ast.With, ast.Delete):
         for statement in script.module.kinds.get(kind, ()):
             what = _classify(script, statement, writers, quiet)
             if (
                 what is not None
+                and statement not in shared
                 and not _is_together(statement, together)
                 and not _is_tested(script, statement)
             ):
@@ -106,6 +108,22 @@ def _is_together(statement: ast.stmt, together: Together) -> bool:
     )
 
 
+def _list_shared(script: Script, together: Together) -> list[ast.With]:
+    """Each `with` that all processes have to enter: the training is in it, or what is edited for them."""
+    names = {*together}
+    names |= {
+        each.name
+        for each in script.module.kinds.get(ast.FunctionDef, ())
+        if script.edits_between(script.start(each), script.end(each))
+    }
+    return [
+        each
+        for each in script.module.kinds.get(ast.With, ())
+        if _is_together(each, names)
+        or script.edits_between(script.end(each.items[-1].context_expr), script.end(each))
+    ]
+
+
 def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool) -> str | None:
     """`print` or `write`, where a statement does only this."""
     if isinstance(statement, ast.With):
@@ -146,21 +164,20 @@ def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
 
 def opens_to_write(node: ast.expr) -> bool:
     """Whether an expression opens a file to write it."""
+    return bool(set(mode_of_opened(node)) & set("wax"))
+
+
+def mode_of_opened(node: ast.expr) -> str:
+    """The mode in which an expression opens a file, or nothing."""
     if not isinstance(node, ast.Call):
-        return False
+        return ""
     func = node.func
     last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
     if last != "open":
-        return False
-    method = isinstance(func, ast.Attribute)
-    modes = [
-        *node.args[0 if method else 1 :][:1],
-        *(each.value for each in node.keywords if each.arg == "mode"),
-    ]
-    return any(
-        isinstance(mode := constant_value(each), str) and set(mode) & set("wax") and len(mode) < 4
-        for each in modes
-    )
+        return ""
+    given = node.args[0 if isinstance(func, ast.Attribute) else 1 :][:1]
+    values = [constant_value(each) for each in (*given, keyword_argument(node, "mode"))]
+    return next((each for each in values if isinstance(each, str) and set(each) <= set("rwaxbt+")), "")
 
 
 def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str) -> None:
@@ -304,20 +321,25 @@ def _note_assigned(script: Script, writers: Writers) -> bool:
     return any(news)
 
 
-def _open_on_first_rank(script: Script, header: Header) -> None:
+def _open_on_first_rank(script: Script, header: Header, shared: list[ast.With]) -> None:
     """Let the other processes write into nothing what goes to a file that is opened for a while."""
-    for statement in script.module.kinds.get(ast.Assign, ()):
-        call = getattr(statement, "value", None)
+    opening = [each.value for each in script.module.kinds.get(ast.Assign, ())]
+    opening += [item.context_expr for block in shared for item in block.items]
+    for call in opening:
         if not isinstance(call, ast.Call) or not opens_to_write(call):
             continue
-        opened = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), None)
+        of_path = isinstance(call.func, ast.Attribute)
+        named = keyword_argument(call, "file")
+        opened = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), named)
         if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
             continue
-        if isinstance(call.func, ast.Attribute) and getattr(opened, "id", "") in script.module.names:
+        if of_path and getattr(opened, "id", "") in script.module.names:
+            help_ = f"open it only where `{header.names.is_first}`, and `os.devnull` elsewhere"
+            script.leave(call, "every process writes this file", help_)
             continue  # of a module, such as `gzip.open`
         header.imports["import os"] = None
         other, bare = "os.devnull", True
-        if isinstance(call.func, ast.Attribute):
+        if of_path:
             header.imports["import pathlib"] = None
             other, bare = "pathlib.Path(os.devnull)", isinstance(opened, ast.BinOp)  # which has its own
         if not bare:

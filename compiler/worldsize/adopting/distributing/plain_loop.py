@@ -80,7 +80,8 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     load_everywhere(script)
     if norm is not None:
         help_ = (
-            "`nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes, and is slower"
+            "on GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes,"
+            " and is slower: write it under `if torch.cuda.is_available():`"
         )
         script.leave(norm, "batch normalization takes the mean of the rows of one process", help_)
     in_file = wrapped.anchor in script.module.tree.body and not training.is_attribute

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TypeAlias
 
+from worldsize.adopting.distributing.first_rank import mode_of_opened
+from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost
 from worldsize.adopting.distributing.wrapping import Wrapped
 from worldsize.adopting.options.flags import Parser, add_flag, is_visible, list_flags
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Scope, Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.adopting.training.epoch_counter import list_assigned, name_epoch
+from worldsize.adopting.training.epoch_counter import EpochLoop, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 
 _STEPPED = re.compile(
     r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
 )
 _COPIES = ("copy.deepcopy", "deepcopy", "AveragedModel")
-EpochLoop: TypeAlias = ast.For | ast.While
 _REASON = "a job that is interrupted goes on from its last epoch"
 
 
@@ -39,14 +39,19 @@ def resume_from_checkpoints(
         help_ = "save and load them beside this loop, and name the folder by an option"
         script.leave(loop, f"no checkpoints: this loop over epochs cannot name {what}", help_)
         return
-    for name in (*_list_unsaved(script, loop), *_list_helpers(script, tracer, loop)):
+    extra = list_kept(script, loop)
+    lost = dict.fromkeys((*_list_unsaved(script, loop), *_list_helpers(script, tracer, loop)), loop)
+    for name, place in {**list_lost(script, loop, extra), **lost}.items():
         script.leave(
-            loop, f"`{name}` starts anew when a job resumes", "save and load it with the other state"
+            place, f"`{name}` starts anew when a job resumes", "save and load it with the other state"
+        )
+    for call in _list_truncated(script, loop):
+        script.leave(
+            call, "this file starts anew when a job resumes", 'open it with "a", and write a header once'
         )
     folder = add_flag(parser, "checkpoints", None)
     header.imports["import os"] = None
     start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
-    extra = _list_counters(script, loop)
     if isinstance(loop, ast.While):
         extra[name_epoch(script, loop)] = name_epoch(script, loop)
     load = [
@@ -219,55 +224,25 @@ def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Sco
     return wrapped.model if scope is wrapped.scope or inner else None
 
 
-def _list_counters(script: Script, loop: EpochLoop) -> dict[str, str]:
-    """Numbers that are kept over the epochs, such as the best loss, with the text that saves them."""
-    block = script.block(loop)
-    before = [*block[: block.index(loop)], *_list_globals(script, loop)]
-    numbers = {
-        target.id
-        for statement in before
-        for target, value in list_assigned(statement)
-        if isinstance(target, ast.Name) and _is_number(value)
-    }
-    changed: dict[str, str] = {}
-    reset = {
-        target.id
-        for statement in loop.body
-        for target, value in list_assigned(statement)
-        if isinstance(target, ast.Name) and _is_number(value)
-    }
-    for node in ast.walk(loop):
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            changed[node.target.id] = node.target.id
-        elif isinstance(node, ast.stmt):
-            for target, value in list_assigned(node):
-                if isinstance(target, ast.Name) and target.id not in changed:
-                    changed[target.id] = target.id if _is_number(value) else f"float({target.id})"
-    return {name: text for name, text in sorted(changed.items()) if name in numbers - reset}
-
-
-def _list_globals(script: Script, loop: EpochLoop) -> list[ast.stmt]:
-    """The assignments of the file to what the function of the loop declares `global`."""
-    scope = script.scope(loop)
-    names = {
-        name
-        for node in script.module.kinds.get(ast.Global, ())
-        for name in node.names
-        if script.scope(node) is scope
-    }
-    return [
-        each
-        for each in script.module.tree.body
-        if any(isinstance(target, ast.Name) and target.id in names for target, _ in list_assigned(each))
+def _list_truncated(script: Script, loop: EpochLoop) -> list[ast.expr]:
+    """Where files are opened with "w" for the whole loop: what the first run wrote is lost."""
+    before = list_before(script, loop)
+    closed = {ast.unparse(each) for each in before if isinstance(each, ast.Expr)}
+    opening = [
+        each.value
+        for each in before
+        if isinstance(each, ast.Assign) and f"{ast.unparse(each.targets[0])}.close()" not in closed
     ]
+    around = [above for above, _ in script.module.ancestors(loop) if isinstance(above, ast.With)]
+    opening += [item.context_expr for block in around for item in block.items]
+    return [each for each in opening if "w" in mode_of_opened(each)]
 
 
 def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
     """Mappings that the loop over epochs sets, such as the best result: what is in them is not known."""
-    block = script.block(loop)
     mappings = {
         target.id
-        for statement in block[: block.index(loop)]
+        for statement in list_before(script, loop)
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict)
         for target in statement.targets
         if isinstance(target, ast.Name)
@@ -287,11 +262,10 @@ def _list_helpers(script: Script, tracer: Tracer, loop: EpochLoop) -> list[str]:
         for call in ast.walk(loop)
         if isinstance(call, ast.Call)
     }
-    block = script.block(loop)
     return sorted(
         {
             target.id
-            for statement in block[: block.index(loop)]
+            for statement in list_before(script, loop)
             if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
             for target in statement.targets
             if isinstance(target, ast.Name) and _keeps_state(tracer, statement.value)
@@ -309,11 +283,3 @@ def _keeps_state(tracer: Tracer, call: ast.Call) -> bool:
         each for each in class_.body if isinstance(each, ast.FunctionDef) and each.name != "__init__"
     ]
     return any("self." in ast.unparse(each) for each in functions)
-
-
-def _is_number(node: ast.expr) -> bool:
-    if isinstance(node, ast.UnaryOp):
-        node = node.operand
-    text = ast.unparse(node).lower()
-    number = isinstance(node, ast.Constant) and type(node.value) in (int, float)
-    return number or text in ("float('inf')", "float('-inf')", "math.inf", "np.inf", "numpy.inf", "torch.inf")

@@ -230,7 +230,7 @@ def _reasons(profile: ScriptProfile, batch: int, *, shuffled_here: bool) -> Iter
     if profile.has_batch_norm:
         yield (
             f"BatchNorm normalises over {batch // PROCESSES} samples instead of {batch}:"
-            " `SyncBatchNorm.convert_sync_batchnorm(model)` restores the batch"
+            " on GPUs, `SyncBatchNorm.convert_sync_batchnorm(model)` restores the batch"
         )
     if profile.has_dropout:
         option = next((each.option for each in profile.flags if "dropout" in each.option), None)

@@ -232,6 +232,10 @@ class Script:
         """Whether something is written above a statement; imports are not yet."""
         return any(edit.text.strip() and edit.start < self._line_start(statement) for edit in self._edits)
 
+    def edits_between(self, start: int, end: int) -> bool:
+        """Whether something is written behind one offset, up to another."""
+        return any(edit.text.strip() and start < edit.start <= end for edit in self._edits)
+
     def list_inserted(self) -> list[str]:
         """The texts of all edits."""
         return [edit.text for edit in self._edits]

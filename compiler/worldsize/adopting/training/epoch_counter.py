@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import is_under
+
+EpochLoop: TypeAlias = ast.For | ast.While
 
 
 class Counted(Struct, eq=False):
@@ -70,6 +73,8 @@ def _starts_from_number(script: Script, loop: ast.While, name: str) -> bool:
 
 def list_assigned(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
     """The targets of an assignment with their values, also of ``epoch, best = 0, 0.0``."""
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        return [(statement.target, statement.value)]
     if not isinstance(statement, ast.Assign):
         return []
     target, value = statement.targets[0], statement.value
@@ -80,7 +85,7 @@ def list_assigned(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
     return [(target, value)]
 
 
-def name_epoch(script: Script, loop: ast.For | ast.While) -> str:
+def name_epoch(script: Script, loop: EpochLoop) -> str:
     """The variable that counts the epochs; ``_`` gets a name.
 
     Raises:

@@ -1,0 +1,132 @@
+"""Numbers that a loop over epochs keeps, such as the best result, or the epochs without a better one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Sequence
+
+from worldsize.adopting.source.script import Script
+from worldsize.adopting.source.tracing import is_under
+from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned
+
+_AROUND = (ast.With, ast.Try, ast.If)
+
+
+def list_kept(script: Script, loop: EpochLoop) -> dict[str, str]:
+    """Numbers that are kept over the epochs, such as the best loss, with the text that saves them."""
+    before = [*list_before(script, loop), *_list_globals(script, loop)]
+    numbers = {
+        target.id
+        for statement in before
+        for target, value in list_assigned(statement)
+        if isinstance(target, ast.Name) and _is_number(value)
+    }
+    changed: dict[str, str] = {}
+    reset = {
+        target.id
+        for statement in loop.body
+        for target, value in list_assigned(statement)
+        if isinstance(target, ast.Name) and _is_number(value)
+    }
+    for node in ast.walk(loop):
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            changed[node.target.id] = node.target.id
+        elif isinstance(node, ast.stmt):
+            for target, value in list_assigned(node):
+                if isinstance(target, ast.Name) and target.id not in changed:
+                    changed[target.id] = target.id if _is_number(value) else f"float({target.id})"
+    return {name: text for name, text in sorted(changed.items()) if name in numbers - reset}
+
+
+def list_before(script: Script, loop: EpochLoop) -> list[ast.stmt]:
+    """The statements before a loop, also outside of each `with`, `try` and `if` around it."""
+    found: list[ast.stmt] = []
+    for above, child in script.module.ancestors(loop):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(above, name, None)
+            if isinstance(block, list) and child in block:
+                found += block[: block.index(child)]
+        if not isinstance(above, _AROUND):
+            break
+    return found
+
+
+def _list_globals(script: Script, loop: EpochLoop) -> list[ast.stmt]:
+    """The assignments of the file to what the function of the loop declares `global`."""
+    scope = script.scope(loop)
+    names = {
+        name
+        for node in script.module.kinds.get(ast.Global, ())
+        for name in node.names
+        if script.scope(node) is scope
+    }
+    return [
+        each
+        for each in script.module.tree.body
+        if any(isinstance(target, ast.Name) and target.id in names for target, _ in list_assigned(each))
+    ]
+
+
+def list_lost(script: Script, loop: EpochLoop, saved: Collection[str]) -> dict[str, ast.stmt]:
+    """Names and attributes that are compared and set, or count by one, and are not saved; where they are."""
+    compared = {
+        ast.unparse(each)
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Compare)
+        for each in (node.left, *node.comparators)
+    }
+    lost: dict[str, ast.stmt] = {}
+    started: set[str] = set()
+    for node in ast.walk(loop):
+        if isinstance(node, ast.AugAssign):
+            counts = isinstance(node.value, ast.Constant)
+            if counts and ast.unparse(node.target) in compared:
+                lost.setdefault(ast.unparse(node.target), node)
+        elif isinstance(node, ast.For):
+            started |= _list_stored(node.target)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            names = {name for target in _list_targets(node) for name in _list_stored(target)} & compared
+            started |= {name for name in names if _starts(script, loop, node, name)}
+            lost |= {name: node for name in names if name not in lost}
+    return {name: place for name, place in lost.items() if name not in started and name not in saved}
+
+
+def _list_targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _list_stored(target: ast.expr) -> set[str]:
+    return {
+        ast.unparse(node)
+        for node in ast.walk(target)
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def _starts(script: Script, loop: EpochLoop, node: ast.Assign | ast.AnnAssign, name: str) -> bool:
+    """Whether an assignment in the loop needs no value of the epoch before."""
+    if node.value is None or _count([node.value], name):
+        return False
+    conditions = [
+        above
+        for above, child in script.module.ancestors(node)
+        if isinstance(above, ast.If) and is_under(script, above, loop)
+        if _count(above.body if child in above.body else above.orelse, name) < _count(loop.body, name)
+    ]
+    # `bad_epochs = 0` under a condition counts anew; `loss = …` in both branches is set each time.
+    chosen = isinstance(node.value, ast.Constant) or any(_count([each.test], name) for each in conditions)
+    return not conditions or not chosen
+
+
+def _count(trees: Sequence[ast.AST], name: str) -> int:
+    """How often a name or attribute stands in parts of the script."""
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return sum(isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) == name for node in nodes)
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    text = ast.unparse(node).lower()
+    number = isinstance(node, ast.Constant) and type(node.value) in (int, float)
+    return number or text in ("float('inf')", "float('-inf')", "math.inf", "np.inf", "numpy.inf", "torch.inf")

@@ -119,9 +119,9 @@ def test_a_regression_is_the_same_at_any_world_size_and_takes_a_table(
     # Two models of different tables in one process, each given raw columns in another order.
     other = tmp_path / "other"
     shutil.copytree(group.folder / "model", other)
-    columns = json.loads((other / "artifacts" / "columns.json").read_text())
-    columns[1]["categories"] = ["Chur", "Berlin", "Åland"]
-    (other / "artifacts" / "columns.json").write_text(json.dumps(columns))
+    facts = json.loads((other / "artifacts" / "raw_rows.json").read_text())
+    facts["columns"][1]["categories"] = ["Chur", "Berlin", "Åland"]
+    (other / "artifacts" / "raw_rows.json").write_text(json.dumps(facts))
     code = tmp_path / "predict.py"
     code.write_text(PREDICT_TABLES)
     arguments = [sys.executable, str(code), str(group.folder / "model"), str(other)]
@@ -151,9 +151,9 @@ frame = pd.DataFrame({
 })
 inputs = first.metadata.get_input_schema().inputs
 print(json.dumps({
-    "first": first.predict(frame).tolist(),
-    "second": second.predict(frame).tolist(),
-    "again": first.predict(frame[["area", "town", "sold", "new"]]).tolist(),
+    "first": first.predict(frame).to_numpy().tolist(),
+    "second": second.predict(frame).to_numpy().tolist(),
+    "again": first.predict(frame[["area", "town", "sold", "new"]]).to_numpy().tolist(),
     "types": [column.type.name for column in inputs],
     "required": [column.required for column in inputs],
 }))

@@ -42,7 +42,9 @@ def _in_own_inputs(job: Job) -> Iterator[Finding]:
     """The plan in an input of the pipeline itself, where nothing fills it."""
     for field in job.inputs.values() if job.type == "pipeline" else ():
         node = field.node
-        for expression in find_expressions(node.text) if isinstance(node, Scalar) else ():
+        if not isinstance(node, Scalar):
+            continue
+        for expression in find_expressions(node.text):
             if expression.scope == "plan":
                 message = f"`{expression}` cannot be the value of an input of the pipeline"
                 help_ = "only inputs of a step follow the plan: write it there"

@@ -14,28 +14,46 @@ _AROUND = (ast.With, ast.Try, ast.If)
 
 def list_kept(script: Script, loop: EpochLoop) -> dict[str, str]:
     """Numbers that are kept over the epochs, such as the best loss, with the text that saves them."""
-    before = [*list_before(script, loop), *_list_globals(script, loop)]
-    numbers = {
-        target.id
-        for statement in before
-        for target, value in list_assigned(statement)
-        if isinstance(target, ast.Name) and _is_number(value)
-    }
+    before = [*list_before(script, loop), *_list_globals(script, loop), *_list_made(script, loop)]
+    numbers = _list_numbers(before)
     changed: dict[str, str] = {}
-    reset = {
-        target.id
-        for statement in loop.body
-        for target, value in list_assigned(statement)
-        if isinstance(target, ast.Name) and _is_number(value)
-    }
+    reset = _list_numbers(loop.body)
     for node in ast.walk(loop):
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            changed[node.target.id] = node.target.id
+        if isinstance(node, ast.AugAssign) and _is_variable(node.target):
+            name = ast.unparse(node.target)
+            changed[name] = name
         elif isinstance(node, ast.stmt):
             for target, value in list_assigned(node):
-                if isinstance(target, ast.Name) and target.id not in changed:
-                    changed[target.id] = target.id if _is_number(value) else f"float({target.id})"
+                name = ast.unparse(target)
+                if _is_variable(target) and name not in changed:
+                    changed[name] = name if _is_number(value) else f"float({name})"
     return {name: text for name, text in sorted(changed.items()) if name in numbers - reset}
+
+
+def _is_variable(target: ast.expr) -> bool:
+    """Whether a target is a name, or an attribute of ``self``."""
+    return isinstance(target, ast.Name) or (
+        isinstance(target, ast.Attribute) and getattr(target.value, "id", "") == "self"
+    )
+
+
+def _list_numbers(statements: Sequence[ast.stmt]) -> set[str]:
+    """The variables that statements set to a number."""
+    return {
+        ast.unparse(target)
+        for statement in statements
+        for target, value in list_assigned(statement)
+        if _is_variable(target) and _is_number(value)
+    }
+
+
+def _list_made(script: Script, loop: EpochLoop) -> list[ast.stmt]:
+    """What `__init__` of the class of a loop does."""
+    for above, _ in script.module.ancestors(loop):
+        if isinstance(above, ast.ClassDef):
+            made = (each for each in above.body if getattr(each, "name", "") == "__init__")
+            return [inner for each in made if isinstance(each, ast.FunctionDef) for inner in each.body]
+    return []
 
 
 def list_before(script: Script, loop: EpochLoop) -> list[ast.stmt]:

@@ -42,6 +42,11 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     if lines:
         script.insert_after(script.statement(loop), lines, None, _REASON)
     for name, statement in _list_deciding(script, tracer, training, set(list_sums(nodes))):
+        part = _find_part(script, training, name)
+        if part is not None:  # it is no number itself
+            message = f"`{ast.unparse(part)}` decides when training ends, and each process has its own"
+            script.leave(statement, message, "let all processes decide by the mean over them")
+            continue
         used.add("average")
         reason = "all processes decide by the same number when training ends"
         script.insert_after(statement, [f"{name} = {names['average']}({name})"], "WS954", reason)
@@ -163,6 +168,17 @@ def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, trainin
                 counted = counted.args[0]
             return script.written(counted) not in loaders
     return False
+
+
+def _find_part(script: Script, training: Training, name: str) -> ast.expr | None:
+    """Where the loop over epochs reads a part of a result: ``result.loss``, and no method of a number."""
+    for node in ast.walk(training.epoch_loop) if training.epoch_loop is not None else ():
+        if not isinstance(node, ast.Attribute | ast.Subscript) or getattr(node.value, "id", "") != name:
+            continue
+        call = script.module.parents.get(node)
+        if not (isinstance(call, ast.Call) and call.func is node):
+            return node
+    return None
 
 
 def _list_deciding(

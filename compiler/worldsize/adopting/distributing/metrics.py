@@ -43,7 +43,7 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
         script.insert_after(script.statement(loop), lines, None, _REASON)
     for name, statement in _list_deciding(script, tracer, training, set(list_sums(nodes))):
         part = _find_part(script, training, name)
-        if part is not None:  # it is no number itself
+        if part is not None:  # it is not a number itself
             message = f"`{ast.unparse(part)}` decides when training ends, and each process has its own"
             script.leave(statement, message, "let all processes decide by the mean over them")
             continue

@@ -237,7 +237,7 @@ def _join_parameters(function: ast.FunctionDef, nodes: list[ast.expr], folder: s
 
 
 def _is_path(script: Script, node: ast.AST) -> bool:
-    """Whether a call, an assignment or a parameter gets a text that is neither a key nor a part of another."""
+    """Whether a call, an assignment or a parameter gets a text that is not a key or a part of another."""
     above = script.module.parents.get(node)
     return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments)
 

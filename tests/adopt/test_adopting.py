@@ -12,7 +12,7 @@ from adopt_text import PLAIN, adopt_text
 import worldsize
 from worldsize.adopting.adopt import adopt_module, adopt_script
 from worldsize.adopting.model import AdoptError
-from worldsize.adopting.options.arguments import order_words
+from worldsize.adopting.options.arguments import write_arguments
 from worldsize.adopting.project.files import ProjectRequest, make_project
 from worldsize.adopting.source.reading import MOST_BYTES, parse_bytes
 
@@ -109,8 +109,8 @@ VALUES = {
 def test_the_rules_find_nothing_in_an_adopted_script(path: Path, tmp_path: Path) -> None:
     adoption = adopt_script(path)
     flags = adoption.profile.flags
-    ours = [(each, (each.option, VALUES[each.role])) for each in flags if each.role in VALUES]
-    options = list(order_words(adoption.profile, [], ours))
+    ours = [(each, VALUES[each.role]) for each in flags if each.role in VALUES]
+    options = list(write_arguments(adoption.profile, [], ours))
     kind = "tensorflow" if adoption.profile.framework == "keras" else "pytorch"
     (tmp_path / "train.py").write_text(adoption.text, encoding="utf-8")
     spec = tmp_path / "spec.yml"
@@ -317,10 +317,10 @@ def test_options_stand_on_their_side_of_a_subcommand() -> None:
     batch, seed = profile.flag("batch_size"), profile.flag("seed")
     assert batch is not None
     assert seed is not None
-    ours = [(batch, ("--batch-size", "4")), (seed, ("--seed", "1"))]
+    ours = [(batch, "4"), (seed, "1")]
     expected = ["--seed", "1", "train", "--batch-size", "4"]
-    assert list(order_words(profile, [], ours)) == expected
-    assert list(order_words(profile, ["train"], ours)) == expected
+    assert list(write_arguments(profile, [], ours)) == expected
+    assert list(write_arguments(profile, ["train"], ours)) == expected
     assert "--model" not in [flag.option for flag in profile.flags]  # of another subcommand
 
 

@@ -255,3 +255,38 @@ def test_a_module_of_no_package_is_told(folder: Path) -> None:
     (folder / SCRIPT).write_text(text.replace("import argparse\n", "import argparse\nimport nowhere\n", 1))
     done = adopt(SCRIPT, "--no-run", "-o", "job")
     assert "no package here has `nowhere`, which the script imports: add it to `conda.yml`" in done.output
+
+
+@pytest.mark.parametrize("spec", ["argparse_digits.yml", "renamed.yml"])
+def test_the_spec_that_starts_an_adopted_script_is_found(folder: Path, spec: str) -> None:
+    assert adopt(SCRIPT, "--no-run", "-o", "job").exit_code == 0
+    Path("job/argparse_digits.yml").rename(Path("job", spec))
+    before = sorted(Path("job").rglob("*"))
+
+    again = adopt(f"job/src/{SCRIPT}", "--write", "--instance-count", "2")
+
+    assert again.exit_code == 0, again.output
+    assert f"`job/src/{SCRIPT}` is adopted already, and its spec is there: nothing to write" in again.output
+    assert f"  write `instance_count: 2` in `job/{spec}` yourself\n" in again.output
+    assert sorted(Path("job").rglob("*")) == before
+
+
+def test_data_without_the_name_of_an_option_takes_its_place(folder: Path) -> None:
+    text = (folder / SCRIPT).read_text(encoding="utf-8")
+    option = "    parser.add_argument('folder')\n    args = parser.parse_args()\n"
+    (folder / SCRIPT).write_text(text.replace("    args = parser.parse_args()\n", option), encoding="utf-8")
+    (folder / "rows").mkdir()
+
+    named = adopt(SCRIPT, "--no-run", "--data", "rows", "--arguments=--seed 2")
+    given = adopt(SCRIPT, "--no-run", "--arguments", "rows --seed 2")
+
+    assert named.exit_code == given.exit_code == 0, named.output + given.output
+    assert f"python {SCRIPT} ${{{{inputs.data}}}}" in named.output
+    assert f"python {SCRIPT} ${{{{inputs.folder}}}}" in given.output
+    assert named.output.count("--seed 2") == given.output.count("--seed 2") == 1
+
+
+def test_data_that_no_option_takes_is_told(folder: Path) -> None:
+    (folder / "rows").mkdir()
+    done = adopt(SCRIPT, "--no-run", "--data", "rows")
+    assert f"`--data rows` is not used: no option of `{SCRIPT}` takes its data" in done.output

@@ -181,6 +181,13 @@ def check(folder: Path, script: str, words: str | tuple[str, str]) -> list[str]:
     return [one.code for one in report.diagnostics if one.code in CODES]
 
 
+def test_what_may_be_left_out_is_not_missing(tmp_path: Path) -> None:
+    script = POSITIONAL.replace("'count', type=int", "'count', nargs='?'")
+    assert check(tmp_path, script, "") == ["WS941"]
+    [missing] = worldsize.check(tmp_path / "component.yml").diagnostics
+    assert "needs `source`, which the command" in missing.message
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_a_contradiction_is_found(name: str, tmp_path: Path) -> None:
     script, words, expected = WRONG[name]

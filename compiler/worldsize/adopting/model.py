@@ -41,6 +41,19 @@ class Flag(Struct, frozen=True):
     added: bool  # by adopting; the original does not know it
     required: bool = False
     inner: bool = False  # of a subcommand, which it follows
+    aliases: tuple[str, ...] = ()  # `-b`
+    words: int | None = 1  # that follow its name; None where there is no limit
+    by_position: bool = False  # fire also takes it without its name
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether it has no name on the command line."""
+        return not self.option.startswith("-")
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Its names on the command line."""
+        return () if self.is_positional else (self.option, *self.aliases)
 
 
 class ScriptProfile(Struct, frozen=True):

@@ -139,15 +139,23 @@ def adopt_or_refuse(script: Path, arguments: Sequence[str] = ()) -> Adoption:
 
 
 def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -> None:
+    from worldsize.adopting.options.arguments import add_data
     from worldsize.adopting.project.files import ProjectRequest
     from worldsize.adopting.proving.prove import Measured
+    from worldsize.cli.adopt_data import choose_data_option, find_data
 
     adoption = adopt_or_refuse(script, options.arguments)
-    data = find_data(adoption, script, options.data)
-    request = ProjectRequest(adoption, script, target, data, options.arguments)
+    if options.data is not None:
+        profile = choose_data_option(adoption.profile, options.arguments)
+        adoption = replace(adoption, profile=profile)
+        options = replace(options, arguments=add_data(profile, options.arguments, options.data))
+    data = options.data or find_data(adoption.profile, script, options.arguments)
+    request = ProjectRequest(adoption, script, target, data and data.absolute(), options.arguments)
     _check_places(request, options, None if default_size else target.instance_type)
     if not options.as_json:
         _show_diff(adoption)
+        if options.data is not None and adoption.profile.flag("data") is None:
+            common.say(f"`--data {options.data}` is not used: no option of `{script}` takes its data\n")
     proof = _prove(request, options)
     if proof is not None:
         request = replace(request, measured=proof.measured or Measured())
@@ -167,22 +175,10 @@ def _holds(proof: Proof) -> bool:
     return proof.comparison is not None and proof.comparison.verdict != "different"
 
 
-def find_data(adoption: Adoption, script: Path, given: Path | None) -> Path | None:
-    """The data of a script: as given, else its own default where that lies here."""
-    if given is not None:
-        return given.absolute()
-    flag = adoption.profile.flag("data")
-    path = script.parent / str(flag.default) if flag is not None and flag.default else None
-    return path.absolute() if path is not None and path.exists() else None
-
-
-def _find_folder(request: ProjectRequest) -> Path:
-    return request.adoption.profile.find_folder(request.script)
-
-
 def _check_places(request: ProjectRequest, options: Options, size: str | None) -> None:
     """Refuse to replace files before anything runs."""
-    from worldsize.adopting.project.files import find_existing, make_project
+    from worldsize.adopting.project.existing import place_project
+    from worldsize.adopting.project.files import find_existing
     from worldsize.cli import adopt_again
 
     output = options.output
@@ -190,7 +186,7 @@ def _check_places(request: ProjectRequest, options: Options, size: str | None) -
         common.refuse(f"`{output}` is not empty", "name a new folder")
     if output is not None:
         return
-    project = make_project(request, _find_folder(request), beside=True)
+    project = place_project(request)
     if not options.writes:
         lacking = adopt_again.find_lacking(request, project)
         if lacking is not None and not options.as_json:
@@ -258,28 +254,18 @@ def _prove(request: ProjectRequest, options: Options) -> Proof | None:
 
 
 def _why_skipped(request: ProjectRequest, options: Options) -> str | None:
-    missing = _find_missing_data(request, options)
+    from worldsize.cli.adopt_data import explain_missing
+
+    missing = explain_missing(request.adoption.profile, request.data, options.arguments)
     if options.proves:
         return missing
     return "`--no-run`" if missing is None else f"`--no-run`; {missing}"
 
 
-def _find_missing_data(request: ProjectRequest, options: Options) -> str | None:
-    from worldsize.adopting.options.arguments import find_given
-
-    flag = request.adoption.profile.flag("data")
-    if flag is None or request.data is not None or find_given(flag, options.arguments) is not None:
-        return None
-    if flag.required:
-        return f"`{flag.option}` has no default: name the data with `--data PATH`"
-    if flag.default:
-        return f"its data `{flag.default}` is not here: name it with `--data PATH`"
-    return None
-
-
 def _stage(request: ProjectRequest, folder: Path, options: Options) -> tuple[Report, Planned | None, str]:
     """Check and plan the project in a temporary folder; also the spec as `--write` writes it."""
     from worldsize import api, checking
+    from worldsize.adopting.project.existing import place_project
     from worldsize.adopting.project.files import make_project, write_files
     from worldsize.cli.adopt_findings import name_own_files
     from worldsize.errors import SpecError
@@ -291,12 +277,13 @@ def _stage(request: ProjectRequest, folder: Path, options: Options) -> tuple[Rep
         planned = api.plan_spec(folder / project.spec)
     except SpecError:  # the report says why
         planned = None
-    beside = make_project(request, _find_folder(request), beside=True)
-    return report, planned, beside.files[beside.spec].decode()
+    own = place_project(request)
+    return report, planned, own.files[own.spec].decode()
 
 
 def _write(request: ProjectRequest, options: Options) -> list[str]:
     """Write what was asked for; the names of the files."""
+    from worldsize.adopting.project.existing import place_project
     from worldsize.adopting.project.files import make_project, write_files
     from worldsize.fixing.apply import replace_content
 
@@ -308,7 +295,7 @@ def _write(request: ProjectRequest, options: Options) -> list[str]:
     if not options.writes:
         return written
     if options.output is None:
-        project = make_project(request, _find_folder(request), beside=True)
+        project = place_project(request)
         write_files(project.folder, project.files)
         written = [str(project.folder / name) for name in project.files]
     adoption = request.adoption
@@ -332,7 +319,7 @@ def _show_outcome(
     default_size: bool,
 ) -> None:
     from worldsize import api
-    from worldsize.adopting.project.files import make_project
+    from worldsize.adopting.project.existing import place_project
     from worldsize.cli import estimate_table, plan_table
     from worldsize.errors import SpecError
     from worldsize.facts.prices import PriceFileError
@@ -353,7 +340,7 @@ def _show_outcome(
         )
     for name in written:
         common.say(f"wrote {name}")
-    for name in make_project(request, _find_folder(request), beside=True).unknown:
+    for name in place_project(request).unknown:
         common.say(f"no package here has `{name}`, which the script imports: add it to `conda.yml`")
     if written:
         spec = next(name for name in written if name.endswith(".yml") and not name.endswith("conda.yml"))

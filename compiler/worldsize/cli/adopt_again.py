@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from worldsize.adopting.options.arguments import read_arguments
 from worldsize.adopting.project.files import Project, ProjectRequest
 from worldsize.adopting.project.missing_packages import add_packages, list_missing
 from worldsize.adopting.project.spec import CONDA_FILE
@@ -47,8 +48,16 @@ def _list_unwritten(
         asked.append(f"`instance_count: {request.target.instance_count}`")
     if options.data is not None:
         asked.append(f"the path `{options.data}` of the input `data`")
-    if options.arguments:
-        asked.append(f"`{shlex.join(options.arguments)}` in `command`")
+    profile = request.adoption.profile
+    given = read_arguments(profile.flags, options.arguments, profile.subcommand)
+    others = [
+        word
+        for each in given
+        if each.flag != profile.flag("data") or each.flag is None
+        for word in each.words
+    ]
+    if others:
+        asked.append(f"`{shlex.join(others)}` in `command`")
     yield from (f"write {each} in `{project.folder / project.spec}` yourself" for each in asked)
 
 

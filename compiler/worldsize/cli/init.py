@@ -262,11 +262,12 @@ def _start_script(folder: Path, script: Path, answers: Answers, *, force: bool) 
     from worldsize.adopting.project.files import ProjectRequest, make_project
     from worldsize.adopting.project.spec import Target
     from worldsize.adopting.starting import project
-    from worldsize.cli.adopt import adopt_or_refuse, find_data
+    from worldsize.cli.adopt import adopt_or_refuse
+    from worldsize.cli.adopt_data import find_data
 
     adoption = adopt_or_refuse(script)
     target = Target(answers.instance_type, answers.instance_count)
-    data = find_data(adoption, script, None)
+    data = find_data(adoption.profile, script)
     request = ProjectRequest(adoption, script, target, data, name=answers.name)
     made = make_project(request, folder, beside=False)
     around = project.surround_script(answers)

@@ -132,7 +132,9 @@ def _name_file(script: Script, node: ast.AST) -> str | None:
         declared = read_options(script.module).named(node.attr)
         if declared is None:
             return None
-        given = find_given(declared.flag, script.arguments)
+        options = read_options(script.module)
+        flags = [each.flag for each in options.declared]
+        given = find_given(declared.flag, flags, script.arguments, options.subcommand)
         default = declared.flag.default
         return given or (default if isinstance(default, str) else None)
     value = constant_value(node) if isinstance(node, ast.Constant) else None

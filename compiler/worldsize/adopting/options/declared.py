@@ -11,13 +11,15 @@ from msgspec import Struct, structs
 
 from worldsize.adopting.model import Flag
 from worldsize.adopting.options.roles import find_role
-from worldsize.rules.script._interface import try_evaluate
+from worldsize.rules.script._add_argument import read_option
+from worldsize.rules.script._click import read_parameter
+from worldsize.rules.script._interface import Interface, Option, try_evaluate
 from worldsize.rules.script._module import Module, constant_value, keyword_argument
 
 Library = Literal["argparse", "click", "typer", "fire", "dataclass"]
 _TRAINING_ROLES = ("batch_size", "learning_rate", "epochs")
 _TYPES = {"int": "int", "float": "float"}
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_NONE = ast.Constant(None)
 _TRAINING_ARGUMENTS: tuple[tuple[str, Any, float], ...] = (  # of Hugging Face
     ("per_device_train_batch_size", "int", 8),
     ("learning_rate", "float", 5e-5),
@@ -59,7 +61,7 @@ def _read(module: Module) -> Options:
     if module.called("argparse.ArgumentParser", "ArgumentParser"):
         return _read_argparse(module)
     if any(top == "click" for top in _tops(module)):
-        return Options("click", list(_read_calls(module, "click.option", "option")))
+        return Options("click", list(_read_click(module)))
     starts: tuple[tuple[Library, str], ...] = (("typer", "typer.run"), ("fire", "fire.Fire"))
     for library, name in starts:
         for call in module.called(name):
@@ -96,7 +98,7 @@ def _makes_command(decorator: ast.expr) -> bool:
 
 def _read_argparse(module: Module) -> Options:
     """The options of the parser, and of the subcommand that trains; those of other subcommands are not."""
-    declared = list(_read_calls(module, "add_argument"))
+    declared = list(_read_added(module))
     commands: dict[str, str] = {}
     for call in module.called("add_parser"):
         above, name = module.parents.get(call), constant_value(call.args[0]) if call.args else None
@@ -127,20 +129,36 @@ def _tops(module: Module) -> set[str]:
     return {name.partition(".")[0] for name, level, _ in module.imports if not level}
 
 
-def _read_calls(module: Module, *names: str) -> Iterator[Declared]:
-    for call in module.called(*names):
-        words = [value for each in call.args if isinstance(value := constant_value(each), str)]
-        long = next((word for word in words if word.startswith("--")), None)
-        option = long or next(iter(words), None)
-        if option is None:
-            continue
-        given = keyword_argument(call, "dest")
-        plain = [word for word in words if not word.startswith("-")] if long else []
-        name = str(constant_value(given) or (plain or [option.lstrip("-").replace("-", "_")])[0])
-        default = _evaluate_default(module, keyword_argument(call, "default"))
-        kind = keyword_argument(call, "type")
-        required = constant_value(keyword_argument(call, "required")) is True or not option.startswith("-")
-        yield Declared(_make_flag(option, name, kind, default, required=required), name, call)
+def _read_added(module: Module) -> Iterator[Declared]:
+    """The options that `add_argument` declares."""
+    for call in module.called("add_argument"):
+        interface = Interface()
+        read_option(interface, module, call, sure=True)
+        yield from (_describe(module, each, call) for each in _list_options(interface))
+
+
+def _read_click(module: Module) -> Iterator[Declared]:
+    """The options and arguments of decorators, in their order."""
+    for call in module.called("click.option", "option", "click.argument", "argument"):
+        interface = Interface()
+        is_option = module.name_of(call.func).endswith("option")
+        read_parameter(interface, module, call, is_option=is_option)
+        yield from (_describe(module, each, call) for each in _list_options(interface))
+
+
+def _list_options(interface: Interface) -> list[Option]:
+    return [*interface.options, *interface.positionals]
+
+
+def _describe(module: Module, option: Option, call: ast.Call) -> Declared:
+    """An option as adopting sees it."""
+    default = _evaluate_default(module, keyword_argument(call, "default"))
+    required = option.required if option.flags else not option.optional_words
+    flag = _make_flag(
+        option.label, option.name, keyword_argument(call, "type"), default,
+        required=required, aliases=option.flags, words=option.most,
+    )  # fmt: skip
+    return Declared(flag, option.name, call)
 
 
 def _is_path(module: Module, node: ast.AST | None) -> bool:
@@ -161,12 +179,24 @@ def _evaluate_default(module: Module, node: ast.AST | None) -> object:
     return try_evaluate(module, node)
 
 
-def _make_flag(option: str, name: str, kind: ast.AST | None, default: object, *, required: bool) -> Flag:
+def _make_flag(
+    option: str,
+    name: str,
+    kind: ast.AST | None,
+    default: object,
+    *,
+    required: bool,
+    aliases: tuple[str, ...] = (),
+    words: int | None = 1,
+) -> Flag:
     known = getattr(kind, "id", None)
     guessed = type(default).__name__ if type(default) in (int, float) else "str"
     type_: Any = _TYPES.get(str(known), guessed)
     value = default if isinstance(default, int | float | str) else None
-    return Flag(option, find_role(name), type_, value, added=False, required=required)
+    return Flag(
+        option, find_role(name), type_, value,
+        added=False, required=required, aliases=aliases, words=words,
+    )  # fmt: skip
 
 
 def _find_function(module: Module, node: ast.AST | None) -> ast.FunctionDef | None:
@@ -188,8 +218,19 @@ def _read_parameters(
         option = _find_spelling(parameter, given) or "--" + parameter.arg.replace("_", "-")
         if library == "typer" and _is_positional(parameter, given):
             option = parameter.arg
-        flag = _make_flag(option, parameter.arg, parameter.annotation, default, required=given is None)
+        is_switch = library == "typer" and ast.unparse(parameter.annotation or _NONE).startswith("bool")
+        flag = _make_flag(
+            option, parameter.arg, parameter.annotation, default,
+            required=given is None, aliases=_spell(parameter.arg), words=0 if is_switch else 1,
+        )  # fmt: skip
+        flag = structs.replace(flag, by_position=library == "fire")
         yield Declared(flag, parameter.arg, parameter)
+
+
+def _spell(name: str) -> tuple[str, ...]:
+    """What typer and fire call a parameter on the command line."""
+    hyphens = name.replace("_", "-")
+    return f"--{hyphens}", f"--{name}", f"--no-{hyphens}"
 
 
 def _is_positional(parameter: ast.arg, given: ast.expr | None) -> bool:

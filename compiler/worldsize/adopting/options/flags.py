@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from msgspec import Struct, structs
 
@@ -142,7 +143,7 @@ def _find_command(script: Script, options: Options) -> ast.FunctionDef | None:
             (
                 node
                 for node in script.module.kinds.get(ast.FunctionDef, ())
-                if any("option" in ast.unparse(each) for each in node.decorator_list)
+                if any(re.search("option|argument", ast.unparse(each)) for each in node.decorator_list)
             ),
             None,
         )

@@ -46,14 +46,32 @@ def list_inputs(
         name = flag.option.lstrip("-").replace("-", "_").lower()
         if flag is profile.flag("data") or flag.role not in (None, "data") or flag.added:
             continue
-        value = find_given(flag, arguments) or flag.default
-        path = script.parent / value if isinstance(value, str) and value.strip(". ") else None
-        if path is None or not flag.option.startswith("-") or not _exists(path):
+        path = find_path(profile, flag, script, arguments)
+        if path is None:
             continue
-        if path.is_dir() and (_WRITTEN.fullmatch(name) or not (_ROWS.fullmatch(name) or "/" in str(value))):
+        value = _find_value(profile, flag, arguments)
+        is_meant = _ROWS.fullmatch(name) or "/" in value or value != flag.default
+        if path.is_dir() and (_WRITTEN.fullmatch(name) or not is_meant):
             continue
         if not (path.is_file() and _is_setting(name, path) and goes_with_code(path, source)):
-            yield Input(flag, path.absolute())
+            yield Input(flag, path)
+
+
+def find_path(profile: ScriptProfile, flag: Flag, script: Path, arguments: Sequence[str]) -> Path | None:
+    """The file or folder that an option names on the command line, else by its default; None if none is here.
+
+    It is looked for where the script is started; what the command line names, also in the current folder.
+    """
+    value = _find_value(profile, flag, arguments)
+    if not value.strip(". "):
+        return None
+    places = (profile.find_folder(script) / value, *([Path(value)] if value != flag.default else []))
+    return next((each.absolute() for each in places if _exists(each)), None)
+
+
+def _find_value(profile: ScriptProfile, flag: Flag, arguments: Sequence[str]) -> str:
+    given = find_given(flag, profile.flags, arguments, profile.subcommand)
+    return given or (flag.default if isinstance(flag.default, str) else "")
 
 
 def list_settings(adoption: Adoption, script: Path, arguments: Sequence[str]) -> Iterator[Path]:

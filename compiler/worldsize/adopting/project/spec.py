@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from worldsize.adopting.model import Flag, ScriptProfile
-from worldsize.adopting.options.arguments import drop_options, find_given, order_words
+from worldsize.adopting.model import Flag, Role, ScriptProfile
+from worldsize.adopting.options.arguments import find_given, write_arguments
 from worldsize.adopting.project.environment import Environment
 from worldsize.adopting.proving.prove import Measured
 from worldsize.azureml.model import Field
@@ -110,13 +110,14 @@ def describe_spec(request: SpecRequest) -> dict[str, Any]:
 
 def find_reference(profile: ScriptProfile, arguments: Sequence[str]) -> tuple[int, float] | None:
     """The batch size and learning rate with which the script trains on one GPU; None if one is unknown."""
-    batch = _value(profile.flag("batch_size"), profile.batch_size, arguments)
-    rate = _value(profile.flag("learning_rate"), profile.learning_rate, arguments)
+    batch = _value(profile, "batch_size", profile.batch_size, arguments)
+    rate = _value(profile, "learning_rate", profile.learning_rate, arguments)
     return None if batch is None or rate is None or rate <= 0 else (int(batch), rate)
 
 
-def _value(flag: Flag | None, known: float | None, arguments: Sequence[str]) -> float | None:
-    given = find_given(flag, arguments) if flag is not None else None
+def _value(profile: ScriptProfile, role: Role, known: float | None, arguments: Sequence[str]) -> float | None:
+    flag = profile.flag(role)
+    given = find_given(flag, profile.flags, arguments, profile.subcommand)
     default = flag.default if flag is not None and isinstance(flag.default, int | float) else None
     try:
         return float(given) if given is not None else default if default is not None else known
@@ -140,15 +141,10 @@ def _command(request: SpecRequest) -> Iterator[str]:
         "learning_rate": (profile.flag("learning_rate") if is_planned else None, "${{plan.learning_rate}}"),
         "epochs": (profile.flag("epochs") if _epochs(request) else None, "${{plan.epochs}}"),
     }
-    ours = [
-        (flag, (flag.option, value) if flag.option.startswith("-") else (value,))
-        for flag, value in values.values()
-        if flag is not None
-    ]
-    ours += [(each.flag, (each.flag.option, each.value)) for each in request.inputs]
-    given = list(drop_options(request.arguments, [flag.option for flag, _ in ours]))
+    ours = [(flag, value) for flag, value in values.values() if flag is not None]
+    ours += [(each.flag, each.value) for each in request.inputs]
     yield from ("python", "-m", profile.module) if profile.module else ("python", request.script)
-    yield from order_words(profile, given, ours)
+    yield from write_arguments(profile, request.arguments, ours)
 
 
 def _output_path(flag: Flag | None) -> str:
@@ -161,7 +157,7 @@ def _epochs(request: SpecRequest) -> float | None:
     """The epochs, where the plan knows them."""
     if find_reference(request.profile, request.arguments) is None:
         return None
-    epochs = _value(request.profile.flag("epochs"), request.profile.epochs, request.arguments)
+    epochs = _value(request.profile, "epochs", request.profile.epochs, request.arguments)
     return epochs if epochs and epochs > 0 else None
 
 

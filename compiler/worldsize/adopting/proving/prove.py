@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from worldsize.adopting.model import Adoption, Flag, Role, ScriptProfile
-from worldsize.adopting.options.arguments import find_given, order_words
+from worldsize.adopting.options.arguments import find_given, write_arguments
 from worldsize.adopting.proving.curves import (
     Comparison,
     Recorded,
@@ -131,7 +131,7 @@ def _measure(sides: list[list[Recorded]], batch: int) -> Measured:
 def find_batch(profile: ScriptProfile, arguments: Sequence[str]) -> int | Failed:
     """The batch size of the original, which its two processes share."""
     flag = profile.flag("batch_size")
-    given = find_given(flag, arguments) if flag is not None else None
+    given = find_given(flag, profile.flags, arguments, profile.subcommand)
     known = given or (flag.default if flag is not None else None) or profile.batch_size
     if flag is None or known is None:
         return Failed(
@@ -148,10 +148,10 @@ def find_batch(profile: ScriptProfile, arguments: Sequence[str]) -> int | Failed
 
 
 def _arguments(request: Request, batch: int, processes: int, out: Path) -> Iterator[str]:
-    """The command line of one side. Later options count, so ours follow the user's."""
+    """The command line of one side."""
     profile = request.adoption.profile
     is_adopted = processes > 1
-    ours: list[tuple[Flag, Sequence[str]]] = []
+    ours: list[tuple[Flag, str]] = []
 
     def known(role: Role) -> Flag | None:
         flag = profile.flag(role)
@@ -159,21 +159,18 @@ def _arguments(request: Request, batch: int, processes: int, out: Path) -> Itera
 
     batch_flag = known("batch_size")
     if batch_flag is not None and is_adopted:
-        ours.append((batch_flag, (batch_flag.option, str(batch // processes))))
+        ours.append((batch_flag, str(batch // processes)))
     data = known("data")
     if data is not None and request.data is not None:
-        ours.append((data, (data.option, str(request.data.absolute()))))
+        ours.append((data, str(request.data.absolute())))
     roles: tuple[Role, ...] = ("output", "checkpoints")
     for role in roles:
         flag = known(role)
-        if flag is not None and flag.required and find_given(flag, request.arguments) is None:
+        given = find_given(flag, profile.flags, request.arguments, profile.subcommand)
+        if flag is not None and flag.required and given is None:
             (out / role).mkdir(parents=True)
-            ours.append((flag, (flag.option, str(out / role))))
-    if profile.subcommand is None:  # what follows counts
-        yield from request.arguments
-        yield from (word for _, words in ours for word in words)
-    else:
-        yield from order_words(profile, request.arguments, ours)
+            ours.append((flag, str(out / role)))
+    yield from write_arguments(profile, request.arguments, ours)
 
 
 def _explain_end(name: str, ended: Ended, ranks: Sequence[Recorded], request: Request) -> Failed | None:

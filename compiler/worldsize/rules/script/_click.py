@@ -82,7 +82,7 @@ def _read_command(reached: Reached, module: Module, function: Function, depth: i
         if top in _LIBRARIES and name in ("option", "argument"):
             if any(one.arg in (None, "cls") for one in call.keywords):
                 return None
-            _add_parameter(interface, module, call, is_option=name == "option")
+            read_parameter(interface, module, call, is_option=name == "option")
         elif name in ("command", "group"):
             if not _read_settings(interface, module, call):
                 return None
@@ -177,7 +177,7 @@ def _name_of_command(module: Module, function: Function) -> str | None:
     return function.name.lower().replace("_", "-")
 
 
-def _add_parameter(interface: Interface, module: Module, call: ast.Call, *, is_option: bool) -> None:
+def read_parameter(interface: Interface, module: Module, call: ast.Call, *, is_option: bool) -> None:
     words = [try_evaluate(module, each) for each in call.args]
     texts = [word for word in words if isinstance(word, str)]
     if len(texts) != len(words) or not texts:

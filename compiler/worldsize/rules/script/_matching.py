@@ -207,7 +207,7 @@ class _Match:
         for option in words:
             least = 0 if option.optional_words else option.least
             missing += [option.name] if left < least else []
-            left -= least
+            left = max(0, left - least)
         if missing:
             yield Fault("missing", None, None, "", tuple(missing))
 

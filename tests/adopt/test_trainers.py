@@ -34,6 +34,18 @@ def test_a_script_whose_options_are_elsewhere_reads_the_variable_of_the_job(tmp_
 
 
 @pytest.mark.parametrize(
+    "made", ['{"output_dir": "out", "learning_rate": 1e-4}', 'dict(output_dir="out", learning_rate=1e-4)']
+)
+def test_a_call_that_takes_a_mapping_gets_its_own_arguments(made: str) -> None:
+    before, _, rest = TRAINER.partition("TrainingArguments(\n")
+    text = f"{before}TrainingArguments(**settings)\n" + rest.partition("\n)\n")[2]
+    text = text.replace("set_seed(42)", f"settings = {made}\nset_seed(42)")
+    adopted = adopt_text(text).text
+    compile(adopted, "train.py", "exec")
+    assert "TrainingArguments(**settings, average_tokens_across_devices=False, use_cpu=not " in adopted
+
+
+@pytest.mark.parametrize(
     ("given", "sets", "notes"),
     [
         ('save_strategy="steps"', False, 0),

@@ -153,7 +153,8 @@ class Script:
     def set_keyword(self, call: ast.Call, name: str, text: str, rule: str | None, reason: str) -> None:
         """Give a keyword argument of a call this value, also where it has another."""
         given = next((each for each in call.keywords if each.arg == name), None)
-        behind = max((*call.args, *call.keywords), key=self.end, default=None)
+        own = [each for each in (*call.args, *call.keywords) if self._is_inside(each, call)]
+        behind = max(own, key=self.end, default=None)
         if given is not None:
             if self.written(given.value) != text:
                 self.replace(given.value, text, rule, reason)
@@ -161,10 +162,14 @@ class Script:
             self.insert_behind(behind, f",{self.gap(behind, call)}{name}={text}", rule, reason)
         else:
             at = self.text.rindex(")", 0, self.end(call))
-            comma = ", " if call in self._filled else ""
+            comma = ", " if call in self._filled or call.keywords else ""  # `**settings`, read elsewhere
             self._filled.add(call)
             self._add(at, at, f"{comma}{name}={text}", _INSIDE)
             self.note(call.lineno, rule, reason)
+
+    def _is_inside(self, part: ast.AST, call: ast.Call) -> bool:
+        """Whether a part of a call is written in it, and not in a mapping that it takes by ``**``."""
+        return self.start(call) <= self.start(part) and self.end(part) <= self.end(call)
 
     def gap(self, part: ast.AST, whole: ast.AST) -> str:
         """What stands before one of several parts: a line of its own where the last has one, else a space."""

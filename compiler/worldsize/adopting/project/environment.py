@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def pin_environment(
         local: Modules beside it, which no package provides.
         instance_type: The VM size, whose GPUs and driver the build of torch is for.
     """
-    providers = metadata.packages_distributions()
+    providers = _read_providers()
     pins: dict[str, str] = {}
     unknown = []
     for module in imports:
@@ -85,6 +86,12 @@ def pin_environment(
         "dependencies": [f"python={python}", f"pip={_PIP}", {"pip": lines}],
     }
     return Environment(IMAGES[framework], conda, tuple(unknown))
+
+
+@cache
+def _read_providers() -> Mapping[str, Sequence[str]]:
+    """The packages that provide a module; read once, since each installed file is looked at."""
+    return metadata.packages_distributions()
 
 
 def _choose(module: str, packages: Sequence[str]) -> str | None:

@@ -81,7 +81,7 @@ class _Output(NamedTuple):
 @click.option(
     "--min-severity",
     type=click.Choice(("info", "warning", "error")),
-    help="Report nothing less severe. By default, notes (info) are only counted in text.",
+    help="Report nothing less severe. By default, no format lists notes (info).",
 )
 @click.option(
     "--min-confidence",

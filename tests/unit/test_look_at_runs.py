@@ -57,7 +57,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (step / "outputs" / "model" / "metrics.json").write_text('{"accuracy": 0.75}')
     (runs / FIRST / "events.jsonl").write_text(WHOLE)
     needs = {"shard": [], "train": ["shard"], "report": ["train"]}
-    steps = {name: {"needs": each, "parameters": {"epochs": "3"}} for name, each in needs.items()}
+    parameters = {"parameters": {"epochs": "3", "seed": "1", "beta": "0.9"}, "defaults": ["beta", "seed"]}
+    steps = {name: {"needs": each, **parameters} for name, each in needs.items()}
     (runs / FIRST / "run.json").write_text(json.dumps({"version": 1, "target": "p.yml", "steps": steps}))
     (runs / SECOND).mkdir()
     (runs / SECOND / "events.jsonl").write_text(
@@ -157,7 +158,10 @@ def test_show_draws_the_graph(home: Path) -> None:
     assert re.search(r"^shard +succeeded +1\.5 s$", text, re.MULTILINE)
     assert re.search(r"^  train +failed +2\.0 s  2 processes, <- shard$", text, re.MULTILINE)
     assert re.search(r"^    report +not started +<- train$", text, re.MULTILINE)
-    assert "      epochs = 3\n      accuracy: 0.75\n      -> model  " in text
+    assert (
+        "      accuracy: 0.75\n      epochs = 3\n      2 parameters with the default of the component" in text
+    )
+    assert " default of the component: see `--json`\n      -> model  " in text
     assert "      ! rank 1 ended\n      | one\n      | two\n      | three\n" in text
 
 
@@ -171,6 +175,7 @@ def test_show_as_json(home: Path) -> None:
     train = found["steps"]["train"]
     assert train["metrics"] == {"accuracy": 0.75}
     assert train["needs"] == ["shard"]
+    assert train["parameters"] == {"epochs": "3", "seed": "1", "beta": "0.9"}
     assert train["failure"] == "rank 1 ended"
     assert train["processes"] == ["rank-0", "rank-1"]
 

@@ -34,6 +34,9 @@ class StepRecord:
     source: str | None = None  # the run whose outputs were reused
     needs: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
+    defaults: frozenset[str] = (
+        frozenset()
+    )  # parameters that have the component's default, where that is known
     processes: tuple[str, ...] = ()
     failed_process: str | None = None  # the first that failed
     last_lines: tuple[str, ...] | None = None  # of it, without secrets; None in older records
@@ -138,6 +141,7 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
         run.steps[name] = step
         step.needs = tuple(map(str, _list(each.get("needs"))))
         step.parameters = {key: _text(value) for key, value in _mapping(each.get("parameters")).items()}
+        step.defaults = frozenset(map(str, _list(each.get("defaults"))))
     for event in logged:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             _HANDLERS.get(event["event"], _ignore)(run, event)

@@ -127,7 +127,7 @@ def test_arranged_by_place_and_each_once() -> None:
 def test_json_has_the_keys_of_version_one() -> None:
     at = Span("sub/a.yml", 1, 4, 1, 5)
     found = [diagnostic(at, related=(Related(at, "here"),))]
-    totals = {"error": 1, "warning": 0, "info": 2}
+    totals: dict[Severity, int] = {"error": 1, "warning": 0, "info": 2}
     shown = json.loads(ci_formats.render_json(found, totals=totals, files=3))
     assert shown == {
         "version": 1,

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 from msgspec import Struct
 
 from worldsize.base.span import Span
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.diagnostics.diagnostic import Diagnostic, Severity
 from worldsize.diagnostics.snippet import Sources, escape_controls, flatten, mark_controls, show_path
 from worldsize.diagnostics.text import render_diagnostic
 
@@ -22,7 +22,7 @@ VERSION = 1
 
 
 def render_json(
-    diagnostics: Sequence[Diagnostic], *, totals: Mapping[str, int], files: int, fixed: int = 0
+    diagnostics: Sequence[Diagnostic], *, totals: Mapping[Severity, int], files: int, fixed: int = 0
 ) -> str:
     """The report as one JSON document; lines and columns count from 1, ends are exclusive.
 

@@ -59,6 +59,7 @@ class RunRecord:
     steps: dict[str, StepRecord] = field(default_factory=dict)
     resumed: int = 0
     damaged: int = 0  # lines of the event log that could not be read
+    died: datetime | None = None  # when it gave its last sign of life, if its runner died
 
     @property
     def id(self) -> str:
@@ -183,7 +184,8 @@ def _set_unfinished_times(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -
     """Set the durations of a run without an end: until now, or until its last sign of life."""
     last = datetime.now(timezone.utc)
     if run.state == "died":
-        last = _find_last_sign(run.root, logged) or last
+        run.died = _find_last_sign(run.root, logged)
+        last = run.died or last
     resumed = (_time(event) for event in reversed(logged) if event["event"] == "run_resumed")
     started = next(filter(None, resumed), run.started)
     if started is not None:

@@ -205,7 +205,7 @@ def read_planned(reference: str) -> Planned:
     if planned is None:
         raise PipelineError(
             f"`{reference}` does not plan its job",
-            "call `worldsize.plan(job, instance_types=…, scale=…)` in the function before it returns the job",
+            load.suggest_planning(reference),
         )
     return planned
 

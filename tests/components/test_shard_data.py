@@ -217,12 +217,12 @@ def test_csv_with_chosen_features_and_compression(component: Run, tmp_path: Path
     import gzip
 
     x, labels = _expected()
-    lines = ["name,a,b,c,d,my label"] + [
+    lines = ['name,a,"b, or c",c,d,my label'] + [
         ",".join(['"Smith, J"', *map(repr, map(float, row)), label])
         for row, label in zip(x, labels, strict=True)
     ]
     (tmp_path / "d.csv.gz").write_bytes(gzip.compress("\r\n".join(lines).encode()))
-    _shard(component, tmp_path / "s", data=tmp_path, label="my label", features="a,b,c,d")
+    _shard(component, tmp_path / "s", data=tmp_path, label="my label", features='a,"b, or c",c,d')
     _same_rows(tmp_path / "s", x, labels)
 
 

@@ -55,6 +55,9 @@ def test_check_says_what_plan_says(here: Path) -> None:
     for line in planned.stderr.splitlines():
         assert "[WS" not in line or line.split(": ", 1)[1] in said
     assert any("WS720" in each for each in said)
+    place = next(each for each in found if each["code"] == "WS720")
+    assert place["path"] == "pipe.py"
+    assert "instance_count" in DIGITS.splitlines()[place["line"] - 1]
 
 
 def test_arithmetic_on_inputs_is_read_and_runs(here: Path) -> None:

@@ -46,8 +46,25 @@ def test_notes_are_counted_and_shown_on_request(tree: Path) -> None:
     assert "info[WS811]" in check("--min-severity", "info").stdout
     assert "info[WS811]" in check("--select", "WS811").stdout
     assert check("--format", "github").stdout == ""
-    assert codes(check("--format", "json")) == ["WS811"]
-    assert '"level": "note"' in check("--format", "sarif").stdout
+    assert codes(check("--format", "json")) == []
+    assert json.loads(check("--format", "json").stdout)["summary"]["infos"] == 1
+    assert json.loads(check("--format", "sarif").stdout)["runs"][0]["results"] == []
+
+
+@pytest.mark.parametrize(
+    ("format_", "shown"),
+    [
+        ("json", '"severity": "info"'),
+        ("sarif", '"level": "note"'),
+        ("github", "::notice "),
+        ("junit", "info[WS811]"),
+    ],
+)
+def test_every_format_lists_notes_on_request(tree: Path, format_: str, shown: str) -> None:
+    (tree / "c.yml").write_text(COMPONENT)
+    assert shown not in check("--format", format_).stdout
+    assert shown in check("--format", format_, "--min-severity", "info").stdout
+    assert shown in check("--format", format_, "--select", "WS811").stdout
 
 
 def test_notes_on_the_check_itself_are_always_shown(tree: Path) -> None:

@@ -39,7 +39,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / ".worldsize"
     for name, rate, data, accuracy in ((FIRST, "0.1", "aa", 0.8), (SECOND, "0.2", "bb", 0.95)):
         run = FolderOfRun(home, name)
-        folder = run.step("train", parameters={"learning_rate": rate, "epochs": "3"})
+        given = {"learning_rate": rate, "epochs": "3", "predicted_samples_per_second": rate}
+        folder = run.step("train", parameters=given)
         parts = {"code": "11", "input `rows`": data, "input `learning_rate`": rate, "environment": "22"}
         (folder / "made.json").write_text(json.dumps({"version": 1, "key": data, "parts": parts}))
         (folder / "logs").mkdir()

@@ -126,7 +126,9 @@ def test_arranged_by_place_and_each_once() -> None:
 
 def test_json_has_the_keys_of_version_one() -> None:
     at = Span("sub/a.yml", 1, 4, 1, 5)
-    shown = json.loads(ci_formats.render_json([diagnostic(at, related=(Related(at, "here"),))], files=3))
+    found = [diagnostic(at, related=(Related(at, "here"),))]
+    totals: dict[Severity, int] = {"error": 1, "warning": 0, "info": 2}
+    shown = json.loads(ci_formats.render_json(found, totals=totals, files=3))
     assert shown == {
         "version": 1,
         "diagnostics": [
@@ -147,7 +149,7 @@ def test_json_has_the_keys_of_version_one() -> None:
                 "related": [{"path": "sub/a.yml", "line": 1, "column": 4, "message": "here"}],
             }
         ],
-        "summary": {"files": 3, "errors": 1, "warnings": 0, "infos": 0, "fixed": 0},
+        "summary": {"files": 3, "errors": 1, "warnings": 0, "infos": 2, "fixed": 0},
     }
 
 

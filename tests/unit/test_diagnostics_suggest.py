@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml.references import closest_path
-from worldsize.base.suggest import closest, did_you_mean, edit_distance
+from worldsize.base.suggest import closest, did_you_mean, edit_distance, find_meant
 
 KEYS = ["instance_count", "instance_type", "learning_rate", "process_count_per_instance", "uses"]
 
@@ -77,3 +77,27 @@ def test_a_path_is_suggested_only_where_it_is_of_the_kind_asked_for(
     for name in ("conda.yaml", "train.py", "rows.csv", "job.yml"):
         (tmp_path / "a" / name).touch()
     assert closest_path(text, tmp_path / text, str(tmp_path / "a/job.yml")) == near
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "meant"),
+    [
+        ("--lrate", ["--lr", "--epochs"], "--lr"),
+        ("--lr", ["--learning-rate", "--epochs"], "--learning-rate"),
+        ("learning_rate", ["lr", "epochs"], "lr"),
+        ("bs", ["batch_size", "epochs"], "batch_size"),
+        ("--batchsize", ["--batch-size", "--batch-limit"], "--batch-size"),
+        ("--batch_size", ["--batch-size"], "--batch-size"),
+        ("--epoch", ["--epochs", "--epoch-limit"], "--epochs"),
+        ("--log", ["--log-interval", "--log-level"], None),  # either
+        ("--learning", ["--learning-rate", "--l"], "--learning-rate"),
+        ("x", ["xylophone"], None),
+        ("__", ["--", "lr"], "--"),
+        ("", ["lr"], None),
+        ("lr", [], None),
+    ],
+)
+def test_a_short_form_is_recognised_where_one_word_has_it(
+    word: str, known: list[str], meant: str | None
+) -> None:
+    assert find_meant(word, known) == meant

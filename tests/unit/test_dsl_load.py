@@ -8,6 +8,7 @@ from click.testing import CliRunner
 import worldsize
 from worldsize.cli.main import main
 from worldsize.dsl import load
+from worldsize.dsl.load import suggest_functions, suggest_planning
 from worldsize.errors import PipelineError
 
 
@@ -204,3 +205,15 @@ def test_a_file_alone_is_answered_with_its_pipelines(tmp_path: Path) -> None:
     with pytest.raises(PipelineError) as refused:
         worldsize.check(file)
     assert "a training script is checked with the job that starts it" in str(refused.value.help)
+
+
+def test_functions_that_plan_are_suggested_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    planning = "\n\ndef planned():\n    job = digits()\n    worldsize.plan(job)\n    return job\n"
+    needing = "\n\ndef sized(size):\n    worldsize.plan(digits(), instance_types=size)\n"
+    Path("pipe.py").write_text(f"@dsl.pipeline\ndef digits():\n    pass\n{needing}{planning}")
+    assert suggest_functions("pipe.py") == "write `pipe.py:planned` or `pipe.py:digits`"
+    assert suggest_planning("pipe.py:digits") == "`planned` plans one: write `pipe.py:planned`"
+    Path("pipe.py").write_text("@dsl.pipeline\ndef digits():\n    pass\n")
+    assert suggest_functions("pipe.py") == "write `pipe.py:digits`"
+    assert suggest_planning("pipe.py:digits").startswith("call `worldsize.plan(job")

@@ -207,26 +207,6 @@ def test_a_script_gets_its_ignore_file_beside_its_code(folder: Path) -> None:
     assert not checking.check(["."]).errors
 
 
-def test_columns_that_name_the_row_are_left_out(folder: Path) -> None:
-    rows = "".join(f"{n},customer {n},{n % 7},{'ab'[n % 2]}\n" for n in range(60))
-    (folder / "data.csv").write_text(",name,visits,label\n" + rows, encoding="utf-8")
-
-    done = init("--from", "data.csv")
-
-    assert done.exit_code == 0, done.output
-    assert "the label is `label`, by its name" in done.output
-    assert "features: visits  # without columns" in (folder / "data.yml").read_text(encoding="utf-8")
-    assert checking.check(["."]).diagnostics == ()
-
-
-def test_a_number_of_the_row_is_left_out(folder: Path) -> None:
-    rows = "".join(f"{n},{n % 7},{n},{'ab'[n % 2]}\n" for n in range(60))
-    (folder / "data.csv").write_text("Customer_ID,visits,age,label\n" + rows, encoding="utf-8")
-
-    assert init("--from", "data.csv").exit_code == 0
-    assert "features: visits,age  #" in (folder / "data.yml").read_text(encoding="utf-8")
-
-
 def test_the_first_spec_may_grow(folder: Path) -> None:
     init("--name", "digits")
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from click.testing import CliRunner, Result
 from worldsize.base.wording import format_size
 from worldsize.cli import common
 from worldsize.cli.main import main
+from worldsize.reporting.attempts import read_attempts, read_pauses
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.record import folder
+from worldsize.running.record.events import EventLog, scan_events
 from worldsize.running.record.folder import find_runner, hold_lock
 from worldsize.running.record.history import load_run
 from worldsize.running.reuse.store import Original, Store, StoreEntry, link_step
@@ -57,7 +60,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (step / "outputs" / "model" / "metrics.json").write_text('{"accuracy": 0.75}')
     (runs / FIRST / "events.jsonl").write_text(WHOLE)
     needs = {"shard": [], "train": ["shard"], "report": ["train"]}
-    steps = {name: {"needs": each, "parameters": {"epochs": "3"}} for name, each in needs.items()}
+    parameters = {"parameters": {"epochs": "3", "seed": "1", "beta": "0.9"}, "defaults": ["beta", "seed"]}
+    steps = {name: {"needs": each, **parameters} for name, each in needs.items()}
     (runs / FIRST / "run.json").write_text(json.dumps({"version": 1, "target": "p.yml", "steps": steps}))
     (runs / SECOND).mkdir()
     (runs / SECOND / "events.jsonl").write_text(
@@ -140,6 +144,24 @@ def test_a_resumed_run_took_what_its_attempts_took(home: Path) -> None:
     assert load_run(path.parent).seconds == 8.0 + 1.0
 
 
+def test_an_attempt_that_was_killed_counts_to_its_last_sign_after_any_number_of_resumptions(
+    home: Path,
+) -> None:
+    path = home / "runs" / SECOND / "events.jsonl"
+    with EventLog(path) as log:
+        log.write("run_died", datetime.fromisoformat("2026-01-02T03:04:26+00:00"))
+    killed = path.read_text()
+    resumed = events({"event": "run_resumed"}, {"event": "step_started", "step": "shard"})
+    path.write_text(killed + resumed.replace("T03:", "T09:"))
+    assert load_run(path.parent).seconds == 21.0 + 1.0
+    path.write_text(killed + resumed.replace("T03:", "T09:") + resumed.replace("T03:", "T10:"))
+    assert load_run(path.parent).seconds == 21.0 + 1.0 + 1.0
+    logged, _ = scan_events(path)
+    periods = [each.period for each in read_attempts(logged, now=None)["shard"]]
+    assert [each.end - each.start for each in periods] == [20.0, 0.0, 0.0]
+    assert read_pauses(logged)[0].end - read_pauses(logged)[0].start == 6 * 3600 - 21
+
+
 def test_a_pipeline_in_python_has_the_name_of_its_function(home: Path) -> None:
     request = home / "runs" / FIRST / "run.json"
     document = json.loads(request.read_text())
@@ -157,7 +179,10 @@ def test_show_draws_the_graph(home: Path) -> None:
     assert re.search(r"^shard +succeeded +1\.5 s$", text, re.MULTILINE)
     assert re.search(r"^  train +failed +2\.0 s  2 processes, <- shard$", text, re.MULTILINE)
     assert re.search(r"^    report +not started +<- train$", text, re.MULTILINE)
-    assert "      epochs = 3\n      accuracy: 0.75\n      -> model  " in text
+    assert (
+        "      accuracy: 0.75\n      epochs = 3\n      2 parameters with the default of the component" in text
+    )
+    assert " default of the component: see `--json`\n      -> model  " in text
     assert "      ! rank 1 ended\n      | one\n      | two\n      | three\n" in text
 
 
@@ -171,6 +196,7 @@ def test_show_as_json(home: Path) -> None:
     train = found["steps"]["train"]
     assert train["metrics"] == {"accuracy": 0.75}
     assert train["needs"] == ["shard"]
+    assert train["parameters"] == {"epochs": "3", "seed": "1", "beta": "0.9"}
     assert train["failure"] == "rank 1 ended"
     assert train["processes"] == ["rank-0", "rank-1"]
 

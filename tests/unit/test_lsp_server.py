@@ -114,6 +114,19 @@ def test_hover_lists_the_words_of_a_key_only_where_it_takes_no_others(client: Cl
     assert "One of" not in hover(client, uri, "modle", text=text)
 
 
+@pytest.mark.parametrize(
+    ("cron", "expected"),
+    [('"30 4 * * 1"', "- Mon "), ('"30 4 * *"', "Five fields"), ('"30 4 * * 1"  # weekly', " 04:30")],
+)
+def test_hover_on_a_schedule_shows_when_it_fires_next(
+    client: Client, uri: str, cron: str, expected: str
+) -> None:
+    text = f"{SPEC}schedule:\n  cron: {cron}\n  time_zone: UTC\n"
+    client.change(uri, text)
+    assert expected in hover(client, uri, "30 4", text=text)
+    assert "more." in hover(client, uri, "time_zone", text=text)
+
+
 def test_hover_shows_prices_with_region_and_date(client: Client, uri: str) -> None:
     text = hover(client, uri, "Standard_D16s_v5")
     assert "16 vCPUs" in text

@@ -229,6 +229,22 @@ def test_a_key_that_belongs_one_level_deeper_is_sent_there(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("schedule", "helps"),
+    [
+        ("{frequency: week, interval: 1}", ["write it under `recurrence:`"] * 2),
+        ("{hours: 3}", ["write it under `schedule:` of `recurrence:`"]),
+    ],
+)
+def test_keys_of_a_recurrence_that_is_not_there_are_the_only_finding(tmp_path, schedule, helps):
+    (tmp_path / "s.yml").write_text(
+        "name: a\ncompute: {c: {target: azureml:c}}\nsteps: {s: {uses: shard_data, compute: c}}\n"
+        f"schedule: {schedule}\n"
+    )
+    found = [each for each in worldsize.check(tmp_path / "s.yml").diagnostics if "schedule" in each.message]
+    assert [each.help for each in found] == helps
+
+
+@pytest.mark.parametrize(
     "schedule",
     [
         '{cron: "0 3 * * 1", time_zone: W. Europe Standard Time, start_time: "2026-03-01T03:00:00"}',

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from wsshards.errors import UserError
 from wssources.column_kinds import find_kind, parse_column_types, parse_date
 from wssources.groups import group_limits, hash_group
+from wssources.name_lists import join_names, split_names
 from wssources.part_counts import PartCounts
 from wssources.planned_rows import divide_rows, held_out_rows, validation_rows
 from wssources.split_settings import (
@@ -85,6 +86,22 @@ def test_several_columns() -> None:
     assert decide_task("auto", [binary, numbers], sampled=False, called="").task == "regression"
     assert split_label("a, b", ["a", "b"]) == ("a", "b")
     assert split_label("the, label", ["the, label"]) == ("the, label",)
+    assert split_label('"the, label",b', ["the, label", "b"]) == ("the, label", "b")
+
+
+@pytest.mark.parametrize(
+    "names", [("a", "b"), ("a, b", "c"), (" a", "b "), ('say "a"', '"a" b', '"'), ('6" pipe', "6'")]
+)
+def test_lists_of_names_are_read_as_they_are_written(names: tuple[str, ...]) -> None:
+    assert split_names(join_names(names)) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("", ()), (" a , b,,", ("a", "b")), ('"a', ('"a',)), ("a,\n b\n", ("a", "b")), ('""', ()), (",,", ())],
+)
+def test_lists_of_names_are_read_as_people_write_them(text: str, names: tuple[str, ...]) -> None:
+    assert split_names(text) == names
     assert find_separator(["a|b", "b"]) == "|"
 
 
@@ -109,6 +126,8 @@ def test_dates() -> None:
     assert parse_date("1970-01-01T01:00:00.5+01:00") == 0.5
     assert [parse_date(text) for text in ("2026-02-30", "31.01.2026", "20260131", "")] == [None] * 4
     assert parse_column_types("zip=category, when = date") == {"zip": "category", "when": "date"}
+    assert parse_column_types('"income, yearly=number"') == {"income, yearly": "number"}
+    assert parse_column_types('"income, yearly"=number,') == {"income, yearly": "number"}
 
 
 @settings(deadline=None)

@@ -35,12 +35,36 @@ def _closest(word: str, known: tuple[str, ...]) -> str | None:
     return best
 
 
-def did_you_mean(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
-    """A ``help`` sentence: the closest word, else the list of all words if it is short, else None."""
+def find_meant(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
+    """The closest word; else the only one that ``word`` shortens or spells out: `lr` is `learning_rate`."""
     names = known if isinstance(known, Collection) else list(known)
-    closest_name = closest(word, names, but=but)
-    if closest_name is not None:
-        return f"did you mean `{closest_name}`?"
+    near = closest(word, names, but=but)
+    if near is not None or not limits.take_comparisons(len(names)):
+        return near
+    target = _fold(word).strip("_")
+    others = [name for name in names if name != but]
+    for is_short in (_begins, _is_initials):
+        found = [each for each in others if is_short(target, each) or is_short(_fold(each).strip("_"), word)]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _begins(short: str, long: str) -> bool:
+    return len(short) > 1 and _fold(long).strip("_").startswith(short)
+
+
+def _is_initials(short: str, long: str) -> bool:
+    words = [each for each in _fold(long).split("_") if each]
+    return len(words) > 1 and short == "".join(each[0] for each in words)
+
+
+def did_you_mean(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
+    """A ``help`` sentence: the word that is meant, else the list of all if it is short, else None."""
+    names = known if isinstance(known, Collection) else list(known)
+    meant = find_meant(word, names, but=but)
+    if meant is not None:
+        return f"did you mean `{meant}`?"
     listed = sorted(name for name in names if name != but) if len(names) <= 13 else []
     if 0 < len(listed) <= 12:
         return ("write one of " if len(listed) > 1 else "there is only ") + ", ".join(

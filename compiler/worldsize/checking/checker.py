@@ -45,7 +45,7 @@ class Report(Struct, frozen=True):
     files: tuple[str, ...]  # the recognised files that were checked
     fixed: int = 0  # problems that were fixed before this report
     known: int = 0  # findings that the baseline has
-    notes: bool = False  # whether formats for people show findings of severity `info`: they were asked for
+    notes: bool = False  # whether findings of severity `info` are listed: they were asked for
     unchecked: str = ""  # why there was no file to check
 
     @property

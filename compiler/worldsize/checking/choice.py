@@ -24,7 +24,7 @@ class Choice(Struct, frozen=True):
         select: Codes (``WS203``), beginnings of codes (``WS2``) or slugs; only these are reported.
         ignore: The same; these are not reported. Faults of worldsize itself always are.
         min_severity: Less severe findings are not reported. By default all are, but unless ``select`` names
-            rules, formats for people only count those of severity ``info``.
+            rules, no format lists those of severity ``info``.
         min_confidence: Less certain findings are not reported.
         exclude: Patterns as in ``.gitignore``, relative to the working folder; nothing is reported of what
             they match.

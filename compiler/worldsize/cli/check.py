@@ -81,7 +81,7 @@ class _Output(NamedTuple):
 @click.option(
     "--min-severity",
     type=click.Choice(("info", "warning", "error")),
-    help="Report nothing less severe. By default, notes (info) are only counted in text.",
+    help="Report nothing less severe. By default, no format lists notes (info).",
 )
 @click.option(
     "--min-confidence",
@@ -155,10 +155,11 @@ def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> 
     if options["write_baseline"]:
         return _write_baseline(paths, choice, options["baseline"], texts)
     report = checker.check_files(paths, choice, texts=texts)[0]
-    if len(paths) > 1:
-        from worldsize.dsl.verbs import leave_out_repeated  # most checks name one path
+    if any(".worldsize" in path for path in paths):
+        from worldsize.dsl.places import point_report_into_python  # few check a pipeline in Python
+        from worldsize.dsl.verbs import leave_out_repeated
 
-        report = leave_out_repeated(report)
+        report = point_report_into_python(leave_out_repeated(report))
     checker.write_output(_render(report, output))
     if report.unchecked and (output.statistics or output.format_ not in ("text", "concise")):
         common.say_sentences(f"note: no file was checked: {report.unchecked}", err=True)

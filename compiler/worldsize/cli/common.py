@@ -73,6 +73,10 @@ def show_findings(diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
     """
     from worldsize.diagnostics.text import render_text, wants_colour
 
+    if any(".worldsize" in each.span.path for each in diagnostics):
+        from worldsize.dsl.places import point_into_python  # few are of a pipeline in Python
+
+        diagnostics, sources = point_into_python(diagnostics, sources)
     shown = [each for each in diagnostics if each.is_shown_by_default]
     files = {each.span.path for each in shown}
     if shown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -146,10 +146,6 @@ def _step(
     state = "not started" if step.state == "waiting" else step.state
     yield f"{(margin + step.name):<{width}}  {state:<11}  {took:>9}  {', '.join(behind)}".rstrip()
     margin += "    "
-    said = prediction.INPUTS if speed is not None and speed.prediction is not None else ()
-    for name, value in step.parameters.items():
-        if name not in said:
-            yield f"{margin}{name} = {_shorten_value(value)}"
     metrics = {
         name: number for name, number in details.metrics(step).items() if speed is None or name != SPEED
     }
@@ -159,11 +155,22 @@ def _step(
         yield f"{margin}… and {plural(len(metrics) - MOST_METRICS, 'more metric')}: see `--json`"
     if speed is not None:
         yield from (f"{margin}{line}" for line in speed_view.render_speed(speed))
+    predicted = prediction.INPUTS if speed is not None and speed.prediction is not None else ()
+    yield from (f"{margin}{line}" for line in _list_parameters(step, predicted))
     for name, place in details.step_outputs(step).items():
         yield f"{margin}-> {name}  {_show_place(place)}"
     if step.reason:
         yield f"{margin}! {step.reason}"
         yield from (f"{margin}| {line}" for line in details.last_lines(step, LAST_LINES))
+
+
+def _list_parameters(step: StepRecord, said: Collection[str]) -> Iterator[str]:
+    """The parameters that tell about the step: those of the component's default are counted."""
+    listed = {name: value for name, value in step.parameters.items() if name not in said}
+    chosen = {name: value for name, value in listed.items() if name not in step.defaults}
+    yield from (f"{name} = {_shorten_value(value)}" for name, value in chosen.items())
+    if more := len(listed) - len(chosen):
+        yield f"{plural(more, 'parameter')} with the default of the component: see `--json`"
 
 
 def _shorten_value(value: str) -> str:

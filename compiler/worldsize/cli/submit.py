@@ -167,12 +167,13 @@ def _fold_uploads(paths: Sequence[str]) -> list[str]:
 
 
 def _submit(names: WorkspaceNames, target: Target, request: Request) -> None:
-    from worldsize.remote import client
+    from worldsize.remote import client, registered
     from worldsize.remote.errors import explain_errors
     from worldsize.remote.rest import Rest
 
     with explain_errors(names.shown):
         rest = Rest(names)
+        registered.check_registered(rest, target)
         missing = client.find_missing(rest, target.compute_names)
         client.require_creatable(target, missing, create=request.create_compute)
         ml_client = client.make_client(names, rest.credential)

@@ -14,16 +14,20 @@ from xml.sax.saxutils import escape, quoteattr
 from msgspec import Struct
 
 from worldsize.base.span import Span
-from worldsize.diagnostics.diagnostic import Diagnostic, count_severities
+from worldsize.diagnostics.diagnostic import Diagnostic, Severity
 from worldsize.diagnostics.snippet import Sources, escape_controls, flatten, mark_controls, show_path
 from worldsize.diagnostics.text import render_diagnostic
 
 VERSION = 1
 
 
-def render_json(diagnostics: Sequence[Diagnostic], *, files: int, fixed: int = 0) -> str:
-    """The report as one JSON document; lines and columns count from 1, ends are exclusive."""
-    totals = count_severities(diagnostics)
+def render_json(
+    diagnostics: Sequence[Diagnostic], *, totals: Mapping[Severity, int], files: int, fixed: int = 0
+) -> str:
+    """The report as one JSON document; lines and columns count from 1, ends are exclusive.
+
+    ``totals`` counts the findings of each severity, listed or not.
+    """
     report = {
         "version": VERSION,
         "diagnostics": [as_dict(diagnostic) for diagnostic in diagnostics],

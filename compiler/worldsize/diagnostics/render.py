@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.diagnostics.diagnostic import Diagnostic, count_severities
 from worldsize.diagnostics.snippet import Sources
 
 if TYPE_CHECKING:
     from worldsize.diagnostics.ci_formats import RuleInfo
 
 FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
-_COMPLETE = ("json", "sarif")  # formats for programs, which choose for themselves
 
 
 def render_report(
@@ -39,8 +38,8 @@ def render_report(
         colour: Whether ``text`` and ``concise`` may use terminal colours.
         fixed: How many problems were fixed before.
         known: How many findings a baseline has hidden, for ``text`` and ``concise``.
-        notes: Whether formats for people show findings of severity ``info``; ``text`` and ``concise`` count
-            them if not.
+        notes: Whether findings of severity ``info`` are listed, in every format; ``text``, ``concise`` and
+            ``json`` count them if not.
         unchecked: Why there was no file to check, for ``text`` and ``concise``.
 
     Raises:
@@ -56,20 +55,18 @@ def render_report(
         else:
             report = text.render_short(diagnostics, sources, **options)
         return f"{report.rstrip()}: {unchecked}\n" if unchecked else report
-    if format_ not in _COMPLETE and not notes:
-        diagnostics = [each for each in diagnostics if each.is_shown_by_default]
-    if format_ == "json":
-        from worldsize.diagnostics import ci_formats
-
-        return ci_formats.render_json(diagnostics, files=len(files), fixed=fixed)
     from worldsize.diagnostics import ci_formats
 
+    shown = [each for each in diagnostics if notes or each.is_shown_by_default]
+    if format_ == "json":
+        totals = count_severities(diagnostics)
+        return ci_formats.render_json(shown, totals=totals, files=len(files), fixed=fixed)
     if format_ == "github":
-        return ci_formats.render_github(diagnostics)
+        return ci_formats.render_github(shown)
     if format_ == "junit":
-        return ci_formats.render_junit(diagnostics, sources, files=files)
+        return ci_formats.render_junit(shown, sources, files=files)
     if format_ == "sarif":
         from importlib.metadata import version
 
-        return ci_formats.render_sarif(diagnostics, rules(), version=version("worldsize"))
+        return ci_formats.render_sarif(shown, rules(), version=version("worldsize"))
     raise ValueError(f"`{format_}` is not one of {', '.join(FORMATS)}")

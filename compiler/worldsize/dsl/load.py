@@ -25,6 +25,7 @@ _DECORATED = re.compile(
     r"^@(?:[\w.]{1,80}\.)?pipeline\b[^\n]{0,200}\n(?:[ \t)@][^\n]{0,200}\n){0,20}def (\w{1,100})\(",
     re.MULTILINE,
 )
+_FUNCTION = re.compile(r"^def (\w{1,100})\(", re.MULTILINE)
 _WORD = re.compile(r"[:.](\w+)$")
 
 
@@ -127,18 +128,42 @@ def _list_functions(module: ModuleType, file: str, name: str) -> str:
 
 
 def suggest_functions(file: str) -> str:
-    """Advice: the pipelines of a Python file, found without running it."""
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        text = ""
-    found = [f"`{file}:{name}`" for name in _DECORATED.findall(text)]
+    """Advice: the pipelines of a Python file, those that are planned first, found without running it."""
+    text = _read(file)
+    found = dict.fromkeys([*_find_planning(text), *_DECORATED.findall(text)])
     if found:
-        return f"write {' or '.join(found[:5])}"
+        return f"write {' or '.join(f'`{file}:{name}`' for name in [*found][:5])}"
     return (
         f"name the function with `@dsl.pipeline`: `{file}:FUNCTION`;"
         " a training script is checked with the job that starts it"
     )
+
+
+def suggest_planning(reference: str) -> str:
+    """Advice where the function of a reference does not plan its job: another one of its file that plans."""
+    match = _REFERENCE.fullmatch(reference)
+    file = match[1] if match is not None else ""
+    found = _find_planning(_read(file))
+    if found:
+        return f"`{found[0]}` plans one: write `{file}:{found[0]}`"
+    return "call `worldsize.plan(job, instance_types=…, scale=…)` in the function before it returns the job"
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+
+
+def _find_planning(text: str) -> list[str]:
+    """The functions of a file that plan a job and need no argument."""
+    _, *parts = _FUNCTION.split(text)
+    return [
+        name
+        for name, rest in zip(parts[::2], parts[1::2], strict=True)
+        if rest.startswith(")") and "worldsize.plan(" in rest
+    ]
 
 
 def _import_file(path: Path) -> ModuleType:

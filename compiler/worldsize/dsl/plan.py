@@ -12,9 +12,10 @@ import yaml
 from worldsize import api, resources
 from worldsize.azureml.model import Literal, Step
 from worldsize.checking import settings
+from worldsize.dsl.places import point_into_python
 from worldsize.dsl.write import PIPELINE, PLAN, PLANNED, find_folder, find_source, write_files, write_pipeline
 from worldsize.emit import plan_file
-from worldsize.errors import PipelineError
+from worldsize.errors import PipelineError, SpecError
 from worldsize.planning.model import Plan, StepPlan
 
 SPEC = "spec.yml"
@@ -48,7 +49,7 @@ def fill_plan(job: Any, *, instance_types: Mapping[str, str], scale: Mapping[str
 
     Raises:
         PipelineError: ``scale`` or ``instance_types`` names what the job does not have.
-        SpecError: The numbers do not fit; the findings point into the job as a spec.
+        SpecError: The numbers do not fit; the findings point into the job's Python file.
     """
     unknown = next((name for name in scale if name not in job.jobs), None)
     if unknown is not None:
@@ -59,7 +60,10 @@ def fill_plan(job: Any, *, instance_types: Mapping[str, str], scale: Mapping[str
     folder = find_folder(job)
     written = yaml.safe_load(write_pipeline(job, folder).read_text(encoding="utf-8"))
     document = _make_spec(job, written, instance_types, scale)
-    planned = api.plan_spec(write_files(folder, {SPEC: document, **_find_inline(written)}) / SPEC)
+    try:
+        planned = api.plan_spec(write_files(folder, {SPEC: document, **_find_inline(written)}) / SPEC)
+    except SpecError as error:
+        raise SpecError(*point_into_python(error.diagnostics, error.sources)) from None
     for name, step in planned.plan.steps.items():
         given = written["jobs"][name].get("inputs") or {}
         _fill_node(job.jobs[name], given, step, planned.resolved.job.steps[name])

@@ -41,7 +41,7 @@ def check(
     Args:
         paths: Specs, Azure ML YAML files, or folders of them. Other files in a folder are skipped, and those
             that git ignores. Also ``"file.py:function"``, whose code runs, and pipeline jobs of azure-ai-ml:
-            both are written below ``.worldsize/pipelines``, and findings point into what was written. Of a
+            both are written below ``.worldsize/pipelines``, and findings point into the Python file. Of a
             job that :func:`plan` has planned, what the plan warns of is reported as well.
         select: Codes (``WS203``), beginnings of codes (``WS2``) or slugs; only these are reported.
         ignore: The same; these are not reported. Faults of worldsize itself always are.
@@ -61,6 +61,7 @@ def check(
     """
     from worldsize import checking
     from worldsize.dsl.load import is_of_client
+    from worldsize.dsl.places import point_report_into_python
 
     single = isinstance(paths, str | os.PathLike) or is_of_client(paths) or not isinstance(paths, Iterable)
     targets = [paths] if single else list(paths)
@@ -74,7 +75,7 @@ def check(
         baseline=baseline,
         texts=texts,
     )
-    return leave_out_repeated(report)
+    return point_report_into_python(leave_out_repeated(report))
 
 
 def run(
@@ -204,7 +205,7 @@ def read_planned(reference: str) -> Planned:
     if planned is None:
         raise PipelineError(
             f"`{reference}` does not plan its job",
-            "call `worldsize.plan(job, instance_types=…, scale=…)` in the function before it returns the job",
+            load.suggest_planning(reference),
         )
     return planned
 

@@ -14,9 +14,10 @@ from typing import Any
 import yaml
 
 from worldsize.azureml import yaml_dump
+from worldsize.dsl.places import PYTHON
 from worldsize.emit import plan_file
 from worldsize.errors import OutputError, PipelineError
-from worldsize.running.model.folder import REFERENCE, ignore_in_git
+from worldsize.running.model.folder import REFERENCE, ignore_in_git, show_path
 
 WRITTEN = Path(".worldsize") / "pipelines"  # where pipelines in Python are written, one folder each
 PIPELINE = "pipeline.yml"
@@ -55,6 +56,7 @@ def write_pipeline(job: Any, folder: Path, reference: str | None = None) -> Path
     write_files(folder, files)
     (folder / REFERENCE).write_text(f"{reference or ''}\n", encoding="utf-8")
     _write_plan(job, folder / plan_file.NAME)
+    _write_place(job, folder / PYTHON)
     return folder / PIPELINE
 
 
@@ -83,6 +85,15 @@ def _write_plan(job: Any, path: Path) -> None:
         path.unlink(missing_ok=True)  # of another job of this name
     else:
         path.write_bytes(plan)
+
+
+def _write_place(job: Any, path: Path) -> None:
+    """Write which function of which file a job comes from, as far as the client knows it."""
+    file = str(getattr(job.component, "_source_path", None) or "")
+    if file.endswith(".py") and Path(file).is_file():
+        path.write_text(f"{show_path(file)}:{job.component.name}\n", encoding="utf-8")
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _dump(job: Any) -> dict[str, Any]:

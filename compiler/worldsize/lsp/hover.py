@@ -17,6 +17,8 @@ from worldsize.lsp.session import Session
 from worldsize.planning.model import Derivation
 from worldsize.rules import registry
 
+_CRON = frozenset({("schedule", "cron"), ("trigger", "expression")})  # in a spec, and in a schedule
+
 
 def hover(session: Session, buffer: Buffer, params: types.HoverParams) -> types.Hover | None:
     """What is known of the word at a position; None for a word of which nothing is."""
@@ -73,6 +75,8 @@ def _describe_value(names: Names, analysis: Analysis, entry: Entry) -> str | Non
         return notes.describe_component(component, value) if component is not None else None
     if key in ("compute", "target", "default_compute"):
         return _describe_compute(names, analysis, value)
+    if entry.path in _CRON and (times := notes.describe_fire_times(value)) is not None:
+        return times
     return _describe_key(names, analysis, entry.path) if "\n" not in value else None
 
 

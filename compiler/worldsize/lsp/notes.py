@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from worldsize.azureml.model import Component, Port
 from worldsize.base.wording import plural, show_number
@@ -12,6 +13,7 @@ from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.model import Derivation, StepPlan
 from worldsize.rules import pages
 from worldsize.rules.rule import Rule
+from worldsize.spec import cron
 
 
 def describe_size(size: VmSize, prices: PriceList) -> str:
@@ -98,6 +100,14 @@ def describe_step(plan: StepPlan) -> str:
     lines = [f"**{plan.step}**", "", *_align(rows)]
     lines += [f"\nadvice: {advice}" for advice in plan.advice]
     return "\n".join(lines)
+
+
+def describe_fire_times(expression: str) -> str | None:
+    """When a schedule fires next; None where its expression has faults."""
+    if any(not fault.ignored for fault in cron.check_cron(expression)):
+        return None
+    times = "".join(f"- {each:%a %Y-%m-%d %H:%M}\n" for each in cron.next_times(expression, datetime.now()))
+    return f"fires next, on the clock of the schedule's `time_zone`:\n\n{times}"
 
 
 def _align(rows: list[tuple[str, ...]]) -> list[str]:

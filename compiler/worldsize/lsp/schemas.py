@@ -13,6 +13,7 @@ from worldsize.lsp.outline import Outline, Path
 from worldsize.spec.schema import load_schema
 
 Shape = Mapping[str, Any]
+_SHOWN = 20  # words of a key
 _OWN = {"spec": "spec", "settings": "worldsize"}
 
 
@@ -72,7 +73,8 @@ class SchemaView(Struct, frozen=True):
         default = next((each["default"] for each in whole if "default" in each), None)
         values = self.list_values(path) if all(map(_lists_words, self.list_shapes(path))) else []
         lines = [str(text)] if text else []
-        lines += [f"One of {', '.join(f'`{value}`' for value in values[:20])}."] if values else []
+        more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+        lines += [f"One of {', '.join(f'`{value}`' for value in values[:_SHOWN])}{more}."] if values else []
         lines += [f"Default: `{_write(default)}`."] if default is not None else []
         return "\n\n".join(lines) or None
 

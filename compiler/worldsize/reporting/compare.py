@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from worldsize.base.wording import show_number
+from worldsize.planning.estimates import prediction
 from worldsize.reporting.curves import read_tracked_tags
 from worldsize.reporting.originals import find_original
 from worldsize.reporting.run_metrics import read_run_metrics
@@ -86,7 +87,13 @@ def find_shared_steps(first: RunRecord, second: RunRecord) -> Iterable[str]:
 
 
 def _parameters(run: RunRecord, steps: Iterable[str]) -> dict[str, str | float]:
-    return {f"{step}.{name}": value for step in steps for name, value in run.steps[step].parameters.items()}
+    """The parameters of steps by their names; predictions follow from the others."""
+    return {
+        f"{step}.{name}": value
+        for step in steps
+        for name, value in run.steps[step].parameters.items()
+        if name not in prediction.INPUTS
+    }
 
 
 def _parts(run: RunRecord) -> dict[tuple[str, str], str]:
@@ -121,7 +128,7 @@ def _environment(run: RunRecord) -> dict[str, str | float]:
     rows: dict[str, str | float] = {
         f"--{name.replace('_', '-')}": str(value)
         for name, value in (options.items() if isinstance(options, Mapping) else ())
-        if name != "settings"  # which are among the parameters
+        if name != "settings" and value is not None  # the settings are among the parameters
     }
     rows |= {name: str(request[name]) for name in ("worldsize", "python") if request.get(name)}
     rows |= {name: tags[tag] for name, tag in _TAGS.items() if tag in tags}

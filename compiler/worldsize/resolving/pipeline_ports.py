@@ -22,7 +22,7 @@ from worldsize.azureml.model import (
     Step,
 )
 from worldsize.base.problem import Related
-from worldsize.base.suggest import closest, did_you_mean
+from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.resolving.state import ResolveState, as_field, part_span
 from worldsize.spec.model import PipelineOutput, Spec
 from worldsize.spec.pipeline_inputs import find_bound_inputs, is_pipeline_input, report_unknown
@@ -84,7 +84,7 @@ def check_unused(state: ResolveState, steps: Mapping[str, Step]) -> None:
     }
     bound = find_bound(steps) | named
     bound |= {
-        closest(each or "", spec.inputs) for each in named - spec.inputs.keys()
+        find_meant(each or "", spec.inputs) for each in named - spec.inputs.keys()
     }  # was meant, and reported
     for name, declared in spec.inputs.items():
         if name not in bound and name not in spec.planned_inputs and _is_readable(state):

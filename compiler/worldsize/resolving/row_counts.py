@@ -23,6 +23,7 @@ from wssources.column_kinds import parse_column_types
 from wssources.documents import find_text_division, read_corpus
 from wssources.formats import LABEL_ARRAYS, LABEL_FILE, MAX_CLASS_NAME, PICTURES, TABLES, TEXTS
 from wssources.media_options import MediaOptions
+from wssources.name_lists import split_names
 from wssources.parquet import check_footer, check_pages, dictionary_columns
 from wssources.part_counts import PartCounts, count_windows
 from wssources.picture_folders import find_class
@@ -184,7 +185,7 @@ def _divide(per_class: list[int], kind: str, task: str, split: SplitSettings) ->
 
 def _make_request(root: Path, files: list[Path], values: Mapping[str, Any], split: SplitSettings) -> Request:
     names = ["" if file == root else file.relative_to(root).as_posix() for file in files]
-    features = tuple(name.strip() for name in str(values.get("features") or "").split(",") if name.strip())
+    features = split_names(str(values.get("features") or ""))
     return Request(
         root,
         Files(root, names) if names != [""] else [root],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -29,9 +29,9 @@ def report_key_problems(where: NodeLocation, path: Path, errors: list[Violation]
     meant: set[str] = set()
     for error in by_keyword.get("additionalProperties", []):
         for unknown in _unknown(error):
-            near = closest(unknown, _free(error))
-            meant |= {near} if near else set()
-            yield _unknown_key(where, error, unknown, near)
+            near, deeper = closest(unknown, _free(error)), _find_deeper(error.subschema, unknown)
+            meant |= {deeper[0]} if deeper else {near} if near else set()
+            yield _unknown_key(where, error, unknown, near, deeper)
     for error in by_keyword.get("required", [])[:1]:
         yield from _missing(where, error, meant)
     for error in by_keyword.get("dependentRequired", [])[:1]:
@@ -68,13 +68,14 @@ def _properties(error: Violation) -> Mapping[str, Any]:
     return properties
 
 
-def _unknown_key(where: NodeLocation, error: Violation, key: str, near: str | None) -> Problem:
+def _unknown_key(
+    where: NodeLocation, error: Violation, key: str, near: str | None, deeper: Sequence[str]
+) -> Problem:
     span = _key_span(where, key)
     keys = [name for name in _properties(error) if not name.startswith("$")]
     help_ = f"did you mean `{near}`?" if near else f"keys that are allowed here: {quoted_list(keys, 24)}"
-    deeper = next((name for name, part in _properties(error).items() if key in _inner_keys(part)), None)
-    if deeper is not None:
-        help_, near = f"write it under `{deeper}:`", None
+    if deeper:
+        help_, near = "write it under " + " of ".join(f"`{each}:`" for each in reversed(deeper)), None
     sure = closest_unambiguous(key, _free(error))
     fix = fix_word(span, key, sure) if sure is not None and sure == near else None
     return Problem(
@@ -82,9 +83,16 @@ def _unknown_key(where: NodeLocation, error: Violation, key: str, near: str | No
     )
 
 
-def _inner_keys(part: Any) -> Mapping[str, Any]:
-    """The keys of a mapping that is the value of a key."""
-    return part.get("properties", {}) if isinstance(part, dict) else {}
+def _find_deeper(part: Any, key: str, levels: int = 2) -> tuple[str, ...]:
+    """The keys that lead to mappings which have a key that their outer one lacks; empty if none does."""
+    inner = part.get("properties", {}) if isinstance(part, dict) and levels else {}
+    for name, each in inner.items():
+        if isinstance(each, dict) and key in each.get("properties", {}):
+            return (name,)
+    for name, each in inner.items():
+        if found := _find_deeper(each, key, levels - 1):
+            return (name, *found)
+    return ()
 
 
 def _missing(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator[Problem]:

@@ -12,6 +12,7 @@ from wsshards.errors import UserError, clip_text
 from wsshards.terms import BOOLEAN, CATEGORY, COLUMN_KINDS, DATE, NUMBER
 from wssources.formats import MAX_CLASS_NAME
 from wssources.input_error import suggest
+from wssources.name_lists import split_names
 
 MAX_CATEGORIES = 1_000  # of a column
 MISSING_NUMBERS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # in a column of numbers
@@ -29,13 +30,11 @@ def parse_column_types(text: str) -> dict[str, str]:
         UserError: a pair has no `=`, or names no kind.
     """
     kinds = {}
-    for pair in text.split(","):
+    for pair in split_names(text):
         name, sign, kind = (part.strip() for part in pair.rpartition("="))
-        if not pair.strip():
-            continue
         if not sign or not name:
             raise UserError(
-                f"`column_types` has `{clip_text(pair.strip())}`, not a column, `=` and a kind",
+                f"`column_types` has `{clip_text(pair)}`, not a column, `=` and a kind",
                 "write for example `zip=category,opened=date`",
             )
         if kind not in COLUMN_KINDS:

@@ -12,6 +12,7 @@ from wsshards.terms import CLASSIFICATION
 from wssources import row_faults
 from wssources.formats import LABEL_FILE, MAX_CLASSES, PICTURES
 from wssources.input_error import suggest
+from wssources.name_lists import split_names
 from wssources.part_counts import PartCounts
 from wssources.request import DROP, Files, Request
 from wssources.row_division import RowDivision, find_row_division
@@ -244,11 +245,7 @@ def choose_label_columns(request: Request, file: Path, header: Sequence[str]) ->
     """
     lower = [name.strip().lower() for name in header]
     place = next((lower.index(name) for name in FILE_COLUMNS if name in lower), 0)
-    wanted = (
-        (request.label,)
-        if request.label in header
-        else tuple(name.strip() for name in request.label.split(",") if name.strip())
-    )
+    wanted = (request.label,) if request.label in header else split_names(request.label)
     if wanted == (DEFAULT_LABEL,) and DEFAULT_LABEL not in header and len(header) == 2:
         return (header[1 - place],), place
     for name in wanted:

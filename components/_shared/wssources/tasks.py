@@ -12,6 +12,7 @@ from wsshards.errors import UserError, clip_text
 from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL, MULTI_LABEL, REGRESSION, TASKS
 from wssources.formats import MAX_CLASSES
 from wssources.input_error import blame_input, suggest
+from wssources.name_lists import split_names
 
 AUTO = "auto"
 TASK_CHOICES = (AUTO, *TASKS)
@@ -123,7 +124,7 @@ def split_label(label: str, columns: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the label columns: one, or several with commas between them."""
     if "," not in label or label in set(columns):
         return (label,)
-    return tuple(name.strip() for name in label.split(",") if name.strip()) or (label,)
+    return split_names(label) or (label,)
 
 
 def decide_task(

@@ -27,6 +27,7 @@ from wsshards import manifest as contents
 from wsshards import terms
 from wsshards.errors import UserError, describe_error, run_main
 from wssources.column_kinds import parse_column_types
+from wssources.name_lists import split_names
 from wssources.source_urls import mask_address
 from wssources.split import hash_rows, shuffle_keys
 from wssources.split_settings import TEST, TRAIN, VALIDATION, make_split
@@ -58,7 +59,7 @@ def _shard(options: argparse.Namespace, folder: Path, scratch: Path) -> None:
         options.data,
         kind=options.format,
         label=options.label,
-        features=tuple(name.strip() for name in options.features.split(",") if name.strip()),
+        features=split_names(options.features),
         sequence_length=options.sequence_length,
         memory=options.memory_limit_mib << 20,
         task=options.task,

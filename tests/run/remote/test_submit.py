@@ -312,3 +312,42 @@ def test_the_result_names_the_model_and_the_processes_that_ran(served: Served) -
     assert "  model  digits-cnn version 1  azureml:digits-cnn:1\n" in submitted
     shown = json.loads(worldsize(served, "show", "digits", "--azure", "--json"))
     assert shown["models"] == [{"name": "digits-cnn", "version": "1", "reason": None}]
+
+
+COMPONENT = """\
+$schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
+name: fit_registered
+type: command
+inputs: {epochs: {type: integer}, note: {type: string, optional: true}, rate: {type: number, default: 0.1}}
+outputs: {made: {type: uri_folder}}
+command: echo ${{inputs.epochs}} ${{inputs.rate}} $[[${{inputs.note}}]] > ${{outputs.made}}/n.txt
+environment: {image: mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04}
+"""
+REGISTER = """\
+from azure.ai.ml import MLClient, load_component
+from azure.identity import DefaultAzureCredential
+
+client = MLClient.from_config(DefaultAzureCredential())
+client.components.create_or_update(load_component("fit.yml"))
+"""
+BY_NAME = """\
+$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
+type: pipeline
+settings: {default_compute: azureml:cpu-cluster}
+jobs:
+  fit: {type: command, component: "azureml:fit_registered@latest", inputs: {epoch: 3}}
+"""
+
+
+def test_inputs_of_a_registered_component_are_checked_before_the_job_is_sent(served: Served) -> None:
+    for name, text in {"fit.yml": COMPONENT, "register.py": REGISTER, "by_name.yml": BY_NAME}.items():
+        (served.folder / name).write_text(text)
+    assert served.run(sys.executable, "register.py").returncode == 0
+
+    refused = worldsize(served, "submit", "by_name.yml", "--name", "by-name", status=1)
+    assert "by_name.yml:5:77: error[WS612]" in refused
+    assert "did you mean `epochs`?" in refused
+    assert "by-name" not in worldsize(served, "runs", "--azure")
+
+    (served.folder / "by_name.yml").write_text(BY_NAME.replace("epoch:", "epochs:"))
+    assert "job by-name succeeded" in worldsize(served, "submit", "by_name.yml", "--name", "by-name")

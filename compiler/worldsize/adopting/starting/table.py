@@ -12,6 +12,7 @@ from wsshards.errors import UserError
 from wsshards.terms import CATEGORY
 from wssources.column_kinds import check_categories, find_kind
 from wssources.formats import TABLES
+from wssources.name_lists import join_names
 from wssources.request import Request, unreadable
 from wssources.table_plan import HEAD_BYTES, Head
 from wssources.tasks import FEW_VALUES, LabelValues
@@ -80,7 +81,7 @@ def _read_parquet(path: Path) -> Head:
 
 def find_labels(table: Table) -> list[Label]:
     """The columns that may be the label: those with the name of one, else the last column."""
-    named = [each for each in table.columns if each.lower() in LABELS]
+    named = [each for each in table.columns if each.strip().lower() in LABELS]
     if named:
         return [Label(each, "by its name") for each in named]
     return [Label(table.columns[-1], "the last column")] if table.columns else []
@@ -95,8 +96,8 @@ def find_settings(table: Table, label: str) -> dict[str, str]:
     if values.numbers == values.rows and not values.fractions and len(values.distinct) > FEW_VALUES:
         settings["task"] = "regression"
     features = [each for each in table.columns if each != label and not _is_identifier(table, each)]
-    if features and len(features) < len(table.columns) - 1 and not any("," in each for each in features):
-        settings["features"] = ",".join(features)
+    if features and len(features) < len(table.columns) - 1:
+        settings["features"] = join_names(features)
     if any(_is_missing(value) for value in table.head.values(label)):
         settings["missing"] = "drop"
     elif any(_is_missing(value) for name in features for value in table.head.values(name)):
@@ -112,7 +113,7 @@ def _is_identifier(table: Table, name: str) -> bool:
     if not name:
         return True
     values = table.head.values(name)
-    if _NUMBER_OF_ROW.fullmatch(name) and _counts(values):
+    if _NUMBER_OF_ROW.fullmatch(name.strip()) and _counts(values):
         return True
     if _is_long_text(values) or find_kind(values, cells=table.head.cells) != CATEGORY:
         return False

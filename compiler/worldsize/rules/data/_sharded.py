@@ -32,6 +32,7 @@ from wssources.find_files import FORMATS, check_content, choose_files, find_file
 from wssources.input_error import InputError, blame_input
 from wssources.media_options import MediaOptions, check_vocabulary, parse_image_size
 from wssources.mltable import ElsewhereError
+from wssources.name_lists import split_names
 from wssources.planned_rows import SOURCES
 from wssources.request import MISSING, Files, Request
 from wssources.row_faults import check_rows
@@ -199,7 +200,7 @@ def _make_request(source: _Source, root: Path, names: list[str], unpacked: Unpac
     else:
         inner = root.relative_to(source.base).as_posix() if root != source.base else "."
     called = source.called if inner == "." else f"{source.called}/{inner}" if source.called != "." else inner
-    features = tuple(name.strip() for name in str(values["features"] or "").split(",") if name.strip())
+    features = split_names(str(values["features"] or ""))
     length, memory = int(values["sequence_length"]), int(values["memory_limit_mib"]) << 20
     seed = int(values["seed"])
     with blame_input("input-out-of-range", "column_types"):

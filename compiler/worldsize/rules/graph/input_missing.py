@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from worldsize.azureml import literals
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.base.suggest import closest
+from worldsize.base.suggest import find_meant
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _built_in
 from worldsize.rules.graph._common import (
@@ -33,7 +33,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
             and not (name in step.inputs or name in step.unwired or name.split(".")[0] in groups)
         ]
         unknown = [name for name in step.inputs if name not in names] if missing else []
-        meant = {closest(name, names) for name in unknown}  # input-unknown says so
+        meant = {find_meant(name, names) for name in unknown}  # input-unknown says so
         for port in missing:
             if port.name not in meant:
                 kind = literals.article(port.type)

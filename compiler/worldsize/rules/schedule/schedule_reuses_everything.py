@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.model import Binding, Data, Job, Literal, Step
+from worldsize.azureml.references import classify
 from worldsize.base.problem import Finding
 from worldsize.base.wording import join_words
 from worldsize.rules.context import Context
@@ -22,17 +23,25 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
         return
     if _forced(schedule, job) or _changes(job, schedule.inputs):
         return
-    again = [name for name, step in job.steps.items() if not _reused(step)]
-    if again and not _follows_reused_model(job, again):
+    reused = {name: _is_reused(step) for name, step in job.steps.items()}
+    again = [name for name, known in reused.items() if known is False]
+    unseen = [name for name, known in reused.items() if known is None]
+    if again and (unseen or not _follows_reused_model(job, again)):
         return
-    if again:
+    if unseen:
+        names = join_words([f"`{name}`" for name in unseen], "or")
+        message = (
+            f"no input changes: runs after the first only reuse outputs, unless {names} is not deterministic"
+        )
+    elif again:
         names = join_words([f"`{name}`" for name in again], "and")
         message = f"no input changes: runs after the first reuse the trained model, and only repeat {names}"
     else:
         message = (
             "every step is deterministic and no input changes: runs after the first only reuse its outputs"
         )
-    yield Finding(reference.span, message, "set `force_rerun: true` under `settings` of the pipeline")
+    help_ = "set `force_rerun: true` under `settings` of the pipeline"
+    yield Finding(reference.span, message, help_, confidence="possible" if unseen else None)
 
 
 def _follows_reused_model(job: Job, again: Sequence[str]) -> bool:
@@ -40,8 +49,6 @@ def _follows_reused_model(job: Job, again: Sequence[str]) -> bool:
     read = {name: _sources(step) for name, step in job.steps.items()}
     if any(source in again for sources in read.values() for source, _ in sources):
         return False
-    if any(job.steps[name].component is None for name in again):
-        return False  # not to be seen here
     return all(any(_is_model(job.steps[source], port) for source, port in read[name]) for name in again)
 
 
@@ -76,10 +83,15 @@ def _changes(job: Job, inputs: Mapping | None) -> bool:
     return any("${{" in text for text in texts)
 
 
-def _reused(step: Step) -> bool:
+def _is_reused(step: Step) -> bool | None:
+    """Whether a step with the same inputs is reused; None if only the workspace knows its component."""
     component = step.component
-    if component is None or step.type not in _REUSED:
-        return False  # not to be seen here
+    if step.type not in _REUSED:
+        return False
+    if component is None:
+        text = step.reference.value if step.reference is not None else None
+        return None if isinstance(text, str) and classify(text) == "asset" else False
     if component.graph is not None:
-        return all(_reused(inner) for inner in component.graph.steps.values())
+        inner = {_is_reused(each) for each in component.graph.steps.values()}
+        return False if False in inner else None if None in inner else True
     return component.is_deterministic is None or component.is_deterministic.value is not False

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
-from worldsize.base.suggest import closest, did_you_mean
+from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch
@@ -139,7 +139,7 @@ def _describe_unknown(
     if fault.argument is not None and fault.argument.is_flag:
         message = f"`{script}` has no argument `{flag}`"
         free = _list_free(fault, interface)
-        if meant is not None and closest(flag, free) != meant:
+        if meant is not None and find_meant(flag, free) != meant:
             help_ = f"write `{meant}`, which `{script}` needs"
         elif meant is not None or len(free) > 1:
             help_ = did_you_mean(flag, free)
@@ -156,7 +156,7 @@ def _find_meant(fault: Fault, interface: Interface, faults: list[Fault]) -> str 
     unknown = [each for each in faults if each.what == "unknown"]
     if fault.valued and len(needed) == len(unknown) == 1 and needed[0].startswith("--"):
         return needed[0]
-    return closest(_flag(fault), _list_free(fault, interface))
+    return find_meant(_flag(fault), _list_free(fault, interface))
 
 
 def _list_free(fault: Fault, interface: Interface) -> list[str]:

@@ -64,6 +64,8 @@ def execute(
     view, tracking = MaskedView(view, prepared.mask), services.tracking
     _describe_run(tracking, prepared, folder, again=earlier is not None)
     with EventLog(folder.events, mask=prepared.mask) as log, _show(view, prepared.notices):
+        if earlier is not None and earlier.died is not None:
+            log.write("run_died", earlier.died)  # the files that tell when it did are written again
         event = "run_started" if earlier is None else "run_resumed"
         log.write(event, run=folder.id, pipeline=str(prepared.target), steps=list(prepared.tasks))
         context = RunContext(

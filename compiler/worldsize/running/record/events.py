@@ -40,9 +40,12 @@ class EventLog:
             if self._file.read(1) != b"\n":  # an incomplete line of an earlier writer that died
                 self._file.write(b"\n")
 
-    def write(self, event: str, **details: Any) -> None:
-        """Append an event such as ``step_started`` with plain data, but never with an environment."""
-        time = self._clock().isoformat(timespec="milliseconds")
+    def write(self, event: str, happened: datetime | None = None, /, **details: Any) -> None:
+        """Append an event such as ``step_started`` with plain data, but never with an environment.
+
+        It happens now, unless ``happened`` says when it did.
+        """
+        time = (happened or self._clock()).isoformat(timespec="milliseconds")
         shown = {name: each if name in _NAMES else self.mask.data(each) for name, each in details.items()}
         line = json.dumps({"time": time, "event": event, **shown}, ensure_ascii=False) + "\n"
         if self.fault is None:

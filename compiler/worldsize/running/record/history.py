@@ -34,6 +34,9 @@ class StepRecord:
     source: str | None = None  # the run whose outputs were reused
     needs: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
+    defaults: frozenset[str] = (
+        frozenset()
+    )  # parameters that have the component's default, where that is known
     processes: tuple[str, ...] = ()
     failed_process: str | None = None  # the first that failed
     last_lines: tuple[str, ...] | None = None  # of it, without secrets; None in older records
@@ -56,6 +59,7 @@ class RunRecord:
     steps: dict[str, StepRecord] = field(default_factory=dict)
     resumed: int = 0
     damaged: int = 0  # lines of the event log that could not be read
+    died: datetime | None = None  # when it gave its last sign of life, if its runner died
 
     @property
     def id(self) -> str:
@@ -138,6 +142,7 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
         run.steps[name] = step
         step.needs = tuple(map(str, _list(each.get("needs"))))
         step.parameters = {key: _text(value) for key, value in _mapping(each.get("parameters")).items()}
+        step.defaults = frozenset(map(str, _list(each.get("defaults"))))
     for event in logged:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             _HANDLERS.get(event["event"], _ignore)(run, event)
@@ -179,7 +184,8 @@ def _set_unfinished_times(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -
     """Set the durations of a run without an end: until now, or until its last sign of life."""
     last = datetime.now(timezone.utc)
     if run.state == "died":
-        last = _find_last_sign(run.root, logged) or last
+        run.died = _find_last_sign(run.root, logged)
+        last = run.died or last
     resumed = (_time(event) for event in reversed(logged) if event["event"] == "run_resumed")
     started = next(filter(None, resumed), run.started)
     if started is not None:

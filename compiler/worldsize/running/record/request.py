@@ -15,6 +15,8 @@ from worldsize.running.environments.layers import installed_version
 from worldsize.running.launch.redaction import redact_parameters
 from worldsize.running.model.folder import RunFolder, read_reference
 from worldsize.running.model.options import NodeMode, RunOptions
+from worldsize.running.model.source import read_default
+from worldsize.running.model.task import Task
 from worldsize.running.prepare.preparation import Prepared
 from worldsize.running.record.history import RECORD
 from worldsize.running.record.json_files import read_json, write_json
@@ -58,11 +60,19 @@ def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
             name: {
                 "needs": sorted(task.needs),
                 "parameters": redact_parameters(task.inputs, LONGEST_VALUE, prepared.mask),
+                "defaults": _find_defaults(task),
             }
             for name, task in prepared.tasks.items()
         },
     }
     write_json(folder.root / RECORD, document)
+
+
+def _find_defaults(task: Task) -> list[str]:
+    """The parameters of a step that have the default of its component."""
+    ports = task.component.inputs.items()
+    declared = {name: read_default(port) for name, port in ports if port.default is not None}
+    return sorted(name for name, text in declared.items() if task.inputs.get(name) == text)
 
 
 class RequestError(Exception):

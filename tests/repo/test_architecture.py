@@ -10,7 +10,7 @@ BOUNDS = {
     "files": 875,
     "lines": 104_200,
     "small modules": 128,
-    "edges between packages": 187,
+    "edges between packages": 188,
     "packages in knots": 0,
     "edges in running": 42,
     "parts of running in knots": 0,

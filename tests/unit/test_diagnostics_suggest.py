@@ -92,6 +92,7 @@ def test_a_path_is_suggested_only_where_it_is_of_the_kind_asked_for(
         ("--log", ["--log-interval", "--log-level"], None),  # either
         ("--learning", ["--learning-rate", "--l"], "--learning-rate"),
         ("x", ["xylophone"], None),
+        ("on", ["one", "own"], None),
         ("__", ["--", "lr"], "--"),
         ("", ["lr"], None),
         ("lr", [], None),

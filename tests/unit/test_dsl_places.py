@@ -153,3 +153,29 @@ def test_check_shows_the_place_in_python(written: Path) -> None:
     found = {each["code"]: each for each in json.loads(done.stdout)["diagnostics"]}
     assert {each["path"] for each in found.values()} == {"p.py"}
     assert (found["WS002"]["line"], found["WS002"]["column"]) == (15, 45)
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("epochs=epochs,  # worldsize: ignore[a-rule] why", False),
+        ("# worldsize: ignore[WS720] why\n        epochs=epochs,", False),
+        ("epochs=epochs,  # worldsize: ignore[WS203] why", True),
+        ('note="# worldsize: ignore[WS720] why", epochs=epochs,', True),
+    ],
+)
+def test_comments_of_the_python_file_suppress(written: Path, line: str, kept: bool) -> None:
+    line = line.replace("a-rule", "multi-node-without-timeout")
+    text = PYTHON.replace(
+        "shards=shard.outputs.shards, epochs=epochs,", f"shards=shard.outputs.shards,\n        {line}"
+    )
+    Path("p.py").write_text(text, encoding="utf-8")
+    source = Source(str(written), PIPELINE)
+    start = PIPELINE.index("3\n    limits")
+    span = source.span(start, start + 1)
+    warning = Diagnostic("WS720", "multi-node-without-timeout", "warning", "it is unwise", span)
+    error = Diagnostic("WS720", "multi-node-without-timeout", "error", "it is wrong", span)
+    sources = {str(written): source}
+    assert len(point_into_python([warning], sources)[0]) == kept
+    assert len(point_into_python([error], sources)[0]) == 1  # it stops a command
+    assert len(point_into_python([error], sources, suppress_errors=True)[0]) == kept

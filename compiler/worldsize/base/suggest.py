@@ -51,7 +51,9 @@ def find_meant(word: str, known: Iterable[str], *, but: str | None = None) -> st
 
 
 def _begins(short: str, long: str) -> bool:
-    return len(short) > 1 and _fold(long).strip("_").startswith(short)
+    """Whether a word begins another. One letter less is a typo, of which :func:`closest` judges."""
+    whole = _fold(long).strip("_")
+    return 1 < len(short) < len(whole) - 1 and whole.startswith(short)
 
 
 def _is_initials(short: str, long: str) -> bool:

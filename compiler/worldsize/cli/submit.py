@@ -6,10 +6,12 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
 
 import click
 
@@ -182,7 +184,7 @@ def _submit(names: WorkspaceNames, target: Target, request: Request) -> None:
             client.create_computes(ml_client, target, [cluster])
         if target.is_schedule:
             name = client.submit_schedule(ml_client, target, request.name, request.experiment)
-            _report_schedule(name, names, request)
+            _report_schedule(rest, name, request)
             return
         _say(request, f"submitting to {names.shown}")
         name = client.submit_job(ml_client, target, request.name, request.experiment)
@@ -198,11 +200,32 @@ def _say(request: Request, text: str) -> None:
         common.say(text, err=request.as_json)
 
 
-def _report_schedule(name: str, names: WorkspaceNames, request: Request) -> None:
+def _report_schedule(rest: Rest, name: str, request: Request) -> None:
+    trigger = rest.manage(f"/schedules/{quote(name)}")["properties"]["trigger"]
+    coming = _find_next_fire(trigger)
     if request.as_json:
-        click.echo(json.dumps({"schedule": name, "workspace": names.id}, indent=2))
-    else:
-        common.say(f"schedule {name} is set in {names.shown}")
+        following = None if coming is None else coming.isoformat()
+        click.echo(json.dumps({"schedule": name, "workspace": rest.names.id, "next": following}, indent=2))
+        return
+    common.say(f"schedule {name} is set in {rest.names.shown}")
+    if not trigger.get("startTime"):
+        common.say("  without a start time, a new schedule starts its first job at once")
+    if coming is not None:
+        common.say(f"  next  {coming:%a %Y-%m-%d %H:%M} {trigger.get('timeZone') or 'UTC'}")
+
+
+def _find_next_fire(trigger: Mapping[str, Any]) -> datetime | None:
+    """When a schedule that was just set fires next, on its own clock; None if that cannot be known."""
+    from worldsize.serving.errors import ServiceError
+    from worldsize.serving.schedules import times, triggers
+
+    now = datetime.now(timezone.utc)
+    try:
+        read = triggers.read_trigger(trigger, now)
+    except ServiceError:  # a time zone of which this machine has no data
+        return None
+    due = times.next_due(read, now)
+    return None if due is None else due.astimezone(read.zone)
 
 
 def _report_submitted(rest: Rest, name: str, request: Request) -> None:

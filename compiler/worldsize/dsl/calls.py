@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.yaml.load import Comment
 
 _NUMBERED = re.compile(r"_\d+$")  # what azure-ai-ml adds to the name of a component that is called again
 _CONTAINERS = frozenset({"inputs", "outputs", "with", "component"})
@@ -27,6 +30,14 @@ class PythonFile:
         """All functions, that of the pipeline first."""
         found = [node for node in ast.walk(self._tree) if isinstance(node, ast.FunctionDef)]
         return sorted(found, key=lambda node: node.name != self._function)
+
+    def list_comments(self) -> Iterator[Comment]:
+        """The comments of the file."""
+        for token in tokenize.generate_tokens(io.StringIO(self.source.text).readline):
+            if token.type == tokenize.COMMENT:
+                line, start = token.start
+                span = Span(self.path, line, start + 1, line, token.end[1] + 1)
+                yield Comment(span, token.string, not token.line[:start].strip())
 
     def find_function(self) -> Span:
         """The name of the pipeline's function; the beginning of the file if it has none."""

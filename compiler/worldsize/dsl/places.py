@@ -14,7 +14,9 @@ from worldsize.base.span import Span
 from worldsize.checking import Report
 from worldsize.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.diagnostics.snippet import Sources
+from worldsize.diagnostics.suppress import Suppression, apply_suppressions, parse_suppressions
 from worldsize.dsl.calls import PythonFile
+from worldsize.rules import registry
 from worldsize.secrecy.reports import mask_findings
 from worldsize.yaml.nodes import Mapping as MappingNode
 from worldsize.yaml.nodes import Node
@@ -26,19 +28,20 @@ _AS_WRITTEN = "the step as it was written for the check"
 
 def point_report_into_python(report: Report) -> Report:
     """A report whose findings on written pipelines point into their Python files."""
-    diagnostics, sources = point_into_python(report.diagnostics, report.sources)
+    diagnostics, sources = point_into_python(report.diagnostics, report.sources, suppress_errors=True)
     written = {path: _open_python(path) for path in report.files}
     files = dict.fromkeys(path if file is None else file.path for path, file in written.items())
     return replace(report, diagnostics=tuple(diagnostics), sources=sources, files=tuple(files))
 
 
 def point_into_python(
-    diagnostics: Sequence[Diagnostic], sources: Sources
+    diagnostics: Sequence[Diagnostic], sources: Sources, *, suppress_errors: bool = False
 ) -> tuple[list[Diagnostic], Sources]:
     """Findings on written pipelines with places in their Python files, and the texts of these as well.
 
     A finding points at the argument or attribute that it is about, else at the call of its step, else at the
-    function of the pipeline.
+    function of the pipeline. Comments in the Python file suppress it there: errors only if asked, because an
+    error that stops a command has to be shown.
     """
     paths = {span.path for each in diagnostics for span in _spans(each)}
     files = {path: file for path in paths if (file := _open_python(path)) is not None}
@@ -46,7 +49,17 @@ def point_into_python(
         return list(diagnostics), sources
     roots = {path: _read_tree(path, sources) for path in files}
     moved = sort_unique(_move(each, files, roots) for each in diagnostics)
-    return mask_findings(moved, {**sources, **{file.path: file.source for file in files.values()}})
+    marked = {file.path: file for file in files.values() if "worldsize" in file.source.text}
+    suppressions = {path: _read_suppressions(file) for path, file in marked.items()}
+    kept = apply_suppressions(moved, suppressions)
+    if not suppress_errors:
+        kept = [each for each in moved if each in kept or each.severity == "error"]
+    return mask_findings(kept, {**sources, **{file.path: file.source for file in files.values()}})
+
+
+def _read_suppressions(file: PythonFile) -> list[Suppression]:
+    known = registry.names()
+    return parse_suppressions([*file.list_comments()], known.__contains__, registry.names)[0]
 
 
 def _spans(finding: Diagnostic) -> Iterator[Span]:

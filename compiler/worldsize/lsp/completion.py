@@ -12,6 +12,7 @@ from worldsize.azureml.model import Port
 from worldsize.facts import curated, vm_sizes
 from worldsize.lsp import notes, path_completion
 from worldsize.lsp.buffers import Buffer
+from worldsize.lsp.column_completion import complete_column
 from worldsize.lsp.cursor import Cursor, find_cursor
 from worldsize.lsp.names import Names
 from worldsize.lsp.places import find_line
@@ -191,6 +192,7 @@ def _complete_value(
     elif key == "environment" and names.kind != "settings":
         yield from _list_environments()
     elif step is not None and len(path) == 4 and path[2] == names.inputs_key:
+        yield from complete_column(names, session.recall_resolved(buffer), step, cursor)
         yield from _complete_input(names, step, str(key), cursor)
     elif schema is not None:
         for word in schema.list_values(path):

@@ -23,7 +23,8 @@ from worldsize.adopting.distributing.randomness import (
 from worldsize.adopting.distributing.resuming import resume_from_checkpoints
 from worldsize.adopting.distributing.rows import divide_rows
 from worldsize.adopting.distributing.wrapping import WRAP, wrap_model, write_wrap
-from worldsize.adopting.options.flags import Parser, find_parser, write_flags
+from worldsize.adopting.options.flags import write_flags
+from worldsize.adopting.options.parsers import Parser, find_parser
 from worldsize.adopting.source.header import start_header, write_header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 
+from worldsize.adopting.distributing.checkpoint_folder import name_folder
 from worldsize.adopting.distributing.first_rank import mode_of_opened
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost
 from worldsize.adopting.distributing.wrapping import Wrapped
-from worldsize.adopting.options.flags import Parser, add_flag, is_visible, list_flags
+from worldsize.adopting.options.flags import list_flags
+from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Scope, Script
 from worldsize.adopting.source.tracing import Tracer
@@ -34,10 +36,10 @@ def resume_from_checkpoints(
         return
     parts = _list_parts(script, tracer, training, wrapped)
     known = isinstance(loop, ast.While) or _find_range(loop) is not None
-    if not known or parts is None or not is_visible(script, parser, loop):
-        what = "the options" if parts is not None and known else "the model and the optimizer"
+    if not known or parts is None:
         help_ = "save and load them beside this loop, and name the folder by an option"
-        script.leave(loop, f"no checkpoints: this loop over epochs cannot name {what}", help_)
+        message = "no checkpoints: this loop over epochs cannot name the model and the optimizer"
+        script.leave(loop, message, help_)
         return
     extra = list_kept(script, loop)
     lost = dict.fromkeys((*_list_unsaved(script, loop), *_list_helpers(script, tracer, loop)), loop)
@@ -49,7 +51,7 @@ def resume_from_checkpoints(
         script.leave(
             call, "this file starts anew when a job resumes", 'open it with "a", and write a header once'
         )
-    folder = add_flag(parser, "checkpoints", None)
+    folder = name_folder(script, tracer, training, parser=parser, header=header)
     header.imports["import os"] = None
     start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
     if isinstance(loop, ast.While):

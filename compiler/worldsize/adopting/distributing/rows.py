@@ -6,7 +6,7 @@ import ast
 
 from worldsize.adopting.distributing.randomness import find_seed
 from worldsize.adopting.distributing.streams import divide_columns, share_loader, share_stream, stride_range
-from worldsize.adopting.options.flags import Parser
+from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer, is_under
@@ -66,7 +66,7 @@ def divide_rows(script: Script, tracer: Tracer, training: Training, header: Head
         _share(script, own, header)
         return
     header.imports["from torch.utils.data.distributed import DistributedSampler"] = None
-    seed = find_seed(script, parser, loader)
+    seed = find_seed(script, tracer, parser, loader)
     _add_sampler(script, loader, rows, _find_condition(script, training), seed)
     _set_epoch(script, tracer, training)
 

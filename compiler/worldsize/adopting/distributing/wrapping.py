@@ -252,10 +252,18 @@ def _rename_calls(script: Script, tracer: Tracer, training: Training, wrapped: W
             if (
                 function is not None
                 and isinstance(call.func, ast.Attribute)
-                and len(tracer.calls(function)) == 1
+                and all(each is call or _evaluates(script, each) for each in tracer.calls(function))
             ):
                 count += _rename_in(script, tracer, function, wrapped)
     return count
+
+
+def _evaluates(script: Script, call: ast.Call) -> bool:
+    """Whether a call is under `no_grad`, where the wrapped model does what the model itself does."""
+    functions = [above for above, _ in script.module.ancestors(call) if isinstance(above, ast.FunctionDef)]
+    decorators = (ast.unparse(each) for function in functions for each in function.decorator_list)
+    marked = any(word in each for each in decorators for word in ("no_grad", "inference_mode"))
+    return marked or without_gradient(script, call, script.module.tree)
 
 
 def list_evaluations(script: Script, tracer: Tracer, training: Training, region: ast.AST) -> list[ast.For]:

@@ -172,6 +172,20 @@ class Script:
         white = self.text[begin : self.start(part)]
         return self.newline + white if not white.strip() and begin > self.start(whole) else " "
 
+    def add_parameter(self, function: Function, text: str, rule: str | None, reason: str) -> None:
+        """Let a function take another parameter, behind the others."""
+        parts = function.args
+        known = (*parts.posonlyargs, *parts.args, *parts.kwonlyargs)
+        if known:
+            defaults = (each for each in (*parts.defaults, *parts.kw_defaults) if each is not None)
+            gap = self.gap(max(known, key=self.end), function)
+            self.insert_behind(max((*known, *defaults), key=self.end), f",{gap}{text}", rule, reason)
+            return
+        begin = self.module.source.offset(function.lineno, function.col_offset + 1)
+        at = self.text.index("(", begin) + 1
+        self._add(at, at, text, _INSIDE)
+        self.note(function.lineno, rule, reason)
+
     def insert_decorator(self, function: Function, line: str, rule: str | None, reason: str) -> None:
         """Write a decorator below the others of a function."""
         begin = self.module.source.offset(function.lineno, 1)

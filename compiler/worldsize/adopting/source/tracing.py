@@ -87,6 +87,20 @@ class Tracer:
         """The assignments of a name in a scope: statement, value, and the position in a tuple."""
         return self._bound.get((scope, name), [])
 
+    def names(self, scope: ast.AST) -> dict[str, int]:
+        """What a scope binds, with the line of the first assignment."""
+        return {name: bound[0][0].lineno for (owner, name), bound in self._bound.items() if owner is scope}
+
+    def attributes(self, class_: ast.AST | None) -> dict[str, list[tuple[ast.stmt, ast.expr]]]:
+        """The attributes of `self` that the methods of a class assign."""
+        found: dict[str, list[tuple[ast.stmt, ast.expr]]] = {}
+        for name, bound in self._attributes.items() if isinstance(class_, ast.ClassDef) else ():
+            for statement, value, position in bound:
+                of_class = self.module.parents.get(self.script.scope(statement)) is class_
+                if of_class and position is None and f"self.{name}" in map(ast.unparse, ast.walk(statement)):
+                    found.setdefault(name, []).append((statement, value))
+        return found
+
     def function(self, call: ast.Call) -> Function | None:
         """The function of the script that a call reaches, also the initializer of a class."""
         func = call.func

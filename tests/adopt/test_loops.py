@@ -75,6 +75,34 @@ def test_a_second_loader_in_a_loop_is_refused(head: str) -> None:
         adopt_text(f"import itertools\n{text}")
 
 
+INLINE = LOOP.replace("in train_dl:", "in DataLoader(train_ds, batch_size=BATCH_SIZE, shuffle=True):")
+
+
+def test_a_loader_without_a_name_gets_one_before_its_loop() -> None:
+    adopted = adopt_text(INLINE).text
+    assert (
+        """\
+    train_loader = DataLoader(train_ds, batch_size=BATCH_SIZE, sampler=DistributedSampler(train_ds))
+    train_loader.sampler.set_epoch(epoch)
+    for xb, yb in train_loader:
+"""
+        in adopted
+    )
+
+
+def test_two_loaders_without_a_name_are_refused() -> None:
+    loader = "DataLoader(train_ds, batch_size=8, shuffle=True)"
+    text = LOOP.replace("for xb, yb in train_dl:", f"for (xb, yb), _ in zip({loader}, {loader}):")
+    with pytest.raises(AdoptError, match="feeds this loop too"):
+        adopt_text(text)
+
+
+def test_a_loader_that_is_made_each_epoch_gets_the_epoch_from_its_function() -> None:
+    text = read("inline_loader").replace("batch_size):", "batch_size, number):")
+    text = text.replace("args.bs)", "args.bs, epoch)")
+    assert "    train_loader.sampler.set_epoch(number)\n" in adopt_text(text).text
+
+
 def test_inner_steps_exchange_gradients_once() -> None:
     line = "ddp_model.require_backward_grad_sync = micro_step == gradient_accumulation_steps - 1\n"
     assert line in adopt_text(read("micro_steps")).text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from worldsize.adopting.distributing.checkpoint_folder import VARIABLE
+from worldsize.adopting.distributing.passing import VARIABLE
 from worldsize.adopting.distributing.plain_loop import adopt_plain
 from worldsize.adopting.libraries.frameworks import choose_framework
 from worldsize.adopting.libraries.keras import adopt_keras

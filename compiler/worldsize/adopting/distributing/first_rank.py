@@ -45,6 +45,7 @@ _OUTPUT = "the first process prints and logs for all"
 _FILE = "one process writes the file; the others would write over it"
 Together: TypeAlias = Collection[str]
 Writers: TypeAlias = dict[str, set[ast.AST]]  # what holds trackers, with the scopes of each name
+_NOT_ALWAYS = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda, ast.IfExp, ast.BoolOp)
 _PURE = frozenset({"len", "isinstance", "hasattr", "int", "min", "max", "abs"})
 
 
@@ -62,12 +63,9 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     for kind in (ast.Expr, ast.With, ast.Delete):
         for statement in script.module.kinds.get(kind, ()):
             what = _classify(script, statement, writers, quiet)
-            if (
-                what is not None
-                and statement not in shared
-                and not _is_together(statement, together)
-                and not _is_tested(script, statement)
-            ):
+            if what is None or statement in shared or _is_tested(script, statement):
+                continue
+            if not _is_together(statement, together) or _compute_before(script, statement, together):
                 chosen[statement] = what
     inside = {s for s in chosen if any(up in chosen for up, _ in script.module.ancestors(s))}
     blocks: dict[int, list[ast.stmt]] = {}
@@ -100,12 +98,33 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
 
 def _is_together(statement: ast.stmt, together: Together) -> bool:
     """Whether a statement calls what all processes have to call."""
-    return any(
-        isinstance(node, ast.Call)
+    return bool(_list_together(statement, together))
+
+
+def _list_together(statement: ast.stmt, together: Together) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call)
         and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""))
         in together
-        for node in ast.walk(statement)
-    )
+    ]
+
+
+def _compute_before(script: Script, statement: ast.stmt, together: Together) -> bool:
+    """Whether what all compute, as in ``print(train(model))``, is now computed before it is shown."""
+    calls = _list_together(statement, together)
+    whole = statement.value if isinstance(statement, ast.Expr) else None
+    if whole is None or len(calls) != 1 or calls[0] is whole or not script.has_own_line(statement):
+        return False
+    for above, _ in script.module.ancestors(calls[0]):
+        if above is whole:
+            break
+        if isinstance(above, _NOT_ALWAYS):
+            return False
+    name = calls[0].func.attr if isinstance(calls[0].func, ast.Attribute) else ast.unparse(calls[0].func)
+    script.move_before(calls[0], statement, script.new_name(f"{name}_result"), _OUTPUT)
+    return True
 
 
 def _list_shared(script: Script, together: Together) -> list[ast.With]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from worldsize.adopting.distributing.checkpoint_folder import name_folder
 from worldsize.adopting.distributing.first_rank import mode_of_opened
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost
+from worldsize.adopting.distributing.passing import name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.distributing.checkpoint_folder import name_by_variable
+from worldsize.adopting.distributing.passing import name_by_variable
 from worldsize.adopting.options.flags import add_flag
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.options.reaching import is_visible

@@ -16,6 +16,7 @@ import os
 import random
 import runpy
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,8 @@ SETTINGS = "WORLDSIZE_PROOF"
 DONE = ".done"
 SEED = 0
 WAIT_SECONDS = 20.0  # for the other processes to reach their last step
+ENDING_SECONDS = 30.0  # from the last step to the end of its epoch
+ENDING_BATCHES = 10  # that each other loader gives on the way there
 
 
 class Recording:
@@ -36,20 +39,26 @@ class Recording:
         self._path = os.path.join(folder, f"{rank}.jsonl")
         self._file: TextIO = open(self._path, "w", buffering=1, encoding="utf-8")
         self.count = 0
+        self.passed = False  # whether a step has followed the end of an epoch
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all steps are recorded."""
+        return self.count >= self._steps
 
     def write(self, **entry: object) -> None:
         """Append one entry."""
-        self._file.write(json.dumps(entry) + "\n")
+        if not self._file.closed:
+            self._file.write(json.dumps(entry) + "\n")
 
     def add_loss(self, loss: float) -> None:
-        """Append the loss of a step; after the last one the process ends."""
+        """Append the loss of a step."""
         self.write(loss=loss)
         self.count += 1
-        if self.count >= self._steps:
-            self.finish()
 
     def finish(self) -> None:
         """End this process when all have come this far: the others still need the sums with its gradients."""
+        self.write(passed=self.passed)
         self._file.close()
         open(self._path + DONE, "w").close()
         deadline = time.monotonic() + WAIT_SECONDS
@@ -59,6 +68,59 @@ class Recording:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+class Ending:
+    """Leads a training from its last recorded step to the end of its epoch, which validates and saves.
+
+    The loader that trains gives no more batches, the others a few, until the first step of the next epoch.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._began = self._exhausted = False
+        self._last: Any = None  # the sampler of the loader that gave the last batch
+        self._trained: dict[int, Any] = {}  # the samplers of the loaders that train
+
+    def add_step(self, loss: float) -> None:
+        """A step is taken: record its loss; behind the last one, the process ends or the epoch does."""
+        if self._last is not None:
+            self._trained[id(self._last)] = self._last
+        self._recording.passed |= self._exhausted
+        if not self._began:
+            self._recording.add_loss(loss)
+        if self._recording.is_full and (self._recording.passed or not self._trained):
+            self._recording.finish()
+        if self._recording.is_full and not self._began:
+            self._began = True
+            late = threading.Timer(ENDING_SECONDS, self._recording.finish)
+            late.daemon = True
+            late.start()
+
+    def watch(self, iterator: Any) -> None:
+        """Notice the batches of loaders, and their ends."""
+        take = iterator.__next__
+
+        @wraps(take)
+        def take_batch(this: Any) -> Any:
+            try:
+                batch = take(this)
+            except StopIteration:
+                self._exhausted |= id(this._index_sampler) in self._trained
+                raise
+            self._last = this._index_sampler
+            return batch
+
+        iterator.__next__ = take_batch
+
+    def stops(self, iterator: Any) -> bool:
+        """Whether an iterator gives no more batches."""
+        if not self._began:
+            return False
+        if id(iterator._index_sampler) in self._trained:
+            return not self._exhausted
+        iterator._worldsize_read = iterator.__dict__.get("_worldsize_read", 0) + 1
+        return bool(iterator._worldsize_read > ENDING_BATCHES)
 
 
 class Gauge:
@@ -114,8 +176,14 @@ class Gauge:
         optimizer.__init__ = make_optimizer
 
 
-def record_torch(recording: Recording, replayed: Sequence[str]) -> None:
-    """Wrap what a training in PyTorch calls; ``replayed`` are the recordings whose order is followed."""
+def record_torch(recording: Recording, replayed: Sequence[str], *, ends: bool) -> None:
+    """Wrap what a training in PyTorch calls.
+
+    Args:
+        recording: Where to.
+        replayed: The recordings whose order is followed.
+        ends: Whether to go on to the end of the epoch of the last step.
+    """
     import torch
     from torch.utils.data import dataloader
 
@@ -123,6 +191,7 @@ def record_torch(recording: Recording, replayed: Sequence[str]) -> None:
     torch.manual_seed(SEED)
     _seed_numpy()
     gauge = Gauge(recording)
+    ending = Ending(recording)
     backward: Callable[..., Any] = torch.Tensor.backward
     scale: Callable[..., Any] = torch.amp.GradScaler.scale
 
@@ -131,7 +200,7 @@ def record_torch(recording: Recording, replayed: Sequence[str]) -> None:
         unscaled = getattr(tensor, "_worldsize_unscaled", tensor)
         if replayed:
             gauge.before_backward()
-        recording.add_loss(float(unscaled.detach().float().mean()))
+        ending.add_step(float(unscaled.detach().float().mean()))
         backward(tensor, *args, **kwargs)
         if replayed:
             gauge.after_backward()
@@ -148,7 +217,9 @@ def record_torch(recording: Recording, replayed: Sequence[str]) -> None:
     if replayed:
         gauge.watch_optimizers(torch.optim.Optimizer)
         gauge.watch_compiler(torch)
-    wrap_draws(dataloader, Draws(recording, merge_draws(replayed)))
+    if ends:
+        ending.watch(dataloader._BaseDataLoaderIter)
+    wrap_draws(dataloader, Draws(recording, merge_draws(replayed)), ending.stops)
 
 
 def _seed_numpy() -> None:
@@ -216,13 +287,15 @@ def is_shuffled(sampler: Any) -> bool:
     return type(inner).__name__ != "SequentialSampler" and bool(getattr(inner, "shuffle", True))
 
 
-def wrap_draws(dataloader: Any, draws: Draws) -> None:
-    """Record what the iterators of loaders draw, in the process that trains."""
+def wrap_draws(dataloader: Any, draws: Draws, stops: Callable[[Any], bool]) -> None:
+    """Record what the iterators of loaders draw, in the process that trains, until one ``stops``."""
     iterator = dataloader._BaseDataLoaderIter
     draw, reset, make = iterator._next_index, iterator._reset, dataloader.DataLoader.__init__
 
     @wraps(draw)
     def next_index(self: Any) -> Any:
+        if stops(self):
+            raise StopIteration
         started = self.__dict__.get("_worldsize_epoch")
         if started is None:
             started = self._worldsize_epoch = _start_epoch(self, draws)
@@ -322,7 +395,12 @@ def _wrap_fit(recording: Recording, model: Any) -> None:
             total = float((logs or {})["loss"]) * (batch + 1)
             # The workers' logs have the sum over all of them.
             recording.add_loss((total - self.total) / recording.world_size)
+            if recording.is_full:
+                recording.finish()
             self.total = total
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            recording.passed = True
 
     @wraps(fit)
     def record_fit(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -367,7 +445,7 @@ def record_script(settings: dict[str, Any], script: str, arguments: Sequence[str
     if settings["framework"] == "keras":
         record_keras(recording)
     else:
-        record_torch(recording, settings["replay"])
+        record_torch(recording, settings["replay"], ends=settings["framework"] == "torch")
     sys.argv = [script, *arguments]
     builtins.get_ipython = Notebook  # type: ignore[attr-defined]
     if settings.get("module"):

@@ -14,7 +14,7 @@ _AROUND = (ast.With, ast.Try, ast.If)
 
 def list_kept(script: Script, loop: EpochLoop) -> dict[str, str]:
     """Numbers that are kept over the epochs, such as the best loss, with the text that saves them."""
-    before = [*list_before(script, loop), *_list_globals(script, loop), *_list_made(script, loop)]
+    before = [*list_before(script, loop), *_list_globals(script, loop), *list_made(script, loop)]
     numbers = _list_numbers(before)
     changed: dict[str, str] = {}
     reset = _list_numbers(loop.body)
@@ -47,7 +47,7 @@ def _list_numbers(statements: Sequence[ast.stmt]) -> set[str]:
     }
 
 
-def _list_made(script: Script, loop: EpochLoop) -> list[ast.stmt]:
+def list_made(script: Script, loop: EpochLoop) -> list[ast.stmt]:
     """What `__init__` of the class of a loop does."""
     for above, _ in script.module.ancestors(loop):
         if isinstance(above, ast.ClassDef):

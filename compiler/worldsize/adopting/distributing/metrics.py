@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from worldsize.adopting.distributing.meters import (
@@ -25,6 +26,7 @@ _HELPER = '''def {name}(value):
 {place}    total = torch.as_tensor(value, dtype=torch.float64).detach().clone(){move}
     dist.all_reduce(total)
     return {result}'''
+_STOPS = re.compile(r"stop|patience", re.IGNORECASE)  # `early_stopping(loss)` compares too
 _REASON = "the metric is of the rows of all processes"
 
 
@@ -206,6 +208,12 @@ def _list_deciding(
         for inner in ast.walk(node)
         if isinstance(inner, ast.Name)
     }
+    asked = (
+        node
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Call) and _STOPS.search(ast.unparse(node.func))
+    )
+    compared |= {each.id for node in asked for each in node.args if isinstance(each, ast.Name)}
     chain = {id(frame.call) for frame in training.frames}
     found: list[tuple[str, ast.stmt]] = []
     for statement in loop.body:

@@ -7,6 +7,7 @@ import re
 
 from worldsize.adopting.distributing.first_rank import mode_of_opened
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost
+from worldsize.adopting.distributing.kept_objects import list_objects
 from worldsize.adopting.distributing.passing import name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
 from worldsize.adopting.options.flags import list_flags
@@ -20,6 +21,7 @@ from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 _STEPPED = re.compile(
     r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
 )
+_ALL_TYPES = ", weights_only=False"  # a number of NumPy is none that PyTorch loads otherwise
 _COPIES = ("copy.deepcopy", "deepcopy", "AveragedModel")
 _REASON = "a job that is interrupted goes on from its last epoch"
 
@@ -42,7 +44,10 @@ def resume_from_checkpoints(
         script.leave(loop, message, help_)
         return
     extra = list_kept(script, loop)
-    lost = dict.fromkeys((*_list_unsaved(script, loop), *_list_helpers(script, tracer, loop)), loop)
+    objects = list_objects(script, tracer, loop)
+    helpers = {each.name: each.name.rpartition(".")[2] for each in objects if each.is_plain}
+    others = (each.name for each in objects if not each.is_plain)
+    lost = dict.fromkeys((*_list_unsaved(script, loop), *others), loop)
     for name, place in {**list_lost(script, loop, extra), **lost}.items():
         script.leave(
             place, f"`{name}` starts anew when a job resumes", "save and load it with the other state"
@@ -59,12 +64,14 @@ def resume_from_checkpoints(
     load = [
         f'{latest} = os.path.join({folder}, "latest.pt") if {folder} else ""',
         f"if os.path.exists({latest}):  # the run before this one was interrupted",
-        f'    {state} = torch.load({latest}, map_location="cpu")',
+        f'    {state} = torch.load({latest}, map_location="cpu"{_ALL_TYPES if helpers else ""})',
         *(f'    {name}.load_state_dict({state}["{key}"])' for key, name in parts.items()),
         *(f'    {name} = {state}["{name}"]' for name in extra),
+        *(f'    vars({name}).update({state}["{key}"])' for name, key in helpers.items()),
     ]
     entries = [f'"{key}": {name}.state_dict()' for key, name in parts.items()]
     entries += [f'"{name}": {text}' for name, text in extra.items()]
+    entries += [f'"{key}": vars({name})' for name, key in helpers.items()]
     if isinstance(loop, ast.For):
         load = [f"{start} = {_start_from(script, loop, start)}", *load]
         load.append(f'    {start} = {state}["epoch"] + 1')
@@ -255,33 +262,3 @@ def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
     )
     bases = (each.value if isinstance(each, ast.Subscript) else each for each in targets)
     return sorted({base.id for base in bases if isinstance(base, ast.Name)} & mappings)
-
-
-def _list_helpers(script: Script, tracer: Tracer, loop: EpochLoop) -> list[str]:
-    """Objects of the script's own classes that the loop calls, such as an average of the weights."""
-    used = {
-        (call.func.value if isinstance(call.func, ast.Attribute) else call.func)
-        for call in ast.walk(loop)
-        if isinstance(call, ast.Call)
-    }
-    return sorted(
-        {
-            target.id
-            for statement in list_before(script, loop)
-            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
-            for target in statement.targets
-            if isinstance(target, ast.Name) and _keeps_state(tracer, statement.value)
-            if any(isinstance(each, ast.Name) and each.id == target.id for each in used)
-        }
-    )
-
-
-def _keeps_state(tracer: Tracer, call: ast.Call) -> bool:
-    """Whether a call makes an object of the script that changes itself, and is no module or data."""
-    class_ = tracer.classes.get(getattr(call.func, "id", ""))
-    if class_ is None or class_.bases:
-        return False
-    functions = [
-        each for each in class_.body if isinstance(each, ast.FunctionDef) and each.name != "__init__"
-    ]
-    return any("self." in ast.unparse(each) for each in functions)

@@ -55,9 +55,9 @@ def test_an_object_that_keeps_more_is_reported(keep: str, given: str) -> None:
     adoption = adopt_with(keep, given)
     assert "vars(" not in adoption.text
     assert "weights_only" not in adoption.text
-    assert [
-        each.message for each in adoption.obstacles if "`stop`" in each.message
-    ] == ["`stop` starts anew when a job resumes"]
+    assert [each.message for each in adoption.obstacles if "`stop`" in each.message] == [
+        "`stop` starts anew when a job resumes"
+    ]
 
 
 def test_an_object_that_keeps_nothing_is_not_reported() -> None:

@@ -206,3 +206,39 @@ def test_shell_lines_of_a_notebook_are_told_apart(line: str, known: bool) -> Non
     adopted = adopt_text(text).text
     assert "get_ipython" not in adopted
     assert ('os.makedirs("out", exist_ok=True)' in adopted) is line.startswith("mkdir")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "trains", "evaluates"),
+    [
+        ("optimizer=None", ", optimizer", ""),
+        ("optimizer=None", ", optimizer=optimizer", ", optimizer=None"),
+        ("optimizer, is_train=True", ", optimizer", ", optimizer, is_train=False"),
+        ("optimizer, phase", ", optimizer, 'train'", ", optimizer, 'val'"),
+    ],
+)
+def test_a_function_that_evaluates_too_is_shared(parameter: str, trains: str, evaluates: str) -> None:
+    text = read("shared_epoch").replace("criterion, optimizer=None):", f"criterion, {parameter}):")
+    text = text.replace("loader, criterion, optimizer)", f"loader, criterion{trains})")
+    text = text.replace("test_loader, criterion)", f"test_loader, criterion{evaluates})")
+    adopted = adopt_text(text).text
+    assert f"run_epoch(ddp_model, train_loader, criterion{trains})" in adopted
+    assert f"run_epoch(ddp_model, test_loader, criterion{evaluates})" in adopted
+
+
+def test_a_second_training_by_the_same_function_is_refused() -> None:
+    text = read("shared_epoch").replace("test_loader, criterion)", "test_loader, criterion, optimizer)")
+    with pytest.raises(AdoptError, match="`run_epoch` trains, and is called here a second time"):
+        adopt_text(text)
+
+
+def test_another_model_that_is_evaluated_by_the_same_function_stays_bare() -> None:
+    text = read("shared_epoch").replace(
+        "run_epoch(model, test_loader", "run_epoch(nn.Linear(8, 3), test_loader"
+    )
+    assert "run_epoch(nn.Linear(8, 3), test_loader, criterion)" in adopt_text(text).text
+    inside = text.replace(
+        "    training = ", "    print(model.weight)\n    training = "
+    )  # `model.module.weight`
+    with pytest.raises(AdoptError, match="`run_epoch` trains, and is called here a second time"):
+        adopt_text(inside)

@@ -39,8 +39,8 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     lines = list(_reduce_sums(script, tracer, training, nodes, names=names, used=used))
     lines += _reduce_lists(script, training, nodes, names, used)
     lines += _reduce_meters(script, tracer, loop, nodes, names=names, used=used)
-    if lines and training.feed.kind == "phases":
-        lines = [f"if {name_phase(script, training.feed)}:", *(f"    {line}" for line in lines)]
+    if lines and (condition := _find_condition(script, training)) is not None:
+        lines = [f"if {condition}", *(f"    {line}" for line in lines)]
     if lines:
         script.insert_after(script.statement(loop), lines, None, _REASON)
     for name, statement in _list_deciding(script, tracer, training, set(list_sums(nodes))):
@@ -53,6 +53,18 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
         reason = "all processes decide by the same number when training ends"
         script.insert_after(statement, [f"{name} = {names['average']}({name})"], "WS954", reason)
     _write_helpers(header, names, used)
+
+
+def _find_condition(script: Script, training: Training) -> str | None:
+    """When the rows of the loop are divided; None where they always are."""
+    if training.feed.kind == "phases":
+        return f"{name_phase(script, training.feed)}:"
+    frames = training.frames[training.batch_frame : training.epoch_frame + 1]
+    made = script.scope(training.loader) is frames[0].scope
+    if made or training.feed.name is None or not any(frame.others for frame in frames):
+        return None
+    test = f"isinstance({script.written(training.feed.name)}.sampler, DistributedSampler)"
+    return f"{test}:  # in an evaluation each process reads all rows"
 
 
 def _reduce_sums(

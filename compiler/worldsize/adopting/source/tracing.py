@@ -43,6 +43,7 @@ class Tracer:
                 self.functions.setdefault(node.name, []).append(node)
         self.classes = {node.name: node for node in self.module.kinds.get(ast.ClassDef, ())}
         self._methods = set(self.functions)
+        self._chosen: dict[Function, ast.Call] = {}
         self._bound: dict[tuple[ast.AST, str], list[tuple[ast.stmt, ast.expr, int | None]]] = {}
         self._attributes: dict[str, list[tuple[ast.stmt, ast.expr, int | None]]] = {}
         for statement in (*self.module.kinds.get(ast.Assign, ()), *self.module.kinds.get(ast.AnnAssign, ())):
@@ -117,8 +118,14 @@ class Tracer:
         )
         return chosen[0] if len(chosen) == 1 else None
 
+    def choose(self, function: Function, call: ast.Call) -> None:
+        """Follow the parameters of a function to one of its calls only."""
+        self._chosen[function] = call
+
     def calls(self, function: Function) -> list[ast.Call]:
         """Where a function is called by its name."""
+        if function in self._chosen:
+            return [self._chosen[function]]
         name = function.name
         above = self.module.parents.get(function)
         if name == "__init__" and isinstance(above, ast.ClassDef):
@@ -294,3 +301,11 @@ def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
                 if any(word in ast.unparse(item.context_expr) for word in _NO_GRADIENT):
                     return True
     return False
+
+
+def is_without_gradient(script: Script, node: ast.AST) -> bool:
+    """Whether a node is under ``no_grad``, or in a function that is decorated with it."""
+    functions = [above for above, _ in script.module.ancestors(node) if isinstance(above, _FUNCTIONS)]
+    decorators = (ast.unparse(each) for function in functions for each in function.decorator_list)
+    marked = any(word in each for each in decorators for word in _NO_GRADIENT)
+    return marked or without_gradient(script, node, script.module.tree)

@@ -39,6 +39,8 @@ _MOVES = frozenset(
 _PATH_MOVES = frozenset({"replace", "rename"})  # methods of a path, which take one argument
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml", "tensorboard_logger")
 _WRITERS = ("SummaryWriter", "wandb.init")
+_OPENERS = ("gzip", "bz2", "lzma", "codecs", "io", "jsonlines")
+_ARCHIVES = ("ZipFile", "File")  # of `zipfile` and `h5py`
 _LIBRARY_TEST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
@@ -55,7 +57,7 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     ``together`` names what all processes have to do together: functions, or methods of a model.
     """
     test = header.names.is_first
-    writers = _hold_writers(script, test)
+    writers = _hold_writers(script, header)
     quiet = _quieten_logging(script, test)
     shared = _list_shared(script, together)
     _open_on_first_rank(script, header, shared)
@@ -192,11 +194,19 @@ def mode_of_opened(node: ast.expr) -> str:
         return ""
     func = node.func
     last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    if last != "open":
+    if last != "open" and last not in _ARCHIVES:
         return ""
-    given = node.args[0 if isinstance(func, ast.Attribute) else 1 :][:1]
+    of_path = isinstance(func, ast.Attribute) and not is_opener(node)
+    given = node.args[0 if of_path else 1 :][:1]
     values = [constant_value(each) for each in (*given, keyword_argument(node, "mode"))]
     return next((each for each in values if isinstance(each, str) and set(each) <= set("rwaxbt+")), "")
+
+
+def is_opener(node: ast.Call) -> bool:
+    """Whether a call is of a module that opens files as `open` does, or writes archives."""
+    func = node.func
+    base = getattr(func.value, "id", "") if isinstance(func, ast.Attribute) else ""
+    return base in _OPENERS or getattr(func, "attr", getattr(func, "id", "")) in _ARCHIVES
 
 
 def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str) -> None:
@@ -252,17 +262,22 @@ def _is_pure(test: ast.expr) -> bool:
     ) and not any(isinstance(node, ast.NamedExpr) for node in ast.walk(test))
 
 
-def _hold_writers(script: Script, test: str) -> Writers:
+def _hold_writers(script: Script, header: Header) -> Writers:
     """Make trackers on the first process only; what the script calls them, and where."""
     writers: Writers = {}
+    test = header.names.is_first
     muted = script.module.memo[_mute_wandb] = _mute_wandb(script, test)
     for call in script.module.called(*_WRITERS):
         if call in muted:
             continue
-        statement = script.module.parents.get(call)
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            _note(script, writers, statement)
+        above = script.module.parents.get(call)
+        if isinstance(above, ast.Assign) and len(above.targets) == 1:
+            _note(script, writers, above.targets[0])
             script.insert_behind(call, f" if {test} else None", "WS904", _OUTPUT)
+        elif isinstance(above, ast.withitem) and above.optional_vars is not None:
+            _note(script, writers, above.optional_vars)
+            header.imports["import contextlib"] = None
+            script.insert_behind(call, f" if {test} else contextlib.nullcontext()", "WS904", _OUTPUT)
     while any([_note_passed(script, writers), _note_assigned(script, writers)]):
         pass
     return writers
@@ -290,11 +305,11 @@ def _mute_wandb(script: Script, test: str) -> list[ast.Call]:
     return calls
 
 
-def _note(script: Script, writers: Writers, statement: ast.Assign) -> bool:
+def _note(script: Script, writers: Writers, target: ast.expr) -> bool:
     """Whether what a statement assigns was not known yet."""
-    scopes = writers.setdefault(script.written(statement.targets[0]), set())
-    known = script.scope(statement) in scopes
-    scopes.add(script.scope(statement))
+    scopes = writers.setdefault(script.written(target), set())
+    known = script.scope(target) in scopes
+    scopes.add(script.scope(target))
     return not known
 
 
@@ -336,7 +351,7 @@ def _note_assigned(script: Script, writers: Writers) -> bool:
     """Note other names for one of these: ``self.writer = writer``."""
     statements = [each for each in script.module.kinds.get(ast.Assign, ()) if len(each.targets) == 1]
     held = [each for each in statements if _holds(script, writers, script.written(each.value), each)]
-    news = [_note(script, writers, each) for each in held]
+    news = [_note(script, writers, each.targets[0]) for each in held]
     return any(news)
 
 
@@ -347,15 +362,17 @@ def _open_on_first_rank(script: Script, header: Header, shared: list[ast.With]) 
     for call in opening:
         if not isinstance(call, ast.Call) or not opens_to_write(call):
             continue
-        of_path = isinstance(call.func, ast.Attribute)
+        of_path = isinstance(call.func, ast.Attribute) and not is_opener(call)
         named = keyword_argument(call, "file")
-        opened = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), named)
+        first = next(iter(call.args), named)
+        opened = call.func.value if of_path and isinstance(call.func, ast.Attribute) else first
         if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
             continue
-        if of_path and getattr(opened, "id", "") in script.module.names:
+        archive = script.module.name_of(call.func).rpartition(".")[2] in _ARCHIVES
+        if archive or (of_path and getattr(opened, "id", "") in script.module.names):
             help_ = f"open it only where `{header.names.is_first}`, and `os.devnull` elsewhere"
             script.leave(call, "every process writes this file", help_)
-            continue  # of a module, such as `gzip.open`
+            continue  # of a module that is not known
         header.imports["import os"] = None
         other, bare = "os.devnull", True
         if of_path:

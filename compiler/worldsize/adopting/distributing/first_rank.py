@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection
 from typing import TypeAlias
 
+from worldsize.adopting.distributing.opening import FILE, open_on_first_rank, opens_to_write
+from worldsize.adopting.distributing.savers_beside import saves_beside
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.rules.script._module import constant_value, keyword_argument
@@ -39,12 +41,9 @@ _MOVES = frozenset(
 _PATH_MOVES = frozenset({"replace", "rename"})  # methods of a path, which take one argument
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml", "tensorboard_logger")
 _WRITERS = ("SummaryWriter", "wandb.init")
-_OPENERS = ("gzip", "bz2", "lzma", "codecs", "io", "jsonlines")
-_ARCHIVES = ("ZipFile", "File")  # of `zipfile` and `h5py`
 _LIBRARY_TEST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
-_FILE = "one process writes the file; the others would write over it"
 Together: TypeAlias = Collection[str]
 Writers: TypeAlias = dict[str, set[ast.AST]]  # what holds trackers, with the scopes of each name
 _NOT_ALWAYS = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda, ast.IfExp, ast.BoolOp)
@@ -60,7 +59,7 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     writers = _hold_writers(script, header)
     quiet = _quieten_logging(script, test)
     shared = _list_shared(script, together)
-    _open_on_first_rank(script, header, shared)
+    open_on_first_rank(script, header, shared)
     chosen: dict[ast.stmt, str] = {}
     for kind in (ast.Expr, ast.With, ast.Delete):
         for statement in script.module.kinds.get(kind, ()):
@@ -162,7 +161,7 @@ def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool
         return None if of_all else "print"
     if last in _LEVELS and "log" in base.lower() and not quiet:
         return "print"
-    return "write" if _writes_file(script, call, name) else None
+    return "write" if _writes_file(script, call, name) or saves_beside(script, call) else None
 
 
 def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
@@ -183,32 +182,6 @@ def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
     return own and not (isinstance(root, ast.Name) and root.id in script.module.names)
 
 
-def opens_to_write(node: ast.expr) -> bool:
-    """Whether an expression opens a file to write it."""
-    return bool(set(mode_of_opened(node)) & set("wax"))
-
-
-def mode_of_opened(node: ast.expr) -> str:
-    """The mode in which an expression opens a file, or nothing."""
-    if not isinstance(node, ast.Call):
-        return ""
-    func = node.func
-    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    if last != "open" and last not in _ARCHIVES:
-        return ""
-    of_path = isinstance(func, ast.Attribute) and not is_opener(node)
-    given = node.args[0 if of_path else 1 :][:1]
-    values = [constant_value(each) for each in (*given, keyword_argument(node, "mode"))]
-    return next((each for each in values if isinstance(each, str) and set(each) <= set("rwaxbt+")), "")
-
-
-def is_opener(node: ast.Call) -> bool:
-    """Whether a call is of a module that opens files as `open` does, or writes archives."""
-    func = node.func
-    base = getattr(func.value, "id", "") if isinstance(func, ast.Attribute) else ""
-    return base in _OPENERS or getattr(func, "attr", getattr(func, "id", "")) in _ARCHIVES
-
-
 def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str) -> None:
     above = script.module.parents[block[0]]
     if (
@@ -221,7 +194,7 @@ def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, s
         )
         written = script.written(above.test)
         condition = f"{test} and ({written})" if loose else f"{test} and {written}"
-        reason = _FILE if "write" in (chosen[each] for each in block) else _OUTPUT
+        reason = FILE if "write" in (chosen[each] for each in block) else _OUTPUT
         script.replace(above.test, condition, "WS904", reason)
         return
     run: list[ast.stmt] = []
@@ -229,7 +202,7 @@ def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, s
         if statement is not None and statement in chosen:
             run.append(statement)
         elif run:
-            why = _FILE if any(chosen[each] == "write" for each in run) else _OUTPUT
+            why = FILE if any(chosen[each] == "write" for each in run) else _OUTPUT
             script.guard(run, test, "WS904", why)
             run = []
 
@@ -353,35 +326,6 @@ def _note_assigned(script: Script, writers: Writers) -> bool:
     held = [each for each in statements if _holds(script, writers, script.written(each.value), each)]
     news = [_note(script, writers, each.targets[0]) for each in held]
     return any(news)
-
-
-def _open_on_first_rank(script: Script, header: Header, shared: list[ast.With]) -> None:
-    """Let the other processes write into nothing what goes to a file that is opened for a while."""
-    opening = [each.value for each in script.module.kinds.get(ast.Assign, ())]
-    opening += [item.context_expr for block in shared for item in block.items]
-    for call in opening:
-        if not isinstance(call, ast.Call) or not opens_to_write(call):
-            continue
-        of_path = isinstance(call.func, ast.Attribute) and not is_opener(call)
-        named = keyword_argument(call, "file")
-        first = next(iter(call.args), named)
-        opened = call.func.value if of_path and isinstance(call.func, ast.Attribute) else first
-        if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
-            continue
-        archive = script.module.name_of(call.func).rpartition(".")[2] in _ARCHIVES
-        if archive or (of_path and getattr(opened, "id", "") in script.module.names):
-            help_ = f"open it only where `{header.names.is_first}`, and `os.devnull` elsewhere"
-            script.leave(call, "every process writes this file", help_)
-            continue  # of a module that is not known
-        header.imports["import os"] = None
-        other, bare = "os.devnull", True
-        if of_path:
-            header.imports["import pathlib"] = None
-            other, bare = "pathlib.Path(os.devnull)", isinstance(opened, ast.BinOp)  # which has its own
-        if not bare:
-            script.insert_front(opened, "(", "WS904", _FILE)
-        text = f" if {header.names.is_first} else {other}"
-        script.insert_behind(opened, text if bare else f"{text})", "WS904", _FILE)
 
 
 def _quieten_logging(script: Script, test: str) -> bool:

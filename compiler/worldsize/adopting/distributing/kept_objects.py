@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from worldsize.adopting.distributing.kept_numbers import list_before, list_made
-from worldsize.adopting.source.reading import list_modules_beside, read_beside
+from worldsize.adopting.source.reading import list_classes_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.epoch_counter import EpochLoop
@@ -38,7 +38,7 @@ def list_objects(script: Script, tracer: Tracer, loop: EpochLoop) -> list[Kept]:
     ]
     called = {ast.unparse(each) for each in calls}
     called |= {ast.unparse(each.value) for each in calls if isinstance(each, ast.Attribute)}
-    beside = dict(_list_beside(script))
+    beside = dict(list_classes_beside(script.module))
     found: dict[str, Kept] = {}
     for statement in (*list_before(script, loop), *list_made(script, loop)):
         value = statement.value if isinstance(statement, ast.Assign) else None
@@ -51,16 +51,6 @@ def list_objects(script: Script, tracer: Tracer, loop: EpochLoop) -> list[Kept]:
                 if target in called:
                     found[target] = Kept(target, _is_plain(class_, value))
     return sorted(found.values(), key=lambda each: each.name)
-
-
-def _list_beside(script: Script) -> Iterator[tuple[str, ast.ClassDef]]:
-    """The classes of modules beside the script that it imports by name."""
-    for _, statement, path in list_modules_beside(script.module):
-        module = read_beside(path) if isinstance(statement, ast.ImportFrom) else None
-        names = {each.name: each.asname or each.name for each in getattr(statement, "names", ())}
-        for node in module.kinds.get(ast.ClassDef, ()) if module is not None else ():
-            if isinstance(node, ast.ClassDef) and node.name in names:
-                yield names[node.name], node
 
 
 def _list_stored(class_: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:

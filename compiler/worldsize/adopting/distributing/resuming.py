@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection, Sequence
 
-from worldsize.adopting.distributing.first_rank import mode_of_opened
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost
 from worldsize.adopting.distributing.kept_objects import list_objects
+from worldsize.adopting.distributing.opening import mode_of_opened
 from worldsize.adopting.distributing.passing import name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
 from worldsize.adopting.options.flags import list_flags
@@ -45,17 +46,8 @@ def resume_from_checkpoints(
         return
     extra = list_kept(script, loop)
     objects = list_objects(script, tracer, loop)
-    helpers = {each.name: each.name.rpartition(".")[2] for each in objects if each.is_plain}
-    others = (each.name for each in objects if not each.is_plain)
-    lost = dict.fromkeys((*_list_unsaved(script, loop), *others), loop)
-    for name, place in {**list_lost(script, loop, extra), **lost}.items():
-        script.leave(
-            place, f"`{name}` starts anew when a job resumes", "save and load it with the other state"
-        )
-    for call in _list_truncated(script, loop):
-        script.leave(
-            call, "this file starts anew when a job resumes", 'open it with "a", and write a header once'
-        )
+    helpers = [each.name for each in objects if each.is_plain]
+    _leave_lost(script, loop, extra, [each.name for each in objects if not each.is_plain])
     folder = name_folder(script, tracer, training, parser=parser, header=header)
     header.imports["import os"] = None
     start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
@@ -67,11 +59,11 @@ def resume_from_checkpoints(
         f'    {state} = torch.load({latest}, map_location="cpu"{_ALL_TYPES if helpers else ""})',
         *(f'    {name}.load_state_dict({state}["{key}"])' for key, name in parts.items()),
         *(f'    {name} = {state}["{name}"]' for name in extra),
-        *(f'    vars({name}).update({state}["{key}"])' for name, key in helpers.items()),
+        *(f'    vars({name}).update({state}["{name}"])' for name in helpers),
     ]
     entries = [f'"{key}": {name}.state_dict()' for key, name in parts.items()]
     entries += [f'"{name}": {text}' for name, text in extra.items()]
-    entries += [f'"{key}": vars({name})' for name, key in helpers.items()]
+    entries += [f'"{name}": vars({name})' for name in helpers]
     if isinstance(loop, ast.For):
         load = [f"{start} = {_start_from(script, loop, start)}", *load]
         load.append(f'    {start} = {state}["epoch"] + 1')
@@ -87,6 +79,17 @@ def resume_from_checkpoints(
     ]
     _insert_before_loop(script, loop, load)
     script.insert_after(loop.body[-1], save, None, _REASON)
+
+
+def _leave_lost(script: Script, loop: EpochLoop, saved: Collection[str], objects: Sequence[str]) -> None:
+    """Report what a job that resumes starts anew."""
+    lost = dict.fromkeys((*_list_unsaved(script, loop), *objects), loop)
+    for name, place in {**list_lost(script, loop, saved), **lost}.items():
+        message = f"`{name}` starts anew when a job resumes"
+        script.leave(place, message, "save and load it with the other state")
+    for call in _list_truncated(script, loop):
+        help_ = 'open it with "a", and write a header once'
+        script.leave(call, "this file starts anew when a job resumes", help_)
 
 
 def _start_from(script: Script, loop: ast.For, start: str) -> str:

@@ -7,7 +7,8 @@ import ast
 from msgspec import Struct
 
 from worldsize.adopting.source.script import Function, Scope, Script
-from worldsize.adopting.source.tracing import Tracer, is_without_gradient, without_gradient
+from worldsize.adopting.source.tracing import Tracer
+from worldsize.adopting.training.evaluations import is_without_gradient, without_gradient
 from worldsize.adopting.training.search import Frame, Training, is_optimizer, refuse_second_call
 
 WRAP = "DistributedDataParallel"

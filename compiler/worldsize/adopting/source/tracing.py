@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator
 from worldsize.adopting.source.script import Function, Scope, Script
 
 _DEPTH = 12
-_NO_GRADIENT = ("no_grad", "inference_mode")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Loop = ast.For | ast.While | ast.ListComp | ast.GeneratorExp
 
@@ -289,23 +288,3 @@ def walk_outside(top: ast.AST, apart: Collection[ast.AST]) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(top):
         if child not in apart:
             yield from walk_outside(child, apart)
-
-
-def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
-    """Whether a node is under ``with torch.no_grad():`` inside of another."""
-    for above, _ in script.module.ancestors(node):
-        if above is top:
-            return False
-        if isinstance(above, ast.With):
-            for item in above.items:
-                if any(word in ast.unparse(item.context_expr) for word in _NO_GRADIENT):
-                    return True
-    return False
-
-
-def is_without_gradient(script: Script, node: ast.AST) -> bool:
-    """Whether a node is under ``no_grad``, or in a function that is decorated with it."""
-    functions = [above for above, _ in script.module.ancestors(node) if isinstance(above, _FUNCTIONS)]
-    decorators = (ast.unparse(each) for function in functions for each in function.decorator_list)
-    marked = any(word in each for each in decorators for word in _NO_GRADIENT)
-    return marked or without_gradient(script, node, script.module.tree)

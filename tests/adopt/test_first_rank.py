@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from adopt_text import PLAIN, adopt_text
+
+from worldsize.adopting.adopt import adopt_script
 
 HELD = """
 log = open("log.txt", "w")
@@ -129,3 +133,13 @@ def test_a_loss_of_a_batch_together_is_a_known_cause() -> None:
 
     assert adopt_text(text).profile.compares_rows
     assert not adopt_text(PLAIN).profile.compares_rows
+
+
+def test_a_file_that_settings_beside_the_script_name_is_told(tmp_path: Path) -> None:
+    (tmp_path / "config.py").write_text('class Config:\n    path: str = "ckpt.pt"\n', encoding="utf-8")
+    script = tmp_path / "train.py"
+    text = PLAIN.decode().replace("import torch\n", "import torch\nfrom config import Config\n", 1)
+    script.write_text(text.replace("'blobs.pth'", "Config().path"), encoding="utf-8")
+
+    left = [each.message for each in adopt_script(script).obstacles]
+    assert "`ckpt.pt` is written beside the script, where a job loses it" in left

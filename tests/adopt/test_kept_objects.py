@@ -68,3 +68,33 @@ def test_an_object_that_keeps_nothing_is_not_reported() -> None:
     )
     adoption = adopt_text(text.replace("    total = 0.0", "    total = 0.0\n    names.find(epoch)"))
     assert not any("names" in each.message for each in adoption.obstacles)
+
+
+GLOBAL = """
+best = 0.0
+seen = []
+curves = {"loss": [], "accuracy": []}
+kept = []
+
+
+def test(total):
+    global best
+    seen.append(total)
+    if total > best:
+        best = total
+
+
+"""
+
+
+def test_what_functions_and_lists_keep_over_the_epochs_is_in_the_checkpoint() -> None:
+    text = PLAIN.decode().replace("for epoch in", GLOBAL + "for epoch in")
+    lines = ["test(total)", 'curves["loss"].append(total)', "kept.append(model.state_dict())"]
+    adopted = adopt_text(
+        text.replace("    print(f'epoch", "".join(f"    {each}\n" for each in lines) + "    print(f'epoch")
+    ).text
+
+    assert '    best = state["best"]\n    curves = state["curves"]\n' in adopted
+    assert '            "best": float(best),\n            "curves": curves,\n' in adopted
+    assert '"kept"' not in adopted
+    assert "weights_only=False" in adopted

@@ -242,3 +242,14 @@ def test_another_model_that_is_evaluated_by_the_same_function_stays_bare() -> No
     )  # `model.module.weight`
     with pytest.raises(AdoptError, match="`run_epoch` trains, and is called here a second time"):
         adopt_text(inside)
+
+
+def test_a_sum_that_the_loop_shows_is_reduced_behind_it_too() -> None:
+    text = LOOP.replace("        total += loss", "        print(total)\n        total += loss")
+    adoption = adopt_text(text)
+    assert "    total = add_up(total)\n" in adoption.text
+    (left,) = (each for each in adoption.obstacles if each.message.startswith("`total` is of the rows"))
+    assert left.help == "show it behind this loop, where it is of all rows"
+
+    forever = text.replace("    total = 0.0\n", "").replace("for epoch in", "total = 0.0\nfor epoch in")
+    assert "add_up" not in adopt_text(forever).text  # it would be multiplied in each epoch

@@ -131,3 +131,19 @@ def test_a_parameter_that_is_added_is_no_variable_of_the_script() -> None:
     adopted = adopt_text(text.replace("range(3)", "range(epochs)")).text
     assert "def main(epochs, batch_size, lr, output_folder, checkpoints):" in adopted
     assert "os.path.join(output_folder, 'x.pt')" in adopted
+
+
+def test_what_a_trainer_takes_by_keywords_is_followed() -> None:
+    text = HEAD + PARSER.format(parse=PARSED[0]) + TRAINER.format(keep='self.args = kwargs["args"]')
+    text = text.replace("self, given, model", "self, **kwargs").replace(
+        "self.model = model", 'self.model = kwargs["model"]'
+    )
+    text = text.replace("torch.optim.SGD(self.model.parameters(), lr=0.1)", 'kwargs["optimizer"]')
+    lines = ["args = get_args()", LOADER.format(size="args.bs"), "model = torch.nn.Linear(4, 1)"]
+    lines += ["optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)"]
+    lines += ["Trainer(model=model, optimizer=optimizer, args=args).train(loader)"]
+    main = "def main():\n    " + "\n    ".join(lines) + "\n\n\nmain()\n"
+    adopted = adopt_text(text + main).text
+
+    assert "        self.ddp_model = DistributedDataParallel(self.model)\n" in adopted
+    assert 'latest = os.path.join(self.args.checkpoints, "latest.pt")' in adopted

@@ -12,7 +12,7 @@ from worldsize.adopting.distributing.kept_numbers import list_before, list_made
 from worldsize.adopting.source.reading import list_classes_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.adopting.training.epoch_counter import EpochLoop
+from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned
 
 _HEAVY = re.compile(r"model|net\b|weight|state|optim|loader|data|shadow|param", re.IGNORECASE)
 _PLAIN_CALLS = ("float", "int", "min", "max", "abs", "round", "len")
@@ -51,6 +51,40 @@ def list_objects(script: Script, tracer: Tracer, loop: EpochLoop) -> list[Kept]:
                 if target in called:
                     found[target] = Kept(target, _is_plain(class_, value))
     return sorted(found.values(), key=lambda each: each.name)
+
+
+def list_collections(script: Script, loop: EpochLoop) -> list[str]:
+    """The lists, and mappings of lists, to which the loop appends numbers of each epoch."""
+    empty = {
+        ast.unparse(target)
+        for statement in (*list_before(script, loop), *list_made(script, loop))
+        for target, value in list_assigned(statement)
+        if _is_empty(value)
+    }
+    stored = {
+        ast.unparse(target)
+        for node in ast.walk(loop)
+        if isinstance(node, ast.stmt)
+        for target, _ in list_assigned(node)
+    }
+    appended: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "append":
+            assert isinstance(node.func, ast.Attribute)
+            base = node.func.value
+            name = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+            appended.setdefault(name, []).extend(node.args)
+    return sorted(
+        name for name, values in appended.items()
+        if name in empty - stored and not any(_HEAVY.search(ast.unparse(each)) for each in values)
+    )  # fmt: skip
+
+
+def _is_empty(node: ast.expr) -> bool:
+    """Whether an expression is ``[]``, or ``{"loss": [], …}``."""
+    if isinstance(node, ast.Dict):
+        return bool(node.values) and all(map(_is_empty, node.values))
+    return isinstance(node, ast.List) and not node.elts
 
 
 def _list_stored(class_: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:

@@ -27,6 +27,7 @@ _HELPER = '''def {name}(value):
     dist.all_reduce(total)
     return {result}'''
 _STOPS = re.compile(r"stop|patience", re.IGNORECASE)  # `early_stopping(loss)` compares too
+_AFTER = "show it behind this loop, where it is of all rows"
 _REASON = "the metric is of the rows of all processes"
 
 
@@ -55,6 +56,17 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     _write_helpers(header, names, used)
 
 
+def _is_read_after(script: Script, tracer: Tracer, loop: Loop, name: str) -> bool:
+    """Whether a sum starts right before the loop, and is read behind it."""
+    statement, scope = script.statement(loop), script.scope(loop)
+    block = script.block(statement)
+    starts = [bound for bound, _, _ in tracer.bindings(name, scope)]
+    fresh = bool(starts) and all(each in block[: block.index(statement)] for each in starts)
+    reads = (each for each in script.module.kinds.get(ast.Name, ()) if each.id == name)
+    end = statement.end_lineno or 0
+    return fresh and any(each.lineno > end and script.scope(each) is scope for each in reads)
+
+
 def _find_condition(script: Script, training: Training) -> str | None:
     """When the rows of the loop are divided; None where they always are."""
     if training.feed.kind == "phases":
@@ -74,9 +86,9 @@ def _reduce_sums(
     sums = list_sums(nodes)
     read = _list_read(training.batch_loop, [*sums, *list_sums(nodes, anew=True)])
     for name, node in read.items():
-        script.leave(node, f"`{name}` is of the rows of the first process here", None)
+        script.leave(node, f"`{name}` is of the rows of the first process here", _AFTER)
     for name in sums:
-        if name not in read:
+        if name not in read or _is_read_after(script, tracer, training.batch_loop, name):
             how = "add_up" if _is_per_row(script, tracer, scope, name, training) else "average"
             used.add(how)
             yield f"{name} = {names[how]}({name})"
@@ -109,7 +121,7 @@ def _leave_local(script: Script, loop: Loop, found: Iterable[Collected]) -> Iter
     for name, each in collected.items():
         if name in shown or not each.can_reduce:
             message = f"`{name}` is of the rows of the first process here"
-            script.leave(shown.get(name, each.call), message, None)
+            script.leave(shown.get(name, each.call), message, _AFTER)
         if each.can_reduce:
             yield each
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost
-from worldsize.adopting.distributing.kept_objects import list_objects
+from worldsize.adopting.distributing.kept_objects import list_collections, list_objects
 from worldsize.adopting.distributing.opening import mode_of_opened
 from worldsize.adopting.distributing.passing import name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
@@ -45,6 +45,8 @@ def resume_from_checkpoints(
         script.leave(loop, message, help_)
         return
     extra = list_kept(script, loop)
+    lists = list_collections(script, loop)
+    extra |= {name: name for name in lists}
     objects = list_objects(script, tracer, loop)
     helpers = [each.name for each in objects if each.is_plain]
     _leave_lost(script, loop, extra, [each.name for each in objects if not each.is_plain])
@@ -56,7 +58,7 @@ def resume_from_checkpoints(
     load = [
         f'{latest} = os.path.join({folder}, "latest.pt") if {folder} else ""',
         f"if os.path.exists({latest}):  # the run before this one was interrupted",
-        f'    {state} = torch.load({latest}, map_location="cpu"{_ALL_TYPES if helpers else ""})',
+        f'    {state} = torch.load({latest}, map_location="cpu"{_ALL_TYPES if helpers or lists else ""})',
         *(f'    {name}.load_state_dict({state}["{key}"])' for key, name in parts.items()),
         *(f'    {name} = {state}["{name}"]' for name in extra),
         *(f'    vars({name}).update({state}["{name}"])' for name in helpers),

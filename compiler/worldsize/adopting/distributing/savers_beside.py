@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.adopting.source.reading import find_function_beside
+from worldsize.adopting.source.reading import find_function_beside, list_classes_beside
 from worldsize.adopting.source.script import Script
+from worldsize.adopting.training.epoch_counter import list_assigned
 from worldsize.rules.script._module import constant_value
 
 _SAVES = re.compile(r"save|checkpoint|ckpt|plot|dump|export|write|log", re.IGNORECASE)
@@ -30,6 +31,23 @@ def leave_paths_beside(script: Script) -> None:
         if path is not None:
             help_ = "let the function take a folder, and pass the one that an option names"
             script.leave(call, f"`{path}` is written beside the script, where a job loses it", help_)
+
+
+def leave_settings_beside(script: Script) -> None:
+    """Report a file that a class of settings beside the script names: ``torch.save(model, config.path)``."""
+    texts = {
+        target: value.value
+        for class_ in dict(list_classes_beside(script.module)).values()
+        for statement in class_.body
+        for target, value in ((ast.unparse(each), held) for each, held in list_assigned(statement))
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
+    for call in script.module.called("torch.save") if texts else ():
+        for each in call.args[1:2]:
+            path = texts.get(getattr(each, "attr", ""))
+            if path is not None:
+                help_ = "let an option set it"
+                script.leave(each, f"`{path}` is written beside the script, where a job loses it", help_)
 
 
 def _find_saver(script: Script, call: ast.Call) -> ast.FunctionDef | None:

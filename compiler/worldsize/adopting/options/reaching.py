@@ -82,16 +82,20 @@ class _Holders:
     def _judge(self, node: ast.expr, scope: Scope, depth: int) -> bool | None:
         """Whether an expression is a mapping of the options; None if it is something else than these."""
         if isinstance(node, ast.Call):
-            if getattr(node.func, "id", "") == "vars" and len(node.args) == 1:
-                return True if self._judge(node.args[0], scope, depth) is False else None
-            return False if self._parses(node) else None
+            return self._judge_call(node, scope, depth)
         if isinstance(node, ast.Name):
             if node.id == self._parser.name and is_visible(self._script, self._parser, node):
                 return self._parser.is_mapping
             return self._judge_name(node.id, scope, depth)
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self":
             return self._judge_attribute(node.attr, scope, depth)
-        return None
+        given = self._tracer.step_keyword(node, scope) if isinstance(node, ast.Subscript) else None
+        return self._judge(*given, depth - 1) if given is not None else None
+
+    def _judge_call(self, call: ast.Call, scope: Scope, depth: int) -> bool | None:
+        if getattr(call.func, "id", "") == "vars" and len(call.args) == 1:
+            return True if self._judge(call.args[0], scope, depth) is False else None
+        return False if self._parses(call) else None
 
     def _judge_name(self, name: str, scope: Scope, depth: int) -> bool | None:
         bound = self._tracer.bindings(name, scope)

@@ -175,11 +175,28 @@ class Tracer:
         if isinstance(node, ast.Attribute):
             return self._step_attribute(node, scope)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            if (given := self.step_keyword(node, scope)) is not None:
+                return given
             inside, where = self.follow(node.value, scope, 4)
             found = entry_of(inside, node.slice.value)
             return None if found is None else (found, where)
         if isinstance(node, ast.Call):
             return self._step_call(node)
+        return None
+
+    def step_keyword(self, node: ast.Subscript, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        """What a call passes for ``kwargs["model"]`` of a function that takes ``**kwargs``."""
+        kept = scope.args.kwarg if isinstance(scope, ast.FunctionDef) else None
+        if (
+            kept is None
+            or getattr(node.value, "id", "") != kept.arg
+            or not isinstance(scope, ast.FunctionDef)
+        ):
+            return None
+        for call in self.calls(scope):
+            for keyword in call.keywords:
+                if isinstance(node.slice, ast.Constant) and keyword.arg == node.slice.value:
+                    return keyword.value, self.script.scope(call)
         return None
 
     def follow_wrapped(self, call: ast.Call, scope: Scope) -> tuple[ast.expr, Scope] | None:

@@ -289,7 +289,7 @@ def _find_held(
             and value.func.attr in ("to", "cuda")
         ):
             value = value.func.value
-        if isinstance(value, ast.Name) and isinstance(made, ast.Call):
+        if isinstance(value, ast.Name | ast.Subscript) and isinstance(made, ast.Call):
             passed, _ = tracer.follow(value, script.scope(node))
             if passed is made:
                 return node.targets[0]

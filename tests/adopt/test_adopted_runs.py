@@ -80,3 +80,19 @@ def test_a_script_that_does_not_train_is_told(tmp_path: Path, text: str, words: 
         assert each in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["train.py"]
+
+
+@pytest.mark.timeout(200)
+def test_an_error_behind_an_epoch_is_found_by_its_proof(tmp_path: Path) -> None:
+    rows = TRAINS.replace("randn(64", "randn(1024")  # an epoch has more steps than the proof
+    text = rows.replace(
+        "    print(epoch", '    assert not torch.distributed.is_initialized(), "late"\n    print(epoch'
+    )
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+
+    done = worldsize(tmp_path, "adopt", "train.py", "-o", "job")
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "error: the adopted script fails at the end of an epoch: rank " in done.stdout
+    assert "AssertionError: late" in done.stdout
+    assert not (tmp_path / "job").exists()

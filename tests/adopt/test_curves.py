@@ -14,7 +14,10 @@ from worldsize.adopting.proving.curves import (
     find_sampling_faults,
     read_recording,
 )
-from worldsize.adopting.proving.recorder import merge_draws
+from worldsize.adopting.proving.draws import merge_draws
+from worldsize.adopting.proving.launch import RECORDER, leave_out_own
+from worldsize.adopting.proving.prove import describe_untried
+from worldsize.adopting.proving.recorder import Ending
 
 
 def test_a_curve_within_the_tolerance_is_the_same() -> None:
@@ -128,3 +131,92 @@ def test_processes_that_draw_the_same_again_share_nothing() -> None:
     (fault,) = find_sampling_faults([recorded([0, 1, 0, 3]), recorded([0, 1, 0, 3])])
 
     assert "5 of 8 samples were read more than once" in fault
+
+
+class FakeRecording:
+    """Counts what would end the process."""
+
+    def __init__(self) -> None:
+        self.count = self.finished = 0
+        self.passed = False
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= 2
+
+    def add_loss(self, loss: float) -> None:
+        self.count += 1
+
+    def finish(self) -> None:
+        self.finished += 1
+
+
+def make_loaders(ending: Ending) -> type:
+    class Loader:
+        """An iterator as that of a loader, of five batches."""
+
+        def __init__(self, sampler: object) -> None:
+            self._index_sampler, self._left = sampler, 5
+
+        def __next__(self) -> int:
+            self._left -= 1
+            if ending.stops(self) or self._left < 0:
+                raise StopIteration
+            return self._left
+
+        def __iter__(self) -> Loader:
+            return self
+
+    ending.watch(Loader)
+    return Loader
+
+
+def test_a_proof_goes_on_to_the_end_of_an_epoch() -> None:
+    recording = FakeRecording()
+    ending = Ending(recording)  # type: ignore[arg-type]
+    loader = make_loaders(ending)
+    train, valid = object(), object()
+    read = []
+    for _ in range(2):
+        for batch in loader(train):
+            ending.add_step(1.0)
+            read.append(batch)
+            if recording.finished:
+                break
+        read += list(loader(valid))
+
+    assert recording.count == 2
+    assert recording.passed
+    assert recording.finished == 1
+    assert read == [4, 3, *range(4, -1, -1), 4, *range(4, -1, -1)]  # two steps, validation, a third step
+
+
+def test_a_proof_of_short_epochs_ends_with_its_last_step() -> None:
+    recording = FakeRecording()
+    ending = Ending(recording)  # type: ignore[arg-type]
+    loader = make_loaders(ending)
+    train = object()
+    ending.add_step(next(loader(train)))
+    assert list(loader(train)) == [4, 3, 2, 1, 0]
+    assert not recording.finished
+    ending.add_step(1.0)
+
+    assert recording.finished == 1
+
+
+def test_what_a_proof_has_not_tried_is_said() -> None:
+    ends = "before an epoch does, so what follows one, such as validation, is not tried"
+
+    assert describe_untried(50, 20_000, 32, failed=False) == (
+        f"these 50 steps end {ends}: `--steps 625` takes a whole one"
+    )
+    assert describe_untried(1, None, 32, failed=False) == f"this step ends {ends}: `--steps` takes more"
+    assert "both sides end with an error" in describe_untried(50, 20_000, 32, failed=True)
+
+
+def test_a_traceback_of_a_rank_shows_the_script_only() -> None:
+    lines = [f'  File "{RECORDER}", line 1, in <module>', "    run()", '  File "train.py", line 2', "    f()"]
+    marked = [f"[rank0]: {each}" for each in lines]
+
+    assert leave_out_own(lines) == lines[2:]
+    assert leave_out_own(marked) == marked[2:]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from adopt_text import PLAIN, adopt_text
+
+from worldsize.adopting.adopt import adopt_script
 
 HELD = """
 log = open("log.txt", "w")
@@ -79,6 +84,7 @@ def test_all_processes_train_in_a_with_and_the_first_writes() -> None:
     adoption = adopt_text(WITH)
 
     assert 'open(file="log.csv" if RANK == 0 else os.devnull, mode="w") as log, gzip.open(' in adoption.text
+    assert 'gzip.open("x.gz" if RANK == 0 else os.devnull, mode="w") as packed:' in adoption.text
     assert "            best = state" in adoption.text
     assert "            tries = state" in adoption.text
     assert 'if RANK == 0:\n    with open(os.path.join(args.output, "end.txt"), "w")' in adoption.text
@@ -86,8 +92,40 @@ def test_all_processes_train_in_a_with_and_the_first_writes() -> None:
         (32, 17, "`lowest` starts anew when a job resumes"),
         (15, 6, "this file starts anew when a job resumes"),
         (15, 45, "this file starts anew when a job resumes"),
-        (15, 45, "every process writes this file"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            'jsonlines.open("x.jsonl", mode="w")',
+            'jsonlines.open("x.jsonl" if RANK == 0 else os.devnull, mode="w")',
+        ),
+        (
+            'SummaryWriter("logs")',
+            'SummaryWriter(os.path.join(args.output, "logs")) if RANK == 0 else contextlib.nullcontext()',
+        ),
+    ],
+)
+def test_what_is_held_by_a_with_writes_on_the_first_process(before: str, after: str) -> None:
+    text = WITH.replace("import gzip", "import jsonlines\nfrom torch.utils.tensorboard import SummaryWriter")
+    text = text.replace('gzip.open("x.gz", mode="w")', before)
+    text = text.replace(
+        "            log.write(",
+        '            packed.add_scalar("loss", total, epoch)\n            log.write(',
+    )
+    adopted = adopt_text(text).text
+
+    assert f", {after} as packed:" in adopted
+    guarded = 'if RANK == 0:\n                packed.add_scalar("loss", total, epoch)'
+    assert (guarded in adopted) is ("Summary" in before)
+
+
+def test_an_archive_is_written_by_each_process_and_told() -> None:
+    text = WITH.replace("import gzip", "import zipfile").replace("gzip.open(", "zipfile.ZipFile(")
+
+    assert "every process writes this file" in [each.message for each in adopt_text(text).obstacles]
 
 
 def test_a_loss_of_a_batch_together_is_a_known_cause() -> None:
@@ -95,3 +133,13 @@ def test_a_loss_of_a_batch_together_is_a_known_cause() -> None:
 
     assert adopt_text(text).profile.compares_rows
     assert not adopt_text(PLAIN).profile.compares_rows
+
+
+def test_a_file_that_settings_beside_the_script_name_is_told(tmp_path: Path) -> None:
+    (tmp_path / "config.py").write_text('class Config:\n    path: str = "ckpt.pt"\n', encoding="utf-8")
+    script = tmp_path / "train.py"
+    text = PLAIN.decode().replace("import torch\n", "import torch\nfrom config import Config\n", 1)
+    script.write_text(text.replace("'blobs.pth'", "Config().path"), encoding="utf-8")
+
+    left = [each.message for each in adopt_script(script).obstacles]
+    assert "`ckpt.pt` is written beside the script, where a job loses it" in left

@@ -75,6 +75,34 @@ def test_a_second_loader_in_a_loop_is_refused(head: str) -> None:
         adopt_text(f"import itertools\n{text}")
 
 
+INLINE = LOOP.replace("in train_dl:", "in DataLoader(train_ds, batch_size=BATCH_SIZE, shuffle=True):")
+
+
+def test_a_loader_without_a_name_gets_one_before_its_loop() -> None:
+    adopted = adopt_text(INLINE).text
+    assert (
+        """\
+    train_loader = DataLoader(train_ds, batch_size=BATCH_SIZE, sampler=DistributedSampler(train_ds))
+    train_loader.sampler.set_epoch(epoch)
+    for xb, yb in train_loader:
+"""
+        in adopted
+    )
+
+
+def test_two_loaders_without_a_name_are_refused() -> None:
+    loader = "DataLoader(train_ds, batch_size=8, shuffle=True)"
+    text = LOOP.replace("for xb, yb in train_dl:", f"for (xb, yb), _ in zip({loader}, {loader}):")
+    with pytest.raises(AdoptError, match="feeds this loop too"):
+        adopt_text(text)
+
+
+def test_a_loader_that_is_made_each_epoch_gets_the_epoch_from_its_function() -> None:
+    text = read("inline_loader").replace("batch_size):", "batch_size, number):")
+    text = text.replace("args.bs)", "args.bs, epoch)")
+    assert "    train_loader.sampler.set_epoch(number)\n" in adopt_text(text).text
+
+
 def test_inner_steps_exchange_gradients_once() -> None:
     line = "ddp_model.require_backward_grad_sync = micro_step == gradient_accumulation_steps - 1\n"
     assert line in adopt_text(read("micro_steps")).text
@@ -178,3 +206,50 @@ def test_shell_lines_of_a_notebook_are_told_apart(line: str, known: bool) -> Non
     adopted = adopt_text(text).text
     assert "get_ipython" not in adopted
     assert ('os.makedirs("out", exist_ok=True)' in adopted) is line.startswith("mkdir")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "trains", "evaluates"),
+    [
+        ("optimizer=None", ", optimizer", ""),
+        ("optimizer=None", ", optimizer=optimizer", ", optimizer=None"),
+        ("optimizer, is_train=True", ", optimizer", ", optimizer, is_train=False"),
+        ("optimizer, phase", ", optimizer, 'train'", ", optimizer, 'val'"),
+    ],
+)
+def test_a_function_that_evaluates_too_is_shared(parameter: str, trains: str, evaluates: str) -> None:
+    text = read("shared_epoch").replace("criterion, optimizer=None):", f"criterion, {parameter}):")
+    text = text.replace("loader, criterion, optimizer)", f"loader, criterion{trains})")
+    text = text.replace("test_loader, criterion)", f"test_loader, criterion{evaluates})")
+    adopted = adopt_text(text).text
+    assert f"run_epoch(ddp_model, train_loader, criterion{trains})" in adopted
+    assert f"run_epoch(ddp_model, test_loader, criterion{evaluates})" in adopted
+
+
+def test_a_second_training_by_the_same_function_is_refused() -> None:
+    text = read("shared_epoch").replace("test_loader, criterion)", "test_loader, criterion, optimizer)")
+    with pytest.raises(AdoptError, match="`run_epoch` trains, and is called here a second time"):
+        adopt_text(text)
+
+
+def test_another_model_that_is_evaluated_by_the_same_function_stays_bare() -> None:
+    text = read("shared_epoch").replace(
+        "run_epoch(model, test_loader", "run_epoch(nn.Linear(8, 3), test_loader"
+    )
+    assert "run_epoch(nn.Linear(8, 3), test_loader, criterion)" in adopt_text(text).text
+    inside = text.replace(
+        "    training = ", "    print(model.weight)\n    training = "
+    )  # `model.module.weight`
+    with pytest.raises(AdoptError, match="`run_epoch` trains, and is called here a second time"):
+        adopt_text(inside)
+
+
+def test_a_sum_that_the_loop_shows_is_reduced_behind_it_too() -> None:
+    text = LOOP.replace("        total += loss", "        print(total)\n        total += loss")
+    adoption = adopt_text(text)
+    assert "    total = add_up(total)\n" in adoption.text
+    (left,) = (each for each in adoption.obstacles if each.message.startswith("`total` is of the rows"))
+    assert left.help == "show it behind this loop, where it is of all rows"
+
+    forever = text.replace("    total = 0.0\n", "").replace("for epoch in", "total = 0.0\nfor epoch in")
+    assert "add_up" not in adopt_text(forever).text  # it would be multiplied in each epoch

@@ -7,16 +7,17 @@ from pathlib import Path
 
 from msgspec import structs
 
+from worldsize.adopting.distributing.passing import VARIABLE
 from worldsize.adopting.distributing.plain_loop import adopt_plain
 from worldsize.adopting.libraries.frameworks import choose_framework
 from worldsize.adopting.libraries.keras import adopt_keras
 from worldsize.adopting.libraries.notebooks import drop_magics
-from worldsize.adopting.libraries.resuming_trainers import VARIABLE
 from worldsize.adopting.libraries.torch_libraries import adopt_accelerate, adopt_lightning, adopt_transformers
 from worldsize.adopting.model import Adoption, Framework, ScriptProfile
 from worldsize.adopting.options.configuration import read_replaced
 from worldsize.adopting.options.declared import read_options
-from worldsize.adopting.options.flags import Parser, list_flags
+from worldsize.adopting.options.flags import list_flags
+from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.project.inputs import leave_files
 from worldsize.adopting.source.header import MARK
 from worldsize.adopting.source.reading import read_script

@@ -99,6 +99,8 @@ def render_proof(proof: Proof) -> str:
     if comparison.steps:
         lines.append(f"{'worst':>6}  {'':>11}  {'':>11}  {comparison.worst.difference:>11.2e}")
     lines += _conclude(comparison)
+    if proof.note is not None:
+        lines.append(f"note: {proof.note}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -175,6 +177,7 @@ def describe_proof(proof: Proof) -> dict[str, Any]:
         "tolerance": TOLERANCE,
         "global_batch_size": proof.batch,
         "reasons": [*comparison.reasons, *comparison.faults],
+        "note": proof.note,
         "steps": [
             {"step": each.step, "original": each.original, "adopted": each.adopted}
             for each in comparison.steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from worldsize.adopting.options.flags import Parser
+from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.reading import list_modules_beside, read_beside
 from worldsize.adopting.source.script import Script
@@ -74,7 +74,7 @@ def _set_option(script: Script, header: Header, parser: Parser) -> None:
             continue
         if isinstance(each.node, ast.Call) and keyword_argument(each.node, "action") is not None:
             continue  # `--gpu` alone: whether there is one
-        value = each.name if parser.function is not None else f"{parser.name}.{each.name}"
+        value = parser.place.format(each.name)
         if parser.function is not None or parser.name:
             line = f"    {value} = {header.names.local_rank}  # each process uses the GPU of its local rank"
             parser.then += ["if torch.cuda.is_available():", line]

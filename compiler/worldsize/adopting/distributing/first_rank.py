@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection
 from typing import TypeAlias
 
+from worldsize.adopting.distributing.opening import FILE, open_on_first_rank, opens_to_write
+from worldsize.adopting.distributing.savers_beside import saves_beside
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.rules.script._module import constant_value, keyword_argument
@@ -42,9 +44,9 @@ _WRITERS = ("SummaryWriter", "wandb.init")
 _LIBRARY_TEST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
-_FILE = "one process writes the file; the others would write over it"
 Together: TypeAlias = Collection[str]
 Writers: TypeAlias = dict[str, set[ast.AST]]  # what holds trackers, with the scopes of each name
+_NOT_ALWAYS = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda, ast.IfExp, ast.BoolOp)
 _PURE = frozenset({"len", "isinstance", "hasattr", "int", "min", "max", "abs"})
 
 
@@ -54,20 +56,17 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     ``together`` names what all processes have to do together: functions, or methods of a model.
     """
     test = header.names.is_first
-    writers = _hold_writers(script, test)
+    writers = _hold_writers(script, header)
     quiet = _quieten_logging(script, test)
     shared = _list_shared(script, together)
-    _open_on_first_rank(script, header, shared)
+    open_on_first_rank(script, header, shared)
     chosen: dict[ast.stmt, str] = {}
     for kind in (ast.Expr, ast.With, ast.Delete):
         for statement in script.module.kinds.get(kind, ()):
             what = _classify(script, statement, writers, quiet)
-            if (
-                what is not None
-                and statement not in shared
-                and not _is_together(statement, together)
-                and not _is_tested(script, statement)
-            ):
+            if what is None or statement in shared or _is_tested(script, statement):
+                continue
+            if not _is_together(statement, together) or _compute_before(script, statement, together):
                 chosen[statement] = what
     inside = {s for s in chosen if any(up in chosen for up, _ in script.module.ancestors(s))}
     blocks: dict[int, list[ast.stmt]] = {}
@@ -100,12 +99,33 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
 
 def _is_together(statement: ast.stmt, together: Together) -> bool:
     """Whether a statement calls what all processes have to call."""
-    return any(
-        isinstance(node, ast.Call)
+    return bool(_list_together(statement, together))
+
+
+def _list_together(statement: ast.stmt, together: Together) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call)
         and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""))
         in together
-        for node in ast.walk(statement)
-    )
+    ]
+
+
+def _compute_before(script: Script, statement: ast.stmt, together: Together) -> bool:
+    """Whether what all compute, as in ``print(train(model))``, is now computed before it is shown."""
+    calls = _list_together(statement, together)
+    whole = statement.value if isinstance(statement, ast.Expr) else None
+    if whole is None or len(calls) != 1 or calls[0] is whole or not script.has_own_line(statement):
+        return False
+    for above, _ in script.module.ancestors(calls[0]):
+        if above is whole:
+            break
+        if isinstance(above, _NOT_ALWAYS):
+            return False
+    name = calls[0].func.attr if isinstance(calls[0].func, ast.Attribute) else ast.unparse(calls[0].func)
+    script.move_before(calls[0], statement, script.new_name(f"{name}_result"), _OUTPUT)
+    return True
 
 
 def _list_shared(script: Script, together: Together) -> list[ast.With]:
@@ -141,7 +161,7 @@ def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool
         return None if of_all else "print"
     if last in _LEVELS and "log" in base.lower() and not quiet:
         return "print"
-    return "write" if _writes_file(script, call, name) else None
+    return "write" if _writes_file(script, call, name) or saves_beside(script, call) else None
 
 
 def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
@@ -162,24 +182,6 @@ def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
     return own and not (isinstance(root, ast.Name) and root.id in script.module.names)
 
 
-def opens_to_write(node: ast.expr) -> bool:
-    """Whether an expression opens a file to write it."""
-    return bool(set(mode_of_opened(node)) & set("wax"))
-
-
-def mode_of_opened(node: ast.expr) -> str:
-    """The mode in which an expression opens a file, or nothing."""
-    if not isinstance(node, ast.Call):
-        return ""
-    func = node.func
-    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    if last != "open":
-        return ""
-    given = node.args[0 if isinstance(func, ast.Attribute) else 1 :][:1]
-    values = [constant_value(each) for each in (*given, keyword_argument(node, "mode"))]
-    return next((each for each in values if isinstance(each, str) and set(each) <= set("rwaxbt+")), "")
-
-
 def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str) -> None:
     above = script.module.parents[block[0]]
     if (
@@ -192,7 +194,7 @@ def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, s
         )
         written = script.written(above.test)
         condition = f"{test} and ({written})" if loose else f"{test} and {written}"
-        reason = _FILE if "write" in (chosen[each] for each in block) else _OUTPUT
+        reason = FILE if "write" in (chosen[each] for each in block) else _OUTPUT
         script.replace(above.test, condition, "WS904", reason)
         return
     run: list[ast.stmt] = []
@@ -200,7 +202,7 @@ def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, s
         if statement is not None and statement in chosen:
             run.append(statement)
         elif run:
-            why = _FILE if any(chosen[each] == "write" for each in run) else _OUTPUT
+            why = FILE if any(chosen[each] == "write" for each in run) else _OUTPUT
             script.guard(run, test, "WS904", why)
             run = []
 
@@ -233,17 +235,22 @@ def _is_pure(test: ast.expr) -> bool:
     ) and not any(isinstance(node, ast.NamedExpr) for node in ast.walk(test))
 
 
-def _hold_writers(script: Script, test: str) -> Writers:
+def _hold_writers(script: Script, header: Header) -> Writers:
     """Make trackers on the first process only; what the script calls them, and where."""
     writers: Writers = {}
+    test = header.names.is_first
     muted = script.module.memo[_mute_wandb] = _mute_wandb(script, test)
     for call in script.module.called(*_WRITERS):
         if call in muted:
             continue
-        statement = script.module.parents.get(call)
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            _note(script, writers, statement)
+        above = script.module.parents.get(call)
+        if isinstance(above, ast.Assign) and len(above.targets) == 1:
+            _note(script, writers, above.targets[0])
             script.insert_behind(call, f" if {test} else None", "WS904", _OUTPUT)
+        elif isinstance(above, ast.withitem) and above.optional_vars is not None:
+            _note(script, writers, above.optional_vars)
+            header.imports["import contextlib"] = None
+            script.insert_behind(call, f" if {test} else contextlib.nullcontext()", "WS904", _OUTPUT)
     while any([_note_passed(script, writers), _note_assigned(script, writers)]):
         pass
     return writers
@@ -271,11 +278,11 @@ def _mute_wandb(script: Script, test: str) -> list[ast.Call]:
     return calls
 
 
-def _note(script: Script, writers: Writers, statement: ast.Assign) -> bool:
+def _note(script: Script, writers: Writers, target: ast.expr) -> bool:
     """Whether what a statement assigns was not known yet."""
-    scopes = writers.setdefault(script.written(statement.targets[0]), set())
-    known = script.scope(statement) in scopes
-    scopes.add(script.scope(statement))
+    scopes = writers.setdefault(script.written(target), set())
+    known = script.scope(target) in scopes
+    scopes.add(script.scope(target))
     return not known
 
 
@@ -317,35 +324,8 @@ def _note_assigned(script: Script, writers: Writers) -> bool:
     """Note other names for one of these: ``self.writer = writer``."""
     statements = [each for each in script.module.kinds.get(ast.Assign, ()) if len(each.targets) == 1]
     held = [each for each in statements if _holds(script, writers, script.written(each.value), each)]
-    news = [_note(script, writers, each) for each in held]
+    news = [_note(script, writers, each.targets[0]) for each in held]
     return any(news)
-
-
-def _open_on_first_rank(script: Script, header: Header, shared: list[ast.With]) -> None:
-    """Let the other processes write into nothing what goes to a file that is opened for a while."""
-    opening = [each.value for each in script.module.kinds.get(ast.Assign, ())]
-    opening += [item.context_expr for block in shared for item in block.items]
-    for call in opening:
-        if not isinstance(call, ast.Call) or not opens_to_write(call):
-            continue
-        of_path = isinstance(call.func, ast.Attribute)
-        named = keyword_argument(call, "file")
-        opened = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), named)
-        if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
-            continue
-        if of_path and getattr(opened, "id", "") in script.module.names:
-            help_ = f"open it only where `{header.names.is_first}`, and `os.devnull` elsewhere"
-            script.leave(call, "every process writes this file", help_)
-            continue  # of a module, such as `gzip.open`
-        header.imports["import os"] = None
-        other, bare = "os.devnull", True
-        if of_path:
-            header.imports["import pathlib"] = None
-            other, bare = "pathlib.Path(os.devnull)", isinstance(opened, ast.BinOp)  # which has its own
-        if not bare:
-            script.insert_front(opened, "(", "WS904", _FILE)
-        text = f" if {header.names.is_first} else {other}"
-        script.insert_behind(opened, text if bare else f"{text})", "WS904", _FILE)
 
 
 def _quieten_logging(script: Script, test: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import is_under
@@ -14,11 +14,11 @@ _AROUND = (ast.With, ast.Try, ast.If)
 
 def list_kept(script: Script, loop: EpochLoop) -> dict[str, str]:
     """Numbers that are kept over the epochs, such as the best loss, with the text that saves them."""
-    before = [*list_before(script, loop), *_list_globals(script, loop), *_list_made(script, loop)]
+    before = [*list_before(script, loop), *_list_globals(script, loop), *list_made(script, loop)]
     numbers = _list_numbers(before)
     changed: dict[str, str] = {}
     reset = _list_numbers(loop.body)
-    for node in ast.walk(loop):
+    for node in _list_changing(script, loop):
         if isinstance(node, ast.AugAssign) and _is_variable(node.target):
             name = ast.unparse(node.target)
             changed[name] = name
@@ -28,6 +28,20 @@ def list_kept(script: Script, loop: EpochLoop) -> dict[str, str]:
                 if _is_variable(target) and name not in changed:
                     changed[name] = name if _is_number(value) else f"float({name})"
     return {name: text for name, text in sorted(changed.items()) if name in numbers - reset}
+
+
+def _list_changing(script: Script, loop: EpochLoop) -> Iterator[ast.AST]:
+    """The nodes of a loop, and those that set what functions which it calls declare `global`."""
+    yield from ast.walk(loop)
+    if not isinstance(script.scope(loop), ast.Module):
+        return
+    called = {getattr(node.func, "id", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
+    for declared in script.module.kinds.get(ast.Global, ()):
+        function = script.scope(declared)
+        for node in ast.walk(function) if getattr(function, "name", "") in called else ():
+            targets = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", ())
+            if any(isinstance(each, ast.Name) and each.id in declared.names for each in targets):
+                yield node
 
 
 def _is_variable(target: ast.expr) -> bool:
@@ -47,7 +61,7 @@ def _list_numbers(statements: Sequence[ast.stmt]) -> set[str]:
     }
 
 
-def _list_made(script: Script, loop: EpochLoop) -> list[ast.stmt]:
+def list_made(script: Script, loop: EpochLoop) -> list[ast.stmt]:
     """What `__init__` of the class of a loop does."""
     for above, _ in script.module.ancestors(loop):
         if isinstance(above, ast.ClassDef):

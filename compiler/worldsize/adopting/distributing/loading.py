@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from worldsize.adopting.distributing.first_rank import opens_to_write
+from worldsize.adopting.distributing.opening import opens_to_write
 from worldsize.adopting.source.script import Script
 from worldsize.rules.script._module import keyword_argument
 

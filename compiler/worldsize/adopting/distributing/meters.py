@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from worldsize.adopting.source.reading import list_classes_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, Tracer
 from worldsize.adopting.training.search import Training
@@ -88,8 +89,9 @@ def list_meters(script: Script, tracer: Tracer, loop: Loop, nodes: Nodes) -> Ite
 
 
 def _list_kept(tracer: Tracer, value: ast.expr) -> frozenset[str]:
-    """The attributes that an object of the script's own class sets."""
-    class_ = tracer.classes.get(getattr(value.func, "id", "")) if isinstance(value, ast.Call) else None
+    """The attributes that an object of the script's own class sets, or of one beside the script."""
+    name = getattr(value.func, "id", "") if isinstance(value, ast.Call) else ""
+    class_ = tracer.classes.get(name) or dict(list_classes_beside(tracer.module)).get(name)
     if class_ is None:
         return frozenset()
     nodes = (node for node in ast.walk(class_) if isinstance(node, ast.Attribute))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from worldsize.adopting.distributing.meters import (
@@ -25,6 +26,8 @@ _HELPER = '''def {name}(value):
 {place}    total = torch.as_tensor(value, dtype=torch.float64).detach().clone(){move}
     dist.all_reduce(total)
     return {result}'''
+_STOPS = re.compile(r"stop|patience", re.IGNORECASE)  # `early_stopping(loss)` compares too
+_AFTER = "show it behind this loop, where it is of all rows"
 _REASON = "the metric is of the rows of all processes"
 
 
@@ -37,8 +40,8 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     lines = list(_reduce_sums(script, tracer, training, nodes, names=names, used=used))
     lines += _reduce_lists(script, training, nodes, names, used)
     lines += _reduce_meters(script, tracer, loop, nodes, names=names, used=used)
-    if lines and training.feed.kind == "phases":
-        lines = [f"if {name_phase(script, training.feed)}:", *(f"    {line}" for line in lines)]
+    if lines and (condition := _find_condition(script, training)) is not None:
+        lines = [f"if {condition}", *(f"    {line}" for line in lines)]
     if lines:
         script.insert_after(script.statement(loop), lines, None, _REASON)
     for name, statement in _list_deciding(script, tracer, training, set(list_sums(nodes))):
@@ -53,6 +56,29 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     _write_helpers(header, names, used)
 
 
+def _is_read_after(script: Script, tracer: Tracer, loop: Loop, name: str) -> bool:
+    """Whether a sum starts right before the loop, and is read behind it."""
+    statement, scope = script.statement(loop), script.scope(loop)
+    block = script.block(statement)
+    starts = [bound for bound, _, _ in tracer.bindings(name, scope)]
+    fresh = bool(starts) and all(each in block[: block.index(statement)] for each in starts)
+    reads = (each for each in script.module.kinds.get(ast.Name, ()) if each.id == name)
+    end = statement.end_lineno or 0
+    return fresh and any(each.lineno > end and script.scope(each) is scope for each in reads)
+
+
+def _find_condition(script: Script, training: Training) -> str | None:
+    """When the rows of the loop are divided; None where they always are."""
+    if training.feed.kind == "phases":
+        return f"{name_phase(script, training.feed)}:"
+    frames = training.frames[training.batch_frame : training.epoch_frame + 1]
+    made = script.scope(training.loader) is frames[0].scope
+    if made or training.feed.name is None or not any(frame.others for frame in frames):
+        return None
+    test = f"isinstance({script.written(training.feed.name)}.sampler, DistributedSampler)"
+    return f"{test}:  # in an evaluation each process reads all rows"
+
+
 def _reduce_sums(
     script: Script, tracer: Tracer, training: Training, nodes: Nodes, *, names: dict[str, str], used: set[str]
 ) -> Iterator[str]:
@@ -60,9 +86,9 @@ def _reduce_sums(
     sums = list_sums(nodes)
     read = _list_read(training.batch_loop, [*sums, *list_sums(nodes, anew=True)])
     for name, node in read.items():
-        script.leave(node, f"`{name}` is of the rows of the first process here", None)
+        script.leave(node, f"`{name}` is of the rows of the first process here", _AFTER)
     for name in sums:
-        if name not in read:
+        if name not in read or _is_read_after(script, tracer, training.batch_loop, name):
             how = "add_up" if _is_per_row(script, tracer, scope, name, training) else "average"
             used.add(how)
             yield f"{name} = {names[how]}({name})"
@@ -95,7 +121,7 @@ def _leave_local(script: Script, loop: Loop, found: Iterable[Collected]) -> Iter
     for name, each in collected.items():
         if name in shown or not each.can_reduce:
             message = f"`{name}` is of the rows of the first process here"
-            script.leave(shown.get(name, each.call), message, None)
+            script.leave(shown.get(name, each.call), message, _AFTER)
         if each.can_reduce:
             yield each
 
@@ -206,6 +232,12 @@ def _list_deciding(
         for inner in ast.walk(node)
         if isinstance(inner, ast.Name)
     }
+    asked = (
+        node
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Call) and _STOPS.search(ast.unparse(node.func))
+    )
+    compared |= {each.id for node in asked for each in node.args if isinstance(each, ast.Name)}
     chain = {id(frame.call) for frame in training.frames}
     found: list[tuple[str, ast.stmt]] = []
     for statement in loop.body:

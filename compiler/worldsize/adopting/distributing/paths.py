@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator
 
 from worldsize.adopting.distributing.first_rank import is_own_method
-from worldsize.adopting.options.flags import Parser, add_flag, is_visible, list_flags, open_with, set_in_file
+from worldsize.adopting.options.flags import add_flag, list_flags, open_with, set_in_file
+from worldsize.adopting.options.parsers import Parser
+from worldsize.adopting.options.reaching import find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
@@ -36,7 +38,7 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
     written = _list_written(script, tracer)
     if written and "output" not in roles:
         apart = _list_written(script, tracer, openly=True)
-        _write_to_output(script, parser, header, written, [*apart.values()])
+        _write_to_output(script, tracer, parser, header=header, written=written, apart=[*apart.values()])
     elif "output" not in roles:
         _set_folder_of_file(script, tracer, parser)
     read: dict[str, ast.expr] = {}
@@ -51,10 +53,10 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
     if not left or "data" in roles:
         return
     first, *others = left
-    if is_visible(script, parser, first):
-        name = add_flag(parser, "data", str(first.value))
+    if (place := find_place(script, tracer, parser, first)) is not None:
+        name = add_flag(parser, "data", str(first.value), place=place)
         script.replace(first, name, None, "a job mounts its data elsewhere")
-    for node in others:
+    for node in others if place is not None else left:
         script.leave(node, "this file is read from the folder of the script", "add an option for its path")
 
 
@@ -148,8 +150,9 @@ def _read_start(value: ast.expr) -> str | None:
 
 
 def _write_to_output(
-    script: Script, parser: Parser, header: Header, written: dict[str, ast.expr], apart: list[ast.expr]
-) -> None:
+    script: Script, tracer: Tracer, parser: Parser, *, header: Header, written: dict[str, ast.expr],
+    apart: list[ast.expr],
+) -> None:  # fmt: skip
     """Also where a file is read again."""
     nodes = _list_same(script, [node for node in written.values() if not isinstance(node, ast.Constant)])
     nodes += [
@@ -161,8 +164,9 @@ def _write_to_output(
     made = _list_made(script, folders)
     nodes += [node for node in made if node not in nodes]
     options = [node for node in nodes if _is_option(script, parser, node)]
-    hidden = [node for node in nodes if node not in options and not is_visible(script, parser, node)]
-    function = _find_writer(script, parser, hidden)
+    places = {node: find_place(script, tracer, parser, node) for node in nodes if node not in options}
+    hidden = [node for node, place in places.items() if place is None]
+    function = _find_writer(script, tracer, parser, hidden)
     if not nodes or (hidden and function is None):
         node = next(iter(written.values()))
         help_ = "write it into a folder that an option names"
@@ -170,11 +174,12 @@ def _write_to_output(
         return
     name = add_flag(parser, "output", ".")
     header.imports["import os"] = None
-    for node in nodes:
-        if node not in hidden and node not in options:
-            script.replace(node, f"os.path.join({name}, {script.written(node)})", "WS953", _REASON)
+    for node, place in places.items():
+        if place is not None:
+            text = f"os.path.join({add_flag(parser, 'output', '.', place=place)}, {script.written(node)})"
+            script.replace(node, text, "WS953", _REASON)
     if function is not None:
-        _pass_folder(script, function, hidden, name)
+        _pass_folder(script, tracer, parser, function, hidden)
     known = {_clean(str(node.value)) for node in made} | written.keys()
     missing = [each for each in _list_folders(apart) if each not in known]
     within = [f'os.path.join({name}, "{each}")' for each in missing] or [name]
@@ -242,7 +247,9 @@ def _is_path(script: Script, node: ast.AST) -> bool:
     return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments)
 
 
-def _find_writer(script: Script, parser: Parser, nodes: list[ast.expr]) -> ast.FunctionDef | None:
+def _find_writer(
+    script: Script, tracer: Tracer, parser: Parser, nodes: list[ast.expr]
+) -> ast.FunctionDef | None:
     """The function in which all of these are, if each of its calls can pass the folder on."""
     functions = {script.scope(node) for node in nodes}
     function = next(iter(functions)) if len(functions) == 1 else None
@@ -253,13 +260,15 @@ def _find_writer(script: Script, parser: Parser, nodes: list[ast.expr]) -> ast.F
     calls = [call for _, call in script.module.callers.get(function.name, ())]
     uses = [node for node in script.module.kinds.get(ast.Name, ()) if node.id == function.name]
     more = function.args.vararg or function.args.kwarg or function.args.kwonlyargs
-    known = all(call.args and is_visible(script, parser, call) for call in calls)
+    known = all(call.args and find_place(script, tracer, parser, call) for call in calls)
     return (
         function if calls and known and len(uses) == len(calls) and function.args.args and not more else None
     )
 
 
-def _pass_folder(script: Script, function: ast.FunctionDef, nodes: list[ast.expr], name: str) -> None:
+def _pass_folder(
+    script: Script, tracer: Tracer, parser: Parser, function: ast.FunctionDef, nodes: list[ast.expr]
+) -> None:
     """Give a function the folder as a parameter: ``def save(state, filename="x.pt", folder=".")``."""
     folder, parts = script.new_name("folder"), function.args
     script.insert_behind(
@@ -267,6 +276,7 @@ def _pass_folder(script: Script, function: ast.FunctionDef, nodes: list[ast.expr
     )
     for _, call in script.module.callers[function.name]:
         last = max((*call.args, *call.keywords), key=script.end)
+        name = add_flag(parser, "output", ".", place=find_place(script, tracer, parser, call))
         script.insert_behind(last, f", {folder}={name}", "WS953", _REASON)
     for node in nodes:
         if node not in parts.defaults:

@@ -6,7 +6,8 @@ import ast
 
 from worldsize.adopting.distributing.group import find_main
 from worldsize.adopting.distributing.wrapping import Wrapped
-from worldsize.adopting.options.flags import Parser, is_visible
+from worldsize.adopting.options.parsers import Parser
+from worldsize.adopting.options.reaching import find_place
 from worldsize.adopting.options.roles import find_role
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
@@ -99,13 +100,12 @@ def _name_seed(script: Script, tracer: Tracer, wrapped: Wrapped, seed: ast.expr)
     return text
 
 
-def find_seed(script: Script, parser: Parser, node: ast.expr) -> str | None:
+def find_seed(script: Script, tracer: Tracer, parser: Parser, node: ast.expr) -> str | None:
     """The script's option for its seed, or the constant that it seeds with, as both are written at a node."""
     for each in parser.options.declared:
         if each.flag.role == "seed" and each.flag.type == "int" and each.flag.default is not None:
-            if not is_visible(script, parser, node):
-                return None
-            return each.name if parser.function is not None else f"{parser.name}.{each.name}"
+            place = find_place(script, tracer, parser, node)
+            return place.format(each.name) if place is not None else None
     for call in script.module.called(*_SEEDS):
         seed = call.args[0] if call.args else None
         if isinstance(seed, ast.Name) and find_role(seed.id) == "seed":

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection, Sequence
 
-from worldsize.adopting.distributing.first_rank import mode_of_opened
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost
+from worldsize.adopting.distributing.kept_objects import list_collections, list_objects
+from worldsize.adopting.distributing.opening import mode_of_opened
+from worldsize.adopting.distributing.passing import name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
-from worldsize.adopting.options.flags import Parser, add_flag, is_visible, list_flags
+from worldsize.adopting.options.flags import list_flags
+from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Scope, Script
 from worldsize.adopting.source.tracing import Tracer
@@ -18,6 +22,7 @@ from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 _STEPPED = re.compile(
     r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
 )
+_ALL_TYPES = ", weights_only=False"  # a number of NumPy is none that PyTorch loads otherwise
 _COPIES = ("copy.deepcopy", "deepcopy", "AveragedModel")
 _REASON = "a job that is interrupted goes on from its last epoch"
 
@@ -34,22 +39,18 @@ def resume_from_checkpoints(
         return
     parts = _list_parts(script, tracer, training, wrapped)
     known = isinstance(loop, ast.While) or _find_range(loop) is not None
-    if not known or parts is None or not is_visible(script, parser, loop):
-        what = "the options" if parts is not None and known else "the model and the optimizer"
+    if not known or parts is None:
         help_ = "save and load them beside this loop, and name the folder by an option"
-        script.leave(loop, f"no checkpoints: this loop over epochs cannot name {what}", help_)
+        message = "no checkpoints: this loop over epochs cannot name the model and the optimizer"
+        script.leave(loop, message, help_)
         return
     extra = list_kept(script, loop)
-    lost = dict.fromkeys((*_list_unsaved(script, loop), *_list_helpers(script, tracer, loop)), loop)
-    for name, place in {**list_lost(script, loop, extra), **lost}.items():
-        script.leave(
-            place, f"`{name}` starts anew when a job resumes", "save and load it with the other state"
-        )
-    for call in _list_truncated(script, loop):
-        script.leave(
-            call, "this file starts anew when a job resumes", 'open it with "a", and write a header once'
-        )
-    folder = add_flag(parser, "checkpoints", None)
+    lists = list_collections(script, loop)
+    extra |= {name: name for name in lists}
+    objects = list_objects(script, tracer, loop)
+    helpers = [each.name for each in objects if each.is_plain]
+    _leave_lost(script, loop, extra, [each.name for each in objects if not each.is_plain])
+    folder = name_folder(script, tracer, training, parser=parser, header=header)
     header.imports["import os"] = None
     start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
     if isinstance(loop, ast.While):
@@ -57,12 +58,14 @@ def resume_from_checkpoints(
     load = [
         f'{latest} = os.path.join({folder}, "latest.pt") if {folder} else ""',
         f"if os.path.exists({latest}):  # the run before this one was interrupted",
-        f'    {state} = torch.load({latest}, map_location="cpu")',
+        f'    {state} = torch.load({latest}, map_location="cpu"{_ALL_TYPES if helpers or lists else ""})',
         *(f'    {name}.load_state_dict({state}["{key}"])' for key, name in parts.items()),
         *(f'    {name} = {state}["{name}"]' for name in extra),
+        *(f'    vars({name}).update({state}["{name}"])' for name in helpers),
     ]
     entries = [f'"{key}": {name}.state_dict()' for key, name in parts.items()]
     entries += [f'"{name}": {text}' for name, text in extra.items()]
+    entries += [f'"{name}": vars({name})' for name in helpers]
     if isinstance(loop, ast.For):
         load = [f"{start} = {_start_from(script, loop, start)}", *load]
         load.append(f'    {start} = {state}["epoch"] + 1')
@@ -78,6 +81,17 @@ def resume_from_checkpoints(
     ]
     _insert_before_loop(script, loop, load)
     script.insert_after(loop.body[-1], save, None, _REASON)
+
+
+def _leave_lost(script: Script, loop: EpochLoop, saved: Collection[str], objects: Sequence[str]) -> None:
+    """Report what a job that resumes starts anew."""
+    lost = dict.fromkeys((*_list_unsaved(script, loop), *objects), loop)
+    for name, place in {**list_lost(script, loop, saved), **lost}.items():
+        message = f"`{name}` starts anew when a job resumes"
+        script.leave(place, message, "save and load it with the other state")
+    for call in _list_truncated(script, loop):
+        help_ = 'open it with "a", and write a header once'
+        script.leave(call, "this file starts anew when a job resumes", help_)
 
 
 def _start_from(script: Script, loop: ast.For, start: str) -> str:
@@ -253,33 +267,3 @@ def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
     )
     bases = (each.value if isinstance(each, ast.Subscript) else each for each in targets)
     return sorted({base.id for base in bases if isinstance(base, ast.Name)} & mappings)
-
-
-def _list_helpers(script: Script, tracer: Tracer, loop: EpochLoop) -> list[str]:
-    """Objects of the script's own classes that the loop calls, such as an average of the weights."""
-    used = {
-        (call.func.value if isinstance(call.func, ast.Attribute) else call.func)
-        for call in ast.walk(loop)
-        if isinstance(call, ast.Call)
-    }
-    return sorted(
-        {
-            target.id
-            for statement in list_before(script, loop)
-            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
-            for target in statement.targets
-            if isinstance(target, ast.Name) and _keeps_state(tracer, statement.value)
-            if any(isinstance(each, ast.Name) and each.id == target.id for each in used)
-        }
-    )
-
-
-def _keeps_state(tracer: Tracer, call: ast.Call) -> bool:
-    """Whether a call makes an object of the script that changes itself, and is no module or data."""
-    class_ = tracer.classes.get(getattr(call.func, "id", ""))
-    if class_ is None or class_.bases:
-        return False
-    functions = [
-        each for each in class_.body if isinstance(each, ast.FunctionDef) and each.name != "__init__"
-    ]
-    return any("self." in ast.unparse(each) for each in functions)

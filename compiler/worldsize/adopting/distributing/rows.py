@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.distributing.passing import name_epoch_inside
 from worldsize.adopting.distributing.randomness import find_seed
 from worldsize.adopting.distributing.streams import divide_columns, share_loader, share_stream, stride_range
-from worldsize.adopting.options.flags import Parser
+from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer, is_under
@@ -66,7 +67,7 @@ def divide_rows(script: Script, tracer: Tracer, training: Training, header: Head
         _share(script, own, header)
         return
     header.imports["from torch.utils.data.distributed import DistributedSampler"] = None
-    seed = find_seed(script, parser, loader)
+    seed = find_seed(script, tracer, parser, loader)
     _add_sampler(script, loader, rows, _find_condition(script, training), seed)
     _set_epoch(script, tracer, training)
 
@@ -179,15 +180,33 @@ def _set_epoch(script: Script, tracer: Tracer, training: Training) -> None:
         name = lift_name(
             script, tracer, training, training.loader_name, (training.batch_frame, training.epoch_frame)
         )
+    reason = "the rows come in a new order each epoch"
     if name is None:
-        help_ = "pass the loader to the function as a parameter"
-        raise script.refuse(loop, "this loop over epochs cannot name the loader of the training rows", help_)
-    line, reason = (
-        f"{name}.sampler.set_epoch({name_epoch(script, loop)})",
-        "the rows come in a new order each epoch",
-    )
+        _set_epoch_inside(script, tracer, training, reason)
+        return
+    line = f"{name}.sampler.set_epoch({name_epoch(script, loop)})"
     made = script.statement(training.loader)
     if is_under(script, made, loop):  # anew in each epoch
         script.insert_after(made, [line], "WS902", reason)
     else:
         script.insert_before(loop.body[0], [line], "WS902", reason)
+
+
+def _set_epoch_inside(script: Script, tracer: Tracer, training: Training, reason: str) -> None:
+    """Set the epoch of a loader that is made beside the loop over batches, and has no name elsewhere."""
+    feed, loop, epoch_loop = training.feed, training.batch_loop, training.epoch_loop
+    made = script.statement(feed.call)
+    here = script.scope(made) is training.frames[training.batch_frame].scope
+    epoch = name_epoch_inside(script, tracer, training) if here else None
+    if epoch is None:
+        assert epoch_loop is not None
+        help_ = "pass the loader to the function as a parameter"
+        message = "this loop over epochs cannot name the loader of the training rows"
+        raise script.refuse(epoch_loop, message, help_)
+    if feed.name is not None:
+        line = f"{script.written(feed.name)}.sampler.set_epoch({epoch})"
+        script.insert_after(made, [line], "WS902", reason)
+        return
+    name = script.new_name("train_loader")
+    script.move_before(feed.call, script.statement(loop), name, reason)
+    script.insert_before(script.statement(loop), [f"{name}.sampler.set_epoch({epoch})"], "WS902", reason)

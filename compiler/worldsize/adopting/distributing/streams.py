@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.options.flags import Parser, add_flag, is_visible
+from worldsize.adopting.options.flags import add_flag
+from worldsize.adopting.options.parsers import Parser
+from worldsize.adopting.options.reaching import is_visible
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer

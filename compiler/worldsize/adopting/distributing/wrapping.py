@@ -7,8 +7,9 @@ import ast
 from msgspec import Struct
 
 from worldsize.adopting.source.script import Function, Scope, Script
-from worldsize.adopting.source.tracing import Tracer, without_gradient
-from worldsize.adopting.training.search import Training, is_optimizer
+from worldsize.adopting.source.tracing import Tracer
+from worldsize.adopting.training.evaluations import is_without_gradient, without_gradient
+from worldsize.adopting.training.search import Frame, Training, is_optimizer, refuse_second_call
 
 WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")
@@ -207,7 +208,7 @@ def _pass_on(script: Script, tracer: Tracer, training: Training, wrapped: Wrappe
     frames, number = training.frames, training.model_frame
     if number is None or number >= len(frames):
         return _rename_calls(script, tracer, training, wrapped)
-    name = wrapped.model
+    name, bare = wrapped.model, False
     for frame, below in zip(reversed(frames[1 : number + 1]), reversed(frames[:number]), strict=True):
         function = below.scope
         assert not isinstance(function, ast.Module)
@@ -222,12 +223,33 @@ def _pass_on(script: Script, tracer: Tracer, training: Training, wrapped: Wrappe
             passed = tracer.argument(frame.call, function, parameter)
             assert passed is not None
             script.replace(passed, wrapped.name, "WS915", _REASON)
+            bare |= _pass_to_others(script, tracer, frame, wrapped, parameter)
         wrapped.parameters[function] = name = parameter
     if number == 0:
         return _rename_calls(script, tracer, training, wrapped)
+    before = len(script.list_inserted())
     for function, parameter in wrapped.parameters.items():
         _reach_inside(script, training, function, parameter)
+    if bare and len(script.list_inserted()) > before:  # `.module`, which the model itself does not have
+        raise refuse_second_call(script, next(each for frame in frames for each in frame.others), frames)
     return 1
+
+
+def _pass_to_others(script: Script, tracer: Tracer, frame: Frame, wrapped: Wrapped, parameter: str) -> bool:
+    """Pass the wrapped model where the same function evaluates; whether some call has it bare."""
+    bare = False
+    for call in frame.others:
+        function = tracer.function(call)
+        passed = tracer.argument(call, function, parameter) if function is not None else None
+        if (
+            passed is not None
+            and script.written(passed) == wrapped.model
+            and script.scope(call) is wrapped.scope
+        ):
+            script.replace(passed, wrapped.name, "WS915", _REASON)
+        else:
+            bare = True
+    return bare
 
 
 def _find_parameter(
@@ -252,7 +274,7 @@ def _rename_calls(script: Script, tracer: Tracer, training: Training, wrapped: W
             if (
                 function is not None
                 and isinstance(call.func, ast.Attribute)
-                and len(tracer.calls(function)) == 1
+                and all(each is call or is_without_gradient(script, each) for each in tracer.calls(function))
             ):
                 count += _rename_in(script, tracer, function, wrapped)
     return count

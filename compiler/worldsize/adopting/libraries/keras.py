@@ -8,7 +8,8 @@ from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.numbers import set_optimizer
 from worldsize.adopting.distributing.paths import place_files
 from worldsize.adopting.libraries.resuming_trainers import resume_keras
-from worldsize.adopting.options.flags import Parser, find_parser, set_by_flag, write_flags
+from worldsize.adopting.options.flags import set_by_flag, write_flags
+from worldsize.adopting.options.parsers import Parser, find_parser
 from worldsize.adopting.source.header import MARK, Header, Names, write_header
 from worldsize.adopting.source.imports import find_top, first_statement
 from worldsize.adopting.source.script import Script

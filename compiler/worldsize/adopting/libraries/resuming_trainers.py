@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.options.flags import Parser, add_flag, is_visible
+from worldsize.adopting.distributing.passing import name_by_variable
+from worldsize.adopting.options.flags import add_flag
+from worldsize.adopting.options.parsers import Parser
+from worldsize.adopting.options.reaching import is_visible
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _REASON = "a job that is interrupted goes on from its last checkpoint"
-VARIABLE = "AZURE_ML_OUTPUT_checkpoints"  # which Azure ML sets for an output with the name `checkpoints`
 
 
 def resume_lightning(script: Script, parser: Parser, header: Header, trainer: ast.Call, package: str) -> None:
@@ -153,10 +155,7 @@ def _name_folder(script: Script, parser: Parser, header: Header, *nodes: ast.AST
             parser.roles[own.option] = "output"
     elif own is not None and seen:
         name = next(each.name for each in parser.options.declared if each.flag is own)
-        return name if parser.function is not None else f"{parser.name}.{name}"
+        return parser.place.format(name)
     if seen and (own is None or own.option != "--checkpoints"):
         return add_flag(parser, "checkpoints", None)
-    name = script.new_name("CHECKPOINTS")
-    header.imports["import os"] = None
-    header.constants.append(f'{name} = os.environ.get("{VARIABLE}")')
-    return name
+    return name_by_variable(script, header)

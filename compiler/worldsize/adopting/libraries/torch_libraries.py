@@ -18,7 +18,8 @@ from worldsize.adopting.distributing.numbers import (
 )
 from worldsize.adopting.distributing.paths import place_files
 from worldsize.adopting.libraries.resuming_trainers import is_trainer, resume_lightning, resume_transformers
-from worldsize.adopting.options.flags import Parser, find_parser, set_by_flag, write_flags
+from worldsize.adopting.options.flags import set_by_flag, write_flags
+from worldsize.adopting.options.parsers import Parser, find_parser
 from worldsize.adopting.source.header import MARK, Header, Names, write_header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer

@@ -114,11 +114,12 @@ class Recorded(Struct, frozen=True):
     draws: dict[str, dict[int, list[int]]]  # indices by loader and epoch, in their order
     parameters: int | None = None  # of the optimizer with the most
     forward_flops: float | None = None  # of a batch
+    passed: bool | None = None  # whether the end of an epoch lies behind; None where the script itself ended
 
 
 def read_recording(path: Path) -> Recorded:
     """Read the recording of one process; a last line that was not completed is left out."""
-    losses, loaders, parameters, flops = [], {}, [], []
+    losses, loaders, parameters, flops, passed = [], {}, [], [], None
     draws: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for entry in _entries(path):
         if "loss" in entry:
@@ -128,6 +129,7 @@ def read_recording(path: Path) -> Recorded:
         elif "draw" in entry:
             draws[entry["draw"]][entry["epoch"]] += entry["indices"]
         parameters += [entry["parameters"]] if "parameters" in entry else []
+        passed = entry.get("passed", passed)
         flops += [entry["forward_flops"]] if "forward_flops" in entry else []
     return Recorded(
         tuple(losses),
@@ -135,6 +137,7 @@ def read_recording(path: Path) -> Recorded:
         {name: dict(epochs) for name, epochs in draws.items()},
         max(parameters, default=None),
         max(flops, default=None),
+        passed,
     )
 
 

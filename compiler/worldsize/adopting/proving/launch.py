@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shlex
 import shutil
@@ -28,6 +29,7 @@ RECORDER = Path(__file__).with_name("recorder.py")
 GRACE_SECONDS = 2.0
 LOOK_SECONDS = 0.2
 SHOWN_LINES = 12
+_RANK = re.compile(r"\[rank\d+\]: ")  # with which torch marks each line
 _OWN_LINES = 10  # of the recorder in a traceback, at most
 
 
@@ -154,9 +156,10 @@ def leave_out_own(lines: Sequence[str]) -> list[str]:
     kept = []
     is_own = False
     for line in lines:
-        if line.startswith('  File "'):
+        bare = _RANK.sub("", line)
+        if bare.startswith('  File "'):
             is_own = str(RECORDER) in line or "<frozen runpy>" in line
-        elif not line.startswith("    "):
+        elif not bare.startswith("    "):
             is_own = False
         if not is_own:
             kept.append(line)

@@ -63,6 +63,7 @@ class Proof(Struct, frozen=True):
     measured: Measured = Measured()
     failed: Failed | None = None
     batch: int | None = None
+    note: str | None = None  # what it has not tried
 
 
 def prove(request: Request, launch: Launch = launch_training) -> Proof:
@@ -88,6 +89,8 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
         return Proof(None, failed=batch)
     sides: list[list[Recorded]] = []
     steps = request.steps
+    timed_out = False
+    late: dict[str, Ended] = {}  # that failed behind the last step
     for name, processes in (("adopted", PROCESSES), ("original", 1)):
         text = request.adoption.text.encode(request.adoption.encoding) if processes > 1 else request.original
         code = profile.find_folder(request.script)
@@ -109,13 +112,37 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
             Training(script, arguments, processes, settings, folder / f"{name}-logs"), request.seconds
         )
         ranks = [read_recording(records / f"{rank}.jsonl") for rank in range(processes)]
-        failed = _explain_end(name, ended, ranks, request)
-        if failed is not None:
+        if ended.failed is not None and min(len(each.losses) for each in ranks) >= steps:
+            late[name] = ended
+        elif (failed := _explain_end(name, ended, ranks, request)) is not None:
             return Proof(None, failed=failed, batch=batch)
+        timed_out = timed_out or ended.timed_out
         if ended.timed_out:  # the other side goes as far
             steps = min(len(each.losses) for each in ranks)
         sides.append(ranks)
-    return Proof(_compare(profile, sides[0], sides[1][0], batch), _measure(sides, batch), batch=batch)
+    if (end := late.get("adopted")) is not None and "original" not in late:
+        return Proof(None, failed=_explain_late(end), batch=batch)
+    compared, measured = _compare(profile, sides[0], sides[1][0], batch), _measure(sides, batch)
+    tried = sides[0][0].passed is not False and not late and not timed_out
+    note = None if tried else describe_untried(steps, measured.rows, batch, failed=bool(late))
+    return Proof(compared, measured, batch=batch, note=note)
+
+
+def _explain_late(ended: Ended) -> Failed:
+    """Why the adopted script fails at the end of an epoch, where the original does not."""
+    what = f"{ended.failed} ended with status {ended.status}"
+    help_ = "the original goes on there: please report it, with the script if you can"
+    return Failed(f"the adopted script fails at the end of an epoch: {what}", help_, ended.lines)
+
+
+def describe_untried(steps: int, rows: int | None, batch: int, *, failed: bool) -> str:
+    """What the proof has not seen, and how many steps see it."""
+    whole = -(-rows // batch) if rows is not None else 0
+    more = f"`--steps {whole}` takes a whole one" if whole > steps else "`--steps` takes more"
+    if failed:
+        return f"both sides end with an error at the end of an epoch, which the proof cuts short: {more}"
+    taken = "this step ends" if steps == 1 else f"these {steps} steps end"
+    return f"{taken} before an epoch does, so what follows one, such as validation, is not tried: {more}"
 
 
 def _measure(sides: list[list[Recorded]], batch: int) -> Measured:
@@ -166,8 +193,9 @@ def _arguments(request: Request, batch: int, processes: int, out: Path) -> Itera
     roles: tuple[Role, ...] = ("output", "checkpoints")
     for role in roles:
         flag = known(role)
+        saves = is_adopted and role == "checkpoints" and profile.framework == "torch"
         given = find_given(flag, profile.flags, request.arguments, profile.subcommand)
-        if flag is not None and flag.required and given is None:
+        if flag is not None and (flag.required or saves) and given is None:
             (out / role).mkdir(parents=True)
             ours.append((flag, str(out / role)))
     yield from write_arguments(profile, request.arguments, ours)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Collection
 
+from worldsize.adopting.source.reading import list_modules_beside
 from worldsize.adopting.source.script import Script
 
 _SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
@@ -62,12 +64,13 @@ def first_statement(script: Script) -> ast.stmt:
 def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
     """Write imports into the sections of the file up to its last: the standard library, then packages."""
     known = []
+    beside = {name.partition(".")[0] for name, _, _ in list_modules_beside(script.module)}
     for statement in script.module.tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom) and script.has_own_line(statement):
-            known.append((_find_key(statement), statement))
+            known.append((_find_key(statement, beside), statement))
         if statement is last:
             break
-    keyed = sorted((_find_key(ast.parse(line).body[0]), line) for line in lines)
+    keyed = sorted((_find_key(ast.parse(line).body[0], ()), line) for line in lines)
     opened = [line for key, line in keyed if not key[0] and all(each[0] for each, _ in known)]
     if opened:
         _open_section(script, opened, [statement for key, statement in known if key[0] >= 0])
@@ -87,11 +90,12 @@ def _open_section(script: Script, lines: list[str], known: list[ast.stmt]) -> No
     script.insert_before(known[0], [*lines, ""], None, _IMPORTED)
 
 
-def _find_key(statement: ast.stmt) -> _Key:
+def _find_key(statement: ast.stmt, beside: Collection[str]) -> _Key:
     """The section of an import, -1 for what has to stay in front, and its place there."""
     whole = isinstance(statement, ast.Import)
     names = statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else []
     module = getattr(statement, "module", None) or names[0].name
     top = module.partition(".")[0]
-    section = -1 if top == "__future__" else 0 if top in sys.stdlib_module_names else 1
+    own = top in beside or getattr(statement, "level", 0) > 0
+    section = 2 if own else -1 if top == "__future__" else 0 if top in sys.stdlib_module_names else 1
     return section, not whole, module.lower()

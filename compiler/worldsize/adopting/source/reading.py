@@ -126,15 +126,31 @@ def read_beside(path: Path) -> Module | None:
         return None
 
 
-def find_loader_function(module: Module, called: str) -> tuple[Module, ast.FunctionDef] | None:
-    """The function beside the script that makes a `DataLoader`, by its full name in the script."""
+def find_function_beside(module: Module, called: str) -> tuple[Module, ast.FunctionDef] | None:
+    """The function of a module beside the script, by its full name in the script."""
     for name, _, path in list_modules_beside(module):
         if called.rpartition(".")[0] != name:
             continue
         found = read_beside(path)
         for node in found.kinds.get(ast.FunctionDef, ()) if found is not None else ():
             if found is not None and node.name == called.rpartition(".")[2]:
-                inner = {id(each) for each in ast.walk(node)}
-                if any(id(call) in inner for call in found.called("DataLoader")):
-                    return found, node
+                return found, node
     return None
+
+
+def find_loader_function(module: Module, called: str) -> tuple[Module, ast.FunctionDef] | None:
+    """The function beside the script that makes a `DataLoader`, by its full name in the script."""
+    found = find_function_beside(module, called)
+    inner = {id(each) for each in ast.walk(found[1])} if found is not None else set()
+    makes = found is not None and any(id(call) in inner for call in found[0].called("DataLoader"))
+    return found if makes else None
+
+
+def list_classes_beside(module: Module) -> Iterator[tuple[str, ast.ClassDef]]:
+    """The classes of modules beside the script that it imports by name, with that name."""
+    for _, statement, path in list_modules_beside(module):
+        found = read_beside(path) if isinstance(statement, ast.ImportFrom) else None
+        names = {each.name: each.asname or each.name for each in getattr(statement, "names", ())}
+        for node in found.kinds.get(ast.ClassDef, ()) if found is not None else ():
+            if isinstance(node, ast.ClassDef) and node.name in names:
+                yield names[node.name], node

@@ -19,6 +19,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 # At one place: the end of what stands before it comes first, and a condition right before its statements.
 _AFTER, _BEFORE, _HEAD, _INSIDE = 0, 1, 2, 3
+_MOVED = "\0"  # in an edit, for what is moved there; no script has it
 
 
 class _Edit(Struct, frozen=True, order=True):
@@ -47,6 +48,7 @@ class Script:
         self._guarded: set[ast.AST] = set()
         self._enclosed: list[tuple[int, int, int]] = []  # start and end, and the number of the edit
         self._filled: set[ast.Call] = set()
+        self._moved: dict[int, ast.expr] = {}  # by the number of the edit that writes it elsewhere
 
     # What is in the text ------------------------------------------------------------------------
 
@@ -177,6 +179,26 @@ class Script:
         white = self.text[begin : self.start(part)]
         return self.newline + white if not white.strip() and begin > self.start(whole) else " "
 
+    def move_before(self, node: ast.expr, statement: ast.stmt, name: str, reason: str) -> None:
+        """Give an expression a name before a statement, with all edits inside of it."""
+        self.replace(node, name, None, reason)
+        self._moved[len(self._edits)] = node
+        self.insert_before(statement, [f"{name} = {_MOVED}"], None, reason)
+
+    def add_parameter(self, function: Function, text: str, rule: str | None, reason: str) -> None:
+        """Let a function take another parameter, behind the others."""
+        parts = function.args
+        known = (*parts.posonlyargs, *parts.args, *parts.kwonlyargs)
+        if known:
+            defaults = (each for each in (*parts.defaults, *parts.kw_defaults) if each is not None)
+            gap = self.gap(max(known, key=self.end), function)
+            self.insert_behind(max((*known, *defaults), key=self.end), f",{gap}{text}", rule, reason)
+            return
+        begin = self.module.source.offset(function.lineno, function.col_offset + 1)
+        at = self.text.index("(", begin) + 1
+        self._add(at, at, text, _INSIDE)
+        self.note(function.lineno, rule, reason)
+
     def insert_decorator(self, function: Function, line: str, rule: str | None, reason: str) -> None:
         """Write a decorator below the others of a function."""
         begin = self.module.source.offset(function.lineno, 1)
@@ -255,16 +277,30 @@ class Script:
 
     def finish(self) -> tuple[str, tuple[Change, ...]]:
         """The new text, and why it changes."""
+        edits = sorted(self._edits)
+        for number, node in self._moved.items():
+            begin, stop = self.start(node), self.end(node)
+            inner = [each for each in edits if begin < each.start <= each.end <= stop and each.start < stop]
+            moved = self._write(inner, begin, stop)
+            edits = [
+                structs.replace(each, text=each.text.replace(_MOVED, moved))
+                if each.number == number
+                else each
+                for each in edits
+            ]
+        text = wrap_lines(self.text, self._write(edits, 0, len(self.text)), self.unit)
+        return text, tuple(sorted(self._changes.values(), key=lambda each: each.line))
+
+    def _write(self, edits: Sequence[_Edit], begin: int, stop: int) -> str:
+        """A part of the text with its edits."""
         parts: list[str] = []
-        at = 0
-        for edit in sorted(self._edits):
+        at = begin
+        for edit in edits:
             if edit.start < at:  # inside of what another edit has replaced
                 continue
             parts += [self.text[at : edit.start], self._deepen(edit)]
             at = edit.end
-        parts.append(self.text[at:])
-        text = wrap_lines(self.text, "".join(parts), self.unit)
-        return text, tuple(sorted(self._changes.values(), key=lambda each: each.line))
+        return "".join([*parts, self.text[at:stop]])
 
     def _deepen(self, edit: _Edit) -> str:
         """The text of an edit; lines that it adds between enclosed statements are as deep as these."""

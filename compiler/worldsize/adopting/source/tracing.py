@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator
 from worldsize.adopting.source.script import Function, Scope, Script
 
 _DEPTH = 12
-_NO_GRADIENT = ("no_grad", "inference_mode")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Loop = ast.For | ast.While | ast.ListComp | ast.GeneratorExp
 
@@ -43,6 +42,7 @@ class Tracer:
                 self.functions.setdefault(node.name, []).append(node)
         self.classes = {node.name: node for node in self.module.kinds.get(ast.ClassDef, ())}
         self._methods = set(self.functions)
+        self._chosen: dict[Function, ast.Call] = {}
         self._bound: dict[tuple[ast.AST, str], list[tuple[ast.stmt, ast.expr, int | None]]] = {}
         self._attributes: dict[str, list[tuple[ast.stmt, ast.expr, int | None]]] = {}
         for statement in (*self.module.kinds.get(ast.Assign, ()), *self.module.kinds.get(ast.AnnAssign, ())):
@@ -87,6 +87,20 @@ class Tracer:
         """The assignments of a name in a scope: statement, value, and the position in a tuple."""
         return self._bound.get((scope, name), [])
 
+    def names(self, scope: ast.AST) -> dict[str, int]:
+        """What a scope binds, with the line of the first assignment."""
+        return {name: bound[0][0].lineno for (owner, name), bound in self._bound.items() if owner is scope}
+
+    def attributes(self, class_: ast.AST | None) -> dict[str, list[tuple[ast.stmt, ast.expr]]]:
+        """The attributes of `self` that the methods of a class assign."""
+        found: dict[str, list[tuple[ast.stmt, ast.expr]]] = {}
+        for name, bound in self._attributes.items() if isinstance(class_, ast.ClassDef) else ():
+            for statement, value, position in bound:
+                of_class = self.module.parents.get(self.script.scope(statement)) is class_
+                if of_class and position is None and f"self.{name}" in map(ast.unparse, ast.walk(statement)):
+                    found.setdefault(name, []).append((statement, value))
+        return found
+
     def function(self, call: ast.Call) -> Function | None:
         """The function of the script that a call reaches, also the initializer of a class."""
         func = call.func
@@ -103,8 +117,14 @@ class Tracer:
         )
         return chosen[0] if len(chosen) == 1 else None
 
+    def choose(self, function: Function, call: ast.Call) -> None:
+        """Follow the parameters of a function to one of its calls only."""
+        self._chosen[function] = call
+
     def calls(self, function: Function) -> list[ast.Call]:
         """Where a function is called by its name."""
+        if function in self._chosen:
+            return [self._chosen[function]]
         name = function.name
         above = self.module.parents.get(function)
         if name == "__init__" and isinstance(above, ast.ClassDef):
@@ -155,11 +175,28 @@ class Tracer:
         if isinstance(node, ast.Attribute):
             return self._step_attribute(node, scope)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            if (given := self.step_keyword(node, scope)) is not None:
+                return given
             inside, where = self.follow(node.value, scope, 4)
             found = entry_of(inside, node.slice.value)
             return None if found is None else (found, where)
         if isinstance(node, ast.Call):
             return self._step_call(node)
+        return None
+
+    def step_keyword(self, node: ast.Subscript, scope: Scope) -> tuple[ast.expr, Scope] | None:
+        """What a call passes for ``kwargs["model"]`` of a function that takes ``**kwargs``."""
+        kept = scope.args.kwarg if isinstance(scope, ast.FunctionDef) else None
+        if (
+            kept is None
+            or getattr(node.value, "id", "") != kept.arg
+            or not isinstance(scope, ast.FunctionDef)
+        ):
+            return None
+        for call in self.calls(scope):
+            for keyword in call.keywords:
+                if isinstance(node.slice, ast.Constant) and keyword.arg == node.slice.value:
+                    return keyword.value, self.script.scope(call)
         return None
 
     def follow_wrapped(self, call: ast.Call, scope: Scope) -> tuple[ast.expr, Scope] | None:
@@ -268,15 +305,3 @@ def walk_outside(top: ast.AST, apart: Collection[ast.AST]) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(top):
         if child not in apart:
             yield from walk_outside(child, apart)
-
-
-def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
-    """Whether a node is under ``with torch.no_grad():`` inside of another."""
-    for above, _ in script.module.ancestors(node):
-        if above is top:
-            return False
-        if isinstance(above, ast.With):
-            for item in above.items:
-                if any(word in ast.unparse(item.context_expr) for word in _NO_GRADIENT):
-                    return True
-    return False

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, Tracer, is_under, read_iterable
 from worldsize.adopting.training.feeding import Feed, find_beside, find_phases, find_stream, unwrap_loader
+from worldsize.adopting.training.refusals import refuse_graphs
 from worldsize.adopting.training.repeated_loaders import find_repeated, list_taken
 
 Loops: TypeAlias = list[tuple[int, Loop]]  # with the frames that they are in
@@ -43,7 +44,9 @@ def _list_iterated(script: Script, tracer: Tracer, loops: Loops) -> Iterator[tup
         for number, loop in loops:
             iterable = read_iterable(loop)
             for node in ast.walk(iterable) if iterable is not None else ():
-                if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+                inline = isinstance(node, ast.Call) and find is _find_loader
+                if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or inline:
+                    assert isinstance(node, ast.expr)
                     feed = find(script, tracer, loop, node)
                     if feed is not None:
                         yield number, loop, feed
@@ -68,9 +71,9 @@ def _refuse_second(script: Script, tracer: Tracer, loop: Loop, feed: Feed) -> No
     iterable = read_iterable(loop)
     nodes = [*list_taken(script, loop), *(ast.walk(iterable) if iterable is not None else ())]
     for node in nodes:
-        if not isinstance(node, ast.Name):
+        if not isinstance(node, ast.Name | ast.Call):
             continue
-        for find in (find_repeated, _find_loader):
+        for find in (find_repeated, _find_loader)[isinstance(node, ast.Call) :]:
             other = find(script, tracer, loop, node)
             if other is not None and other.call is not feed.call:
                 help_ = "read both in one dataset, whose rows a sampler can divide"
@@ -78,6 +81,8 @@ def _refuse_second(script: Script, tracer: Tracer, loop: Loop, feed: Feed) -> No
 
 
 def _find_loader(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
+    if isinstance(node, ast.Call):  # `for batch in DataLoader(rows, …)`
+        return _read_inline(script, node)
     scope = script.scope(loop)
     loader, wrappers = unwrap_loader(script, tracer, node, scope)
     for each in wrappers:
@@ -87,3 +92,11 @@ def _find_loader(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> 
     if loader is None or (iterable is not None and any(loader is inner for inner in ast.walk(iterable))):
         return None
     return Feed("loader", loader, node)
+
+
+def _read_inline(script: Script, call: ast.Call) -> Feed | None:
+    """A loader without a name."""
+    if not script.module.name_of(call.func).endswith("DataLoader"):
+        return None
+    refuse_graphs(script, call)
+    return Feed("loader", call)

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from worldsize.adopting.source.script import Function, Script
-from worldsize.adopting.source.tracing import Loop, Tracer, read_iterable, without_gradient
+from worldsize.adopting.source.tracing import Loop, Tracer, read_iterable
+from worldsize.adopting.training.evaluations import without_gradient
 from worldsize.adopting.training.feeding import Feed, unwrap_loader
 
 _REASON = "the rows come in a new order each time around"

@@ -10,6 +10,7 @@ from worldsize.adopting.source.script import Function, Scope, Script
 from worldsize.adopting.source.tracing import Loop, Tracer
 from worldsize.adopting.training.batches import find_feed
 from worldsize.adopting.training.epoch_counter import find_counter
+from worldsize.adopting.training.evaluations import evaluates
 from worldsize.adopting.training.feeding import Feed
 from worldsize.rules.script._loops import list_backward_calls
 
@@ -28,6 +29,7 @@ class Frame(Struct, eq=False):
 
     scope: Scope
     call: ast.Call
+    others: tuple[ast.Call, ...] = ()  # of the same function, which only evaluate
 
 
 class Training(Struct, eq=False):
@@ -201,11 +203,22 @@ def _find_frames(script: Script, tracer: Tracer, backward: ast.Call) -> list[Fra
         calls = [call for call in tracer.calls(function) if script.scope(call) is not function]
         if not calls:
             break
+        trains = [call for call in calls if not evaluates(script, tracer, function, call)]
+        if len(calls) > 1 and len(trains) != 1:
+            raise refuse_second_call(script, (trains or calls)[1], frames)
+        call = trains[0] if trains else calls[0]
         if len(calls) > 1:
-            message = f"`{function.name}` trains, and is called here a second time"
-            raise script.refuse(calls[1], message, "give each training a script of its own")
-        frames.append(Frame(script.scope(calls[0]), calls[0]))
+            tracer.choose(function, call)
+        frames.append(Frame(script.scope(call), call, tuple(each for each in calls if each is not call)))
     return frames
+
+
+def refuse_second_call(script: Script, call: ast.Call, frames: list[Frame]) -> Exception:
+    """The error for a second training by the same function."""
+    names = {getattr(frame.scope, "name", "") for frame in frames}
+    name = next((each for each in names if each and each in ast.unparse(call.func)), ast.unparse(call.func))
+    message = f"`{name}` trains, and is called here a second time"
+    return script.refuse(call, message, "give each training a script of its own")
 
 
 def _find_optimizer(script: Script, tracer: Tracer, step: ast.Call) -> ast.Call:
@@ -276,7 +289,7 @@ def _find_held(
             and value.func.attr in ("to", "cuda")
         ):
             value = value.func.value
-        if isinstance(value, ast.Name) and isinstance(made, ast.Call):
+        if isinstance(value, ast.Name | ast.Subscript) and isinstance(made, ast.Call):
             passed, _ = tracer.follow(value, script.scope(node))
             if passed is made:
                 return node.targets[0]

@@ -1,0 +1,55 @@
+"""What only evaluates: under ``no_grad``, or ``run_epoch(model, test_loader, optimizer=None)``."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from worldsize.adopting.source.script import Function, Script
+from worldsize.adopting.source.tracing import Tracer
+
+_NO_GRADIENT = ("no_grad", "inference_mode")
+_OPTIMIZER = re.compile(r"opt|optim|optimi[sz]er")
+_TRAINS = re.compile(r"(is_?)?(train|training)(_mode)?|backward|update")
+_PHASE = re.compile(r"(val|valid|validation|test|testing|eval|evaluate|dev)", re.IGNORECASE)
+
+
+def evaluates(script: Script, tracer: Tracer, function: Function, call: ast.Call) -> bool:
+    """Whether a call takes no step: it is under `no_grad`, has no optimizer, or says so by a word."""
+    if is_without_gradient(script, call):
+        return True
+    for parameter in (*function.args.args, *function.args.kwonlyargs):
+        given = tracer.argument(call, function, parameter.arg) or tracer.default(function, parameter.arg)
+        if not isinstance(given, ast.Constant):
+            continue
+        if given.value is None and _OPTIMIZER.fullmatch(parameter.arg):
+            return True
+        if given.value is False and _TRAINS.fullmatch(parameter.arg):
+            return True
+        if isinstance(given.value, str) and _PHASE.fullmatch(given.value):
+            return True
+    return False
+
+
+def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
+    """Whether a node is under ``with torch.no_grad():`` inside of another."""
+    for above, _ in script.module.ancestors(node):
+        if above is top:
+            return False
+        if isinstance(above, ast.With):
+            for item in above.items:
+                if any(word in ast.unparse(item.context_expr) for word in _NO_GRADIENT):
+                    return True
+    return False
+
+
+def is_without_gradient(script: Script, node: ast.AST) -> bool:
+    """Whether a node is under ``no_grad``, or in a function that is decorated with it."""
+    functions = [
+        above
+        for above, _ in script.module.ancestors(node)
+        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    decorators = (ast.unparse(each) for function in functions for each in function.decorator_list)
+    marked = any(word in each for each in decorators for word in _NO_GRADIENT)
+    return marked or without_gradient(script, node, script.module.tree)

@@ -24,6 +24,9 @@ _PRINTS = frozenset(
         "matplotlib.pyplot.show",
         "click.echo",
         "typer.echo",
+        "sys.stdout.write",
+        "sys.stdout.flush",
+        "sys.stderr.write",
     }
 )
 _WRITES = frozenset(

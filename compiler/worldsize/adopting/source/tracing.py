@@ -112,10 +112,21 @@ class Tracer:
             )
         found = self.functions.get(name, [])
         methods = [each for each in found if isinstance(self.module.parents.get(each), ast.ClassDef)]
+        if isinstance(func, ast.Attribute) and name in ("train", "eval") and self._is_model(func.value):
+            return None
         chosen = (
             methods if isinstance(func, ast.Attribute) else [each for each in found if each not in methods]
         )
         return chosen[0] if len(chosen) == 1 else None
+
+    def _is_model(self, node: ast.expr) -> bool:
+        """Whether the script calls what only a module has of an expression: ``model.parameters()``."""
+        text = ast.unparse(node)
+        return any(
+            isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == text
+            for name in ("parameters", "state_dict", "load_state_dict")
+            for _, call in self.module.callers.get(name, ())
+        )
 
     def choose(self, function: Function, call: ast.Call) -> None:
         """Follow the parameters of a function to one of its calls only."""

@@ -143,3 +143,15 @@ def test_a_file_that_settings_beside_the_script_name_is_told(tmp_path: Path) -> 
 
     left = [each.message for each in adopt_script(script).obstacles]
     assert "`ckpt.pt` is written beside the script, where a job loses it" in left
+
+
+def test_what_fire_prints_of_a_result_is_printed_once() -> None:
+    lines = WITH.strip().split("\n")
+    head, body = lines[:3], "\n".join(f"    {each}" for each in lines[3:])
+    text = "\n".join(
+        [*head, "import fire", "", "", "def fit():", body, "    {end}", "", "", "fire.Fire(fit)", ""]
+    )
+    shown = "fire.Fire(fit, serialize=lambda result: result if RANK == 0 else None)\n"
+
+    assert shown in adopt_text(text.replace("{end}", "return best")).text
+    assert "serialize" not in adopt_text(text.replace("{end}", "return")).text

@@ -24,6 +24,9 @@ _PRINTS = frozenset(
         "matplotlib.pyplot.show",
         "click.echo",
         "typer.echo",
+        "sys.stdout.write",
+        "sys.stdout.flush",
+        "sys.stderr.write",
     }
 )
 _WRITES = frozenset(
@@ -77,6 +80,20 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
         _spare_shared_lines(script, block, chosen)
         _guard_block(script, block, chosen, test)
     _disable_bars(script, header)
+    _print_result_once(script, test)
+
+
+def _print_result_once(script: Script, test: str) -> None:
+    """Let fire print what its function returns on the first process."""
+    functions = {each.name: each for each in script.module.kinds.get(ast.FunctionDef, ())}
+    for call in script.module.called("fire.Fire"):
+        function = functions.get(getattr(next(iter(call.args), None), "id", ""))
+        returns = (each for each in script.module.kinds.get(ast.Return, ()) if each.value is not None)
+        if keyword_argument(call, "serialize") is None and any(
+            script.scope(each) is function for each in returns
+        ):
+            text = f"lambda result: result if {test} else None"
+            script.set_keyword(call, "serialize", text, "WS904", _OUTPUT)
 
 
 def _is_tested(script: Script, statement: ast.stmt) -> bool:

@@ -22,7 +22,7 @@ from worldsize.adopting.distributing.randomness import (
 )
 from worldsize.adopting.distributing.resuming import resume_from_checkpoints
 from worldsize.adopting.distributing.rows import divide_rows
-from worldsize.adopting.distributing.savers_beside import leave_paths_beside, leave_settings_beside
+from worldsize.adopting.distributing.savers_beside import leave_paths_beside
 from worldsize.adopting.distributing.wrapping import WRAP, wrap_model, write_wrap
 from worldsize.adopting.options.flags import write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
@@ -67,7 +67,6 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     leave_counted_steps(script, tracer)
     place_files(script, tracer, parser, header)
     leave_paths_beside(script)
-    leave_settings_beside(script)
     reduce_metrics(script, tracer, training, header)
     add_up_sums(script, tracer, training, header)
     resume_from_checkpoints(script, tracer, training, wrapped, parser=parser, header=header)

@@ -110,7 +110,8 @@ def _insert_before_loop(script: Script, loop: ast.stmt, lines: list[str]) -> Non
     position = block.index(loop)
     if position and script.has_own_line(block[position - 1]):
         defines = isinstance(block[position - 1], ast.FunctionDef | ast.ClassDef)
-        script.insert_after(block[position - 1], ["", ""] * defines + lines, None, _REASON)
+        blank = ["", ""] if block is script.module.tree.body else [""]
+        script.insert_after(block[position - 1], blank * defines + lines, None, _REASON)
     else:
         script.insert_before(loop, lines, None, _REASON)
 

@@ -24,7 +24,8 @@ def saves_beside(script: Script, call: ast.Call) -> bool:
 
 
 def leave_paths_beside(script: Script) -> None:
-    """Report what such a function writes into the folder in which the script runs."""
+    """Report what such a function, or a setting beside the script, lets a job write into its folder."""
+    _leave_settings_beside(script)
     for name, call in script.module.calls:
         found = _find_saver(script, call) if _SAVES.search(name) else None
         path = next(_list_paths(found, call), None) if found is not None else None
@@ -33,7 +34,7 @@ def leave_paths_beside(script: Script) -> None:
             script.leave(call, f"`{path}` is written beside the script, where a job loses it", help_)
 
 
-def leave_settings_beside(script: Script) -> None:
+def _leave_settings_beside(script: Script) -> None:
     """Report a file that a class of settings beside the script names: ``torch.save(model, config.path)``."""
     texts = {
         target: value.value

@@ -268,16 +268,26 @@ def _rename_calls(script: Script, tracer: Tracer, training: Training, wrapped: W
     for loop in list_evaluations(script, tracer, training, region):
         wrapped.evaluated |= {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
     count = _rename_in(script, tracer, region, wrapped)
-    if not count and training.is_attribute:
-        for call in [node for node in ast.walk(region) if isinstance(node, ast.Call)]:
-            function = tracer.function(call)
-            if (
-                function is not None
-                and isinstance(call.func, ast.Attribute)
-                and all(each is call or is_without_gradient(script, each) for each in tracer.calls(function))
-            ):
-                count += _rename_in(script, tracer, function, wrapped)
+    for call in [node for node in ast.walk(region) if isinstance(node, ast.Call)] if not count else ():
+        function = tracer.function(call)
+        if (
+            function is not None
+            and _reads_model(tracer, training, wrapped, call, function)
+            and all(each is call or is_without_gradient(script, each) for each in tracer.calls(function))
+        ):
+            count += _rename_in(script, tracer, function, wrapped)
     return count
+
+
+def _reads_model(
+    tracer: Tracer, training: Training, wrapped: Wrapped, call: ast.Call, function: Function
+) -> bool:
+    """Whether a function knows the model by the name that it has where it is wrapped."""
+    if training.is_attribute:
+        return isinstance(call.func, ast.Attribute)
+    own = tracer.is_parameter(function, wrapped.model) or tracer.bindings(wrapped.model, function)
+    inside = any(above is wrapped.scope for above, _ in tracer.module.ancestors(function))
+    return isinstance(call.func, ast.Name) and inside and not own
 
 
 def list_evaluations(script: Script, tracer: Tracer, training: Training, region: ast.AST) -> list[ast.For]:

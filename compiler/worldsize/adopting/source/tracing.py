@@ -110,12 +110,36 @@ class Tracer:
             return next(
                 (each for each in body if isinstance(each, _FUNCTIONS) and each.name == "__init__"), None
             )
+        if name == "__init__" and isinstance(func, ast.Attribute):
+            return self._find_base_initializer(func)
         found = self.functions.get(name, [])
         methods = [each for each in found if isinstance(self.module.parents.get(each), ast.ClassDef)]
+        if isinstance(func, ast.Attribute) and name in ("train", "eval") and self._is_model(func.value):
+            return None
         chosen = (
             methods if isinstance(func, ast.Attribute) else [each for each in found if each not in methods]
         )
         return chosen[0] if len(chosen) == 1 else None
+
+    def _find_base_initializer(self, func: ast.Attribute) -> Function | None:
+        """The function that ``super().__init__(…)`` reaches."""
+        around = next((up for up, _ in self.module.ancestors(func) if isinstance(up, ast.ClassDef)), None)
+        called = isinstance(func.value, ast.Call) and getattr(func.value.func, "id", "") == "super"
+        for base in around.bases if around is not None and called else ():
+            class_ = self.classes.get(getattr(base, "id", ""))
+            for each in class_.body if class_ is not None else ():
+                if isinstance(each, _FUNCTIONS) and each.name == "__init__":
+                    return each
+        return None
+
+    def _is_model(self, node: ast.expr) -> bool:
+        """Whether the script calls what only a module has of an expression: ``model.parameters()``."""
+        text = ast.unparse(node)
+        return any(
+            isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == text
+            for name in ("parameters", "state_dict", "load_state_dict")
+            for _, call in self.module.callers.get(name, ())
+        )
 
     def choose(self, function: Function, call: ast.Call) -> None:
         """Follow the parameters of a function to one of its calls only."""
@@ -127,9 +151,11 @@ class Tracer:
             return [self._chosen[function]]
         name = function.name
         above = self.module.parents.get(function)
+        names = [name]
         if name == "__init__" and isinstance(above, ast.ClassDef):
-            name = above.name
-        return [call for _, call in self.module.callers.get(name, ()) if self.function(call) is function]
+            names.append(above.name)
+        made = (call for each in names for _, call in self.module.callers.get(each, ()))
+        return [call for call in made if self.function(call) is function]
 
     def argument(self, call: ast.Call, function: Function, name: str) -> ast.expr | None:
         """What a call passes for a parameter, or its default."""

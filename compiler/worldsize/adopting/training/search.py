@@ -268,18 +268,14 @@ def _find_held(
     script: Script, tracer: Tracer, frames: list[Frame], model: ast.expr, scope: Scope
 ) -> ast.expr | None:
     """``self.model`` of the object that trains, where the optimizer was made before it."""
-    class_ = next(
-        (
-            above
-            for frame in frames
-            if isinstance(above := script.module.parents.get(frame.scope), ast.ClassDef)
-        ),
-        None,
-    )
-    if class_ is None or isinstance(model, ast.Attribute):
+    above = (script.module.parents.get(frame.scope) for frame in frames)
+    classes = list(dict.fromkeys(each for each in above if isinstance(each, ast.ClassDef)))
+    bases = (tracer.classes.get(getattr(base, "id", "")) for each in classes for base in each.bases)
+    classes += [each for each in bases if each is not None and each not in classes]
+    if not classes or isinstance(model, ast.Attribute):
         return None
     made, _ = tracer.follow(model, scope)
-    for node in ast.walk(class_):
+    for node in (inner for each in classes for inner in ast.walk(each)):
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute):
             continue
         value = node.value

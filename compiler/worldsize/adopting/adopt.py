@@ -10,7 +10,7 @@ from msgspec import structs
 from worldsize.adopting.distributing.plain_loop import adopt_plain
 from worldsize.adopting.libraries.frameworks import choose_framework
 from worldsize.adopting.libraries.keras import adopt_keras
-from worldsize.adopting.libraries.notebooks import drop_magics
+from worldsize.adopting.libraries.notebooks import drop_magics, print_displays
 from worldsize.adopting.libraries.resuming_trainers import VARIABLE
 from worldsize.adopting.libraries.torch_libraries import adopt_accelerate, adopt_lightning, adopt_transformers
 from worldsize.adopting.model import Adoption, Framework, ScriptProfile
@@ -54,6 +54,7 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     framework = choose_framework(script)
     known = describe_script(module, framework, (), {})
     drop_magics(script)
+    print_displays(script)
     parser = _edit(script, known)
     leave_files(script)
     text, changes = script.finish()

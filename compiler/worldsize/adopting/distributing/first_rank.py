@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
 from typing import TypeAlias
 
+from worldsize.adopting.distributing.mlflow_runs import keep_run_of_job, start_run_once
+from worldsize.adopting.distributing.together import Together, is_together, take_out
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.rules.script._module import constant_value, keyword_argument
@@ -20,6 +21,8 @@ _PRINTS = frozenset(
         "tqdm.tqdm.write",
         "plt.show",
         "matplotlib.pyplot.show",
+        "display",
+        "IPython.display.display",
         "click.echo",
         "typer.echo",
     }
@@ -43,7 +46,6 @@ _LIBRARY_TEST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_z
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
 _FILE = "one process writes the file; the others would write over it"
-Together: TypeAlias = Collection[str]
 Writers: TypeAlias = dict[str, set[ast.AST]]  # what holds trackers, with the scopes of each name
 _PURE = frozenset({"len", "isinstance", "hasattr", "int", "min", "max", "abs"})
 
@@ -58,17 +60,20 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     quiet = _quieten_logging(script, test)
     shared = _list_shared(script, together)
     _open_on_first_rank(script, header, shared)
+    start_run_once(script, header)
+    keep_run_of_job(script, header)
     chosen: dict[ast.stmt, str] = {}
+    apart: set[ast.stmt] = set()  # above which all processes compute something
     for kind in (ast.Expr, ast.With, ast.Delete):
         for statement in script.module.kinds.get(kind, ()):
             what = _classify(script, statement, writers, quiet)
-            if (
-                what is not None
-                and statement not in shared
-                and not _is_together(statement, together)
-                and not _is_tested(script, statement)
-            ):
-                chosen[statement] = what
+            if what is None or statement in shared or _is_tested(script, statement):
+                continue
+            if is_together(script, statement, together):
+                if not take_out(script, statement, together):
+                    continue
+                apart.add(statement)
+            chosen[statement] = what
     inside = {s for s in chosen if any(up in chosen for up, _ in script.module.ancestors(s))}
     blocks: dict[int, list[ast.stmt]] = {}
     for statement in chosen.keys() - inside:
@@ -76,7 +81,7 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
         blocks[id(block)] = block
     for block in blocks.values():
         _spare_shared_lines(script, block, chosen)
-        _guard_block(script, block, chosen, test)
+        _guard_block(script, block, chosen, test, apart)
     _disable_bars(script, header)
 
 
@@ -85,6 +90,8 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
     call = getattr(statement, "value", None)
     if isinstance(call, ast.Call):
         if script.written(call.func) in ("accelerator.save", "accelerator.print"):
+            return True
+        if _logs_for_all(script, call):
             return True
         if keyword_argument(call, "is_main_process") is not None:  # `save_pretrained` asks all processes
             return True
@@ -98,13 +105,15 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
     return False
 
 
-def _is_together(statement: ast.stmt, together: Together) -> bool:
-    """Whether a statement calls what all processes have to call."""
+def _logs_for_all(script: Script, call: ast.Call) -> bool:
+    """Whether a logger of Accelerate logs, which knows its process; with `in_order` all have to call it."""
+    base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    made = (each for each in script.module.called("get_logger") if isinstance(each.func, ast.Name))
     return any(
-        isinstance(node, ast.Call)
-        and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""))
-        in together
-        for node in ast.walk(statement)
+        script.module.name_of(each.func).startswith("accelerate.")
+        and isinstance(above := script.module.parents.get(each), ast.Assign)
+        and script.written(above.targets[0]) == base
+        for each in made
     )
 
 
@@ -119,7 +128,7 @@ def _list_shared(script: Script, together: Together) -> list[ast.With]:
     return [
         each
         for each in script.module.kinds.get(ast.With, ())
-        if _is_together(each, names)
+        if is_together(script, each, names)
         or script.edits_between(script.end(each.items[-1].context_expr), script.end(each))
     ]
 
@@ -137,7 +146,9 @@ def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool
     if name in _PRINTS or _holds(script, writers, base, statement):
         return "print"
     if name.partition(".")[0] in _TRACKERS:
-        of_all = last in ("autolog", "set_tracking_uri") or call in script.module.memo.get(_mute_wandb, ())
+        of_all = last in ("autolog", "set_tracking_uri", "set_experiment") or call in script.module.memo.get(
+            _mute_wandb, ()
+        )
         return None if of_all else "print"
     if last in _LEVELS and "log" in base.lower() and not quiet:
         return "print"
@@ -180,10 +191,13 @@ def mode_of_opened(node: ast.expr) -> str:
     return next((each for each in values if isinstance(each, str) and set(each) <= set("rwaxbt+")), "")
 
 
-def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str) -> None:
+def _guard_block(
+    script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str, apart: set[ast.stmt]
+) -> None:
     above = script.module.parents[block[0]]
     if (
         isinstance(above, ast.If)
+        and apart.isdisjoint(block)
         and all(each in chosen for each in block)
         and _takes_test(script, above, block)
     ):
@@ -197,12 +211,13 @@ def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, s
         return
     run: list[ast.stmt] = []
     for statement in [*block, None]:
-        if statement is not None and statement in chosen:
-            run.append(statement)
-        elif run:
+        joins = statement in chosen and statement not in apart
+        if run and not joins:
             why = _FILE if any(chosen[each] == "write" for each in run) else _OUTPUT
             script.guard(run, test, "WS904", why)
             run = []
+        if statement is not None and statement in chosen:
+            run.append(statement)
 
 
 def _spare_shared_lines(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str]) -> None:

@@ -33,7 +33,7 @@ def resume_from_checkpoints(
     if _resumes_itself(script, parser):
         return
     parts = _list_parts(script, tracer, training, wrapped)
-    known = isinstance(loop, ast.While) or _find_range(loop) is not None
+    known = isinstance(loop, ast.While) or find_range(loop) is not None
     if not known or parts is None or not is_visible(script, parser, loop):
         what = "the options" if parts is not None and known else "the model and the optimizer"
         help_ = "save and load them beside this loop, and name the folder by an option"
@@ -64,7 +64,7 @@ def resume_from_checkpoints(
     entries = [f'"{key}": {name}.state_dict()' for key, name in parts.items()]
     entries += [f'"{name}": {text}' for name, text in extra.items()]
     if isinstance(loop, ast.For):
-        load = [f"{start} = {_start_from(script, loop, start)}", *load]
+        load = [f"{start} = {start_from(script, loop, start)}", *load]
         load.append(f'    {start} = {state}["epoch"] + 1')
         entries.insert(0, f'"epoch": {name_epoch(script, loop)}')
     save = [
@@ -76,13 +76,13 @@ def resume_from_checkpoints(
         f'    torch.save({state}, {latest} + ".part")',
         f'    os.replace({latest} + ".part", {latest})',
     ]
-    _insert_before_loop(script, loop, load)
+    insert_before_loop(script, loop, load)
     script.insert_after(loop.body[-1], save, None, _REASON)
 
 
-def _start_from(script: Script, loop: ast.For, start: str) -> str:
+def start_from(script: Script, loop: ast.For, start: str) -> str:
     """Let the loop begin with the epoch that a variable says; with which it begins otherwise."""
-    counter = _find_range(loop)
+    counter = find_range(loop)
     assert counter is not None
     if len(counter.args) > 1:
         script.replace(counter.args[0], start, None, _REASON)
@@ -91,7 +91,8 @@ def _start_from(script: Script, loop: ast.For, start: str) -> str:
     return "0"
 
 
-def _insert_before_loop(script: Script, loop: ast.stmt, lines: list[str]) -> None:
+def insert_before_loop(script: Script, loop: ast.stmt, lines: list[str]) -> None:
+    """Write lines before a loop, behind the statement above it: comments stay with the loop."""
     block = script.block(loop)
     position = block.index(loop)
     if position and script.has_own_line(block[position - 1]):
@@ -125,7 +126,7 @@ def _waits_for_option(script: Script, parser: Parser, call: ast.Call) -> bool:
     return any(not option.flag.default and not option.flag.required for option in options)
 
 
-def _find_range(loop: ast.For) -> ast.Call | None:
+def find_range(loop: ast.For) -> ast.Call | None:
     """``range(…)`` of ``for epoch in range(…)``, also in a progress bar."""
     for node in ast.walk(loop.iter):
         if (

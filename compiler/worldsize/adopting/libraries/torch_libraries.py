@@ -8,7 +8,6 @@ import re
 from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.group import leave_group
 from worldsize.adopting.distributing.loading import load_everywhere
-from worldsize.adopting.distributing.metrics import list_sums
 from worldsize.adopting.distributing.numbers import (
     find_loader,
     find_optimizer,
@@ -17,6 +16,9 @@ from worldsize.adopting.distributing.numbers import (
     set_optimizer,
 )
 from worldsize.adopting.distributing.paths import place_files
+from worldsize.adopting.libraries.accelerate_sums import reduce_sums
+from worldsize.adopting.libraries.lightning_metrics import sync_metrics
+from worldsize.adopting.libraries.resuming_accelerate import find_epoch_loop, resume_accelerate
 from worldsize.adopting.libraries.resuming_trainers import is_trainer, resume_lightning, resume_transformers
 from worldsize.adopting.options.flags import Parser, find_parser, set_by_flag, write_flags
 from worldsize.adopting.source.header import MARK, Header, Names, write_header
@@ -32,7 +34,6 @@ from worldsize.adopting.training.refusals import (
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _COUNTS = "the trainer takes the processes that the launcher starts"
-_GATHERS = frozenset({"gather", "gather_for_metrics", "reduce", "backward"})
 _CONFIGS = ("SFTConfig", "DPOConfig", "ORPOConfig", "KTOConfig", "RewardConfig")  # of TRL
 _AVERAGE = "average_tokens_across_devices"
 _CLASSIFIES = re.compile(
@@ -80,11 +81,7 @@ def adopt_lightning(script: Script) -> Parser:
         script.set_keyword(trainer, "strategy", f'"ddp" if {world} > 1 else {strategy}', "WS915", _COUNTS)
     if keyword_argument(trainer, "plugins") is None:
         script.set_keyword(trainer, "plugins", "[LightningEnvironment()]", "WS926", _COUNTS)
-    for call in script.module.called("log"):
-        first = constant_value(call.args[0]) if call.args else None
-        own = keyword_argument(call, "sync_dist") is None and isinstance(first, str)
-        if own and script.written(call.func) == "self.log" and _is_of_epoch(script, call):
-            script.set_keyword(call, "sync_dist", "True", None, "the metric is of the rows of all processes")
+    sync_metrics(script, tracer)
     device = keyword_argument(trainer, "accelerator")
     if device is not None and constant_value(device) == "cpu":
         script.leave(
@@ -97,15 +94,6 @@ def adopt_lightning(script: Script) -> Parser:
     resume_lightning(script, parser, header, trainer, package)
     leave_group(script, header)
     return _finish(script, tracer, parser, header)
-
-
-def _is_of_epoch(script: Script, call: ast.Call) -> bool:
-    """Whether Lightning logs the mean of an epoch: the default of validation and testing."""
-    given = keyword_argument(call, "on_epoch")
-    evaluates = getattr(script.scope(call), "name", "").startswith(
-        ("validation", "test", "on_validation", "on_test")
-    )
-    return constant_value(given) is True or (given is None and evaluates)
 
 
 def adopt_transformers(script: Script) -> Parser:
@@ -172,30 +160,13 @@ def adopt_accelerate(script: Script) -> Parser:
                 script.replace(
                     func.value, f"{name}.unwrap_model({model})", "WS904", "the file has the model itself"
                 )
-    for _, call in module.callers.get("backward", ()):
-        loops = [loop for loop in tracer.loops(call) if isinstance(loop, ast.For)]
-        if len(loops) > 1:
-            set_epochs(script, tracer, parser, loops[1])
-            break
-    _leave_local_sums(script, name, prepared)
+    set_epochs(script, tracer, parser, find_epoch_loop(script, tracer))
+    reduce_sums(script, tracer, name, prepared)
     _place_model(script, header)
     leave_group(script, header)
     _set_rest(script, tracer, parser)
+    resume_accelerate(script, tracer, parser, header, accelerator=name, prepared=prepared)
     return _finish(script, tracer, parser, header)
-
-
-def _leave_local_sums(script: Script, accelerator: str, prepared: set[str]) -> None:
-    """Say which sums of an evaluation are of one process: a prepared loader gives each its share."""
-    for loop in script.module.kinds.get(ast.For, ()):
-        read = {script.written(each) for each in ast.walk(loop.iter) if isinstance(each, ast.Name)}
-        calls = {getattr(node.func, "attr", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
-        if not read & prepared or calls & _GATHERS:
-            continue
-        for name in list_sums(list(ast.walk(loop))):
-            if any(name in ast.unparse(call) for call in script.module.called("reduce", "gather")):
-                continue
-            help_ = f"gather first: `{accelerator}.gather_for_metrics((predictions, labels))`"
-            script.leave(loop, f"`{name}` adds up the rows of one process, of which each has a share", help_)
 
 
 def _is_saved(script: Script, call: ast.Call) -> bool:
@@ -239,7 +210,7 @@ def _place_model(script: Script, header: Header) -> None:
 def _finish(script: Script, tracer: Tracer, parser: Parser, header: Header) -> Parser:
     place_files(script, tracer, parser, header)
     act_on_first_rank(script, header, _TOGETHER)
-    load_everywhere(script, wait=False)
+    load_everywhere(script, header)
     if header.names.rank not in re.findall(r"\w+", "".join(script.list_inserted())):
         header.constants = [line for line in header.constants if not line.startswith(header.names.rank)]
     if header.names.world_size not in "".join(script.list_inserted()):

@@ -100,7 +100,8 @@ def leave_files(script: Script) -> None:
             if not isinstance(value, str) or not value.strip("./ ") or Path(value).is_absolute():
                 continue
             path = folder / value
-            if not _exists(path) or (path.is_file() and path.stat().st_size <= MOST_BYTES):
+            goes_along = path.is_file() and path.stat().st_size <= MOST_BYTES and not value.startswith("..")
+            if not _exists(path) or goes_along:
                 continue
             if not script.is_replaced(node):
                 what = "folder" if path.is_dir() else "file"

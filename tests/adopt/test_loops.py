@@ -178,3 +178,33 @@ def test_shell_lines_of_a_notebook_are_told_apart(line: str, known: bool) -> Non
     adopted = adopt_text(text).text
     assert "get_ipython" not in adopted
     assert ('os.makedirs("out", exist_ok=True)' in adopted) is line.startswith("mkdir")
+
+
+SCALED = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+amp = torch.cuda.is_available()
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = torch.nn.Linear(4, 1).to("cuda")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler() if amp else None
+for epoch in range(3):
+    for (x,) in loader:
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        if scaler is not None:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            loss.backward()
+            optimizer.step()
+"""
+
+
+def test_a_scaler_that_may_be_none_is_saved_where_it_is_there() -> None:
+    text = adopt_text(SCALED).text
+
+    assert '"scaler": scaler.state_dict() if scaler is not None else None,\n' in text
+    assert '    if scaler is not None:\n        scaler.load_state_dict(state["scaler"])\n' in text

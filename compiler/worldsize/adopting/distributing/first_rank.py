@@ -29,7 +29,7 @@ _PRINTS = frozenset(
 )
 _WRITES = frozenset(
     {"save", "savez", "savez_compressed", "savetxt", "savemat", "savefig", "imsave", "imwrite", "save_image"}
-    | {"save_file", "save_model", "save_pretrained", "dump", "write_text", "write_bytes"}
+    | {"save_file", "save_model", "save_pretrained", "update_summary", "dump", "write_text", "write_bytes"}
     | {"to_csv", "to_json", "to_parquet", "to_excel", "to_pickle", "to_feather", "to_hdf"}
     | {"copyfile", "copytree", "rmtree", "rmdir", "removedirs", "unlink", "touch", "symlink_to"}
     | {"hardlink_to", "make_archive", "mkdir", "makedirs"}

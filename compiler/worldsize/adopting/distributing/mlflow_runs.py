@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import itertools
 
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 
 _OUTPUT = "the first process logs for all"
 _JOB = "a job has a run already, in an experiment of its own"
+_ALONE = '"MLFLOW_RUN_ID" not in os.environ'
 
 
 def start_run_once(script: Script, header: Header) -> None:
@@ -41,17 +41,10 @@ def _reads_part(script: Script, name: str) -> bool:
 
 def keep_run_of_job(script: Script, header: Header) -> None:
     """Leave the experiment and the server that a job has: its run is not found in others."""
-    places = [
-        statement
-        for call in script.module.called("mlflow.set_experiment", "mlflow.set_tracking_uri")
-        if isinstance(statement := script.module.parents.get(call), ast.Expr)
-        and script.has_own_line(statement)
-    ]
-    header.imports |= {"import os": None} if places else {}
-    for statement in places:
-        block = script.block(statement)
-        position = block.index(statement)
-        if position and block[position - 1] in places:
-            continue
-        run = list(itertools.takewhile(lambda each: each in places, block[position:]))
-        script.enclose(run, 'if "MLFLOW_RUN_ID" not in os.environ:', None, _JOB)
+    for call in script.module.called("mlflow.set_experiment", "mlflow.set_tracking_uri"):
+        statement = script.module.parents.get(call)
+        if isinstance(statement, ast.Expr) and script.has_own_line(statement):
+            header.imports["import os"] = None
+            makes = script.module.name_of(call.func).endswith("set_experiment")
+            test = f"{header.names.is_first} and {_ALONE}" if makes else _ALONE
+            script.enclose([statement], f"if {test}:", "WS904" if makes else None, _JOB)

@@ -27,6 +27,7 @@ _FOLDERS = (
     ("log_dir", "TensorBoard"),
     ("save_dir", "Logger"),
     ("filename", "CSVLogger"),
+    ("filename", "update_summary"),
 )
 _BY_PLACE = (
     "callbacks.ModelCheckpoint",

@@ -27,7 +27,7 @@ from worldsize.adopting.options.flags import Parser, find_parser, write_flags
 from worldsize.adopting.source.header import start_header, write_header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.adopting.training.refusals import refuse_sparse
+from worldsize.adopting.training.refusals import refuse_savers, refuse_sparse
 from worldsize.adopting.training.search import find_training
 
 
@@ -39,6 +39,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     """
     refuse_several_gpus(script)
     refuse_sparse(script)
+    refuse_savers(script)
     tracer = Tracer(script)
     training = find_training(script, tracer)
     norm = next(

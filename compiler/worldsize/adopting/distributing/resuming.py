@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection, Mapping
 
 from worldsize.adopting.distributing.first_rank import mode_of_opened
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost
@@ -54,14 +55,18 @@ def resume_from_checkpoints(
     start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
     if isinstance(loop, ast.While):
         extra[name_epoch(script, loop)] = name_epoch(script, loop)
+    optional = _list_optional(script, tracer, loop, parts)
     load = [
         f'{latest} = os.path.join({folder}, "latest.pt") if {folder} else ""',
         f"if os.path.exists({latest}):  # the run before this one was interrupted",
         f'    {state} = torch.load({latest}, map_location="cpu")',
-        *(f'    {name}.load_state_dict({state}["{key}"])' for key, name in parts.items()),
+        *(line for key, name in parts.items() for line in _load(key, name, state, optional)),
         *(f'    {name} = {state}["{name}"]' for name in extra),
     ]
-    entries = [f'"{key}": {name}.state_dict()' for key, name in parts.items()]
+    entries = [
+        f'"{key}": {name}.state_dict()' + f" if {name} is not None else None" * (name in optional)
+        for key, name in parts.items()
+    ]
     entries += [f'"{name}": {text}' for name, text in extra.items()]
     if isinstance(loop, ast.For):
         load = [f"{start} = {start_from(script, loop, start)}", *load]
@@ -78,6 +83,27 @@ def resume_from_checkpoints(
     ]
     insert_before_loop(script, loop, load)
     script.insert_after(loop.body[-1], save, None, _REASON)
+
+
+def _load(key: str, name: str, state: str, optional: Collection[str]) -> list[str]:
+    line = f'    {name}.load_state_dict({state}["{key}"])'
+    return [f"    if {name} is not None:", f"    {line}"] if name in optional else [line]
+
+
+def _list_optional(script: Script, tracer: Tracer, loop: EpochLoop, parts: Mapping[str, str]) -> set[str]:
+    """Those that are made on a condition: ``scaler = GradScaler() if args.amp else None``."""
+    bound = {
+        name: tracer.bindings(name, script.scope(loop)) or tracer.bindings(name, script.module.tree)
+        for name in parts.values()
+    }
+    return {
+        name
+        for name, values in bound.items()
+        for _, value, _ in values
+        if isinstance(value, ast.IfExp)
+        for part in (value.body, value.orelse)
+        if isinstance(part, ast.Constant) and part.value is None
+    }
 
 
 def start_from(script: Script, loop: ast.For, start: str) -> str:

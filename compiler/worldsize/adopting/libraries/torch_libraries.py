@@ -11,6 +11,7 @@ from worldsize.adopting.distributing.loading import load_everywhere
 from worldsize.adopting.distributing.numbers import (
     find_loader,
     find_optimizer,
+    set_accumulation,
     set_epochs,
     set_loader,
     set_optimizer,
@@ -35,6 +36,7 @@ from worldsize.rules.script._module import constant_value, keyword_argument
 
 _COUNTS = "the trainer takes the processes that the launcher starts"
 _CONFIGS = ("SFTConfig", "DPOConfig", "ORPOConfig", "KTOConfig", "RewardConfig")  # of TRL
+_ACCUMULATION = "gradient_accumulation_steps"
 _AVERAGE = "average_tokens_across_devices"
 _CLASSIFIES = re.compile(
     r"For(?:Sequence|Token|Image|Audio|Video)Classification|ForQuestionAnswering|ForMultipleChoice"
@@ -87,6 +89,7 @@ def adopt_lightning(script: Script) -> Parser:
         script.leave(
             device, "this script trains on the processor, also where there are GPUs", 'write `"auto"`'
         )
+    set_accumulation(script, tracer, parser, keyword_argument(trainer, "accumulate_grad_batches"))
     epochs = keyword_argument(trainer, "max_epochs")
     if epochs is not None:
         set_by_flag(script, tracer, parser, "epochs", epochs)
@@ -114,6 +117,7 @@ def adopt_transformers(script: Script) -> Parser:
             else:
                 message = f"`{name}` is the default of Transformers, and no option sets it"
                 script.leave(call, message, f"write `{name}=`")
+        set_accumulation(script, tracer, parser, keyword_argument(call, _ACCUMULATION))
         if _CLASSIFIES.search(script.text) and keyword_argument(call, _AVERAGE) is None:
             reason = "a classifier's loss is a mean over rows, not to be multiplied by the processes"
             script.set_keyword(call, _AVERAGE, "False", None, reason)
@@ -145,6 +149,7 @@ def adopt_accelerate(script: Script) -> Parser:
     header.imports["import torch"] = None
     if keyword_argument(accelerator, "cpu") is None:
         script.set_keyword(accelerator, "cpu", "not torch.cuda.is_available()", None, _CPU)
+    set_accumulation(script, tracer, parser, keyword_argument(accelerator, _ACCUMULATION))
     statement = module.parents.get(accelerator)
     name = script.written(statement.targets[0]) if isinstance(statement, ast.Assign) else "accelerator"
     prepared = {script.written(each) for call in module.called("prepare") for each in call.args}

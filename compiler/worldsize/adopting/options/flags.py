@@ -19,12 +19,13 @@ _HELP: dict[Role, str] = {
     "batch_size": "rows per process and step",
     "learning_rate": "for the batch of all processes",
     "epochs": "passes over the rows",
+    "accumulation": "batches that an optimizer step adds up",
     "data": "where the rows are",
     "output": "folder for what the script writes",
     "checkpoints": "folder to save to after each epoch, and to resume from",
     "seed": "seed of the random numbers",
 }
-_OPTION: dict[Role, str] = {"learning_rate": "--lr"}
+_OPTION: dict[Role, str] = {"learning_rate": "--lr", "accumulation": "--gradient-accumulation-steps"}
 _READERS = {"hydra", "absl", "docopt", "tyro", "simple_parsing", "jsonargparse", "optparse", "getopt"}
 _PARSES = ("TrlParser", "LightningCLI", "OmegaConf.from_cli")
 _REASON = "the plan sets it for the whole cluster"

@@ -139,6 +139,20 @@ def test_what_all_processes_compute_is_computed_above_what_the_first_prints() ->
     head = path.read_text(encoding="utf-8").partition("trainer.train()")[0]
     text = adopt_text(head + RESULTS).text
 
-    assert "    metrics = trainer.evaluate()\n    if RANK == 0:\n        print(metrics)\n" in text
+    assert "    metrics_ = trainer.evaluate()\n    if RANK == 0:\n        print(metrics_)\n" in text
     assert 'print("all", trainer.evaluate(), [trainer.evaluate() for _ in range(2)])\n' in text
-    assert '\nprint(f"{trainer.evaluate()}")\n' in text
+    assert '= trainer.evaluate()\nif RANK == 0:\n    print(f"{metrics}")\n' in text
+
+
+MEASURED = """
+from torchmetrics import Accuracy
+
+accuracy = Accuracy(task="binary")
+print(f"accuracy {accuracy.compute():.3f}")
+"""
+
+
+def test_a_metric_that_computes_over_all_processes_is_computed_by_all() -> None:
+    text = adopt_text(PLAIN + MEASURED.encode()).text
+
+    assert 'result = accuracy.compute()\nif RANK == 0:\n    print(f"accuracy {result:.3f}")\n' in text

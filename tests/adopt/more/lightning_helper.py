@@ -40,6 +40,9 @@ class Classifier(L.LightningModule):
 
     def on_train_epoch_end(self):
         self.log("norm", self.net.weight.norm())
+        print(f"epoch {self.current_epoch}: {self.trainer.callback_metrics['val_loss']:.4f}")
+        if self.trainer.callback_metrics["val_loss"] < 0.1:
+            print({name: float(value) for name, value in self.trainer.callback_metrics.items()})
 
     def validation_step(self, batch, batch_idx):
         loss, logits, y = self.shared_step(batch, "val")

@@ -7,7 +7,7 @@ import re
 from typing import TypeAlias
 
 from worldsize.adopting.distributing.mlflow_runs import keep_run_of_job, start_run_once
-from worldsize.adopting.distributing.together import Together, is_together, take_out
+from worldsize.adopting.distributing.together import Together, is_together, list_computed, take_out
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.rules.script._module import constant_value, keyword_argument
@@ -237,7 +237,7 @@ def _spare_shared_lines(script: Script, block: list[ast.stmt], chosen: dict[ast.
 def _takes_test(script: Script, above: ast.If, block: list[ast.stmt]) -> bool:
     """Whether the condition around a whole block can be extended."""
     alone = block is above.body and not above.orelse and above not in script.module.tree.body
-    return alone and _is_pure(above.test)
+    return alone and _is_pure(above.test) and not list_computed(script, above.test)
 
 
 def _is_pure(test: ast.expr) -> bool:

@@ -152,3 +152,17 @@ def test_what_a_trainer_accumulates_is_of_the_plan(given: str, tmp_path: Path) -
     assert (passed in spec) is known
     assert (b"batch_size_per_device: 16\n      gradient_accumulation_steps: 4\n" in spec) is known
     assert (b"{batch_size: 64, " if known else b"{batch_size: 16, ") in spec
+
+
+@pytest.mark.parametrize(
+    ("split", "seeds"),
+    [
+        ("train, held = torch.utils.data.random_split(rows, [0.8, 0.2])", ["torch.manual_seed(0)"]),
+        ("rows = rows.train_test_split(0.2)", ["torch.manual_seed(0)", "np.random.seed(0)"]),
+        ("rows = rows.train_test_split(0.2, seed=1)", []),
+    ],
+)
+def test_all_processes_split_the_rows_alike(split: str, seeds: list[str]) -> None:
+    text = adopt_text(HIDDEN.replace("def fit(", f"rows = load()\n{split}\n\n\ndef fit(")).text
+    assert [each for each in text.splitlines() if "seed(0)" in each] == seeds
+    assert ("import numpy as np" in text) is (len(seeds) == 2)

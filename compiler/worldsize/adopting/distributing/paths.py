@@ -26,6 +26,7 @@ _FOLDERS = (
     ("log_dir", "SummaryWriter"),
     ("log_dir", "TensorBoard"),
     ("save_dir", "Logger"),
+    ("project_dir", "Accelerator"),
     ("filename", "CSVLogger"),
     ("filename", "update_summary"),
 )

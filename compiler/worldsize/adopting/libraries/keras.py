@@ -7,6 +7,7 @@ import ast
 from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.numbers import set_optimizer
 from worldsize.adopting.distributing.paths import place_files
+from worldsize.adopting.distributing.randomness import agree_on_random_numbers
 from worldsize.adopting.libraries.keras_batches import set_batch_size
 from worldsize.adopting.libraries.resuming_trainers import resume_keras
 from worldsize.adopting.options.flags import Parser, find_parser, set_by_flag, write_flags
@@ -53,6 +54,7 @@ def adopt_keras(script: Script) -> Parser:
     _build_in_scope(script, tracer, fits[0], strategy)
     _set_numbers(script, tracer, parser, fits[0], strategy)
     place_files(script, tracer, parser, header)
+    agree_on_random_numbers(script, header, of_torch=False)
     _save_apart(script, header, names)
     resume_keras(script, parser, header, fits[0], f"{alias or 'tf'}.keras")
     script.set_keyword(

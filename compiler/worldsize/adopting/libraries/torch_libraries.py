@@ -17,6 +17,7 @@ from worldsize.adopting.distributing.numbers import (
     set_optimizer,
 )
 from worldsize.adopting.distributing.paths import place_files
+from worldsize.adopting.distributing.randomness import agree_on_random_numbers
 from worldsize.adopting.libraries.accelerate_sums import reduce_sums
 from worldsize.adopting.libraries.lightning_metrics import sync_metrics
 from worldsize.adopting.libraries.resuming_accelerate import find_epoch_loop, resume_accelerate
@@ -214,6 +215,7 @@ def _place_model(script: Script, header: Header) -> None:
 
 def _finish(script: Script, tracer: Tracer, parser: Parser, header: Header) -> Parser:
     place_files(script, tracer, parser, header)
+    agree_on_random_numbers(script, header)
     act_on_first_rank(script, header, _TOGETHER)
     load_everywhere(script, header)
     if header.names.rank not in re.findall(r"\w+", "".join(script.list_inserted())):

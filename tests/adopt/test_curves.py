@@ -67,6 +67,19 @@ def test_a_sampler_may_fill_up_the_last_batch() -> None:
     assert find_sampling_faults([recorded([0, 2, 4]), recorded([1, 3, 0])]) == []
 
 
+def test_accelerate_fills_up_the_last_batches_with_the_first_rows() -> None:
+    assert find_sampling_faults([recorded([0, 2, 4, 6, 0]), recorded([1, 3, 5, 7, 1])]) == []
+
+
+def test_a_look_at_the_first_batch_is_no_epoch() -> None:
+    order = list(range(20))
+
+    assert find_sampling_faults([recorded(order[:8], order, order[::-1])]) == []
+    assert find_sampling_faults([recorded(order[:8], order)]) == []
+    (fault,) = find_sampling_faults([recorded(order[:8], order[::-1], order[::-1])])
+    assert "order of the first" in fault
+
+
 def test_processes_that_read_the_same_rows_are_told() -> None:
     (fault,) = find_sampling_faults([recorded([0, 1, 2, 3]), recorded([0, 1, 2, 3])])
 

@@ -155,3 +155,62 @@ def test_what_fire_prints_of_a_result_is_printed_once() -> None:
 
     assert shown in adopt_text(text.replace("{end}", "return best")).text
     assert "serialize" not in adopt_text(text.replace("{end}", "return")).text
+
+
+RUN = """
+import mlflow
+
+with mlflow.start_run() as run:
+    best = run.info.run_id
+with mlflow.start_run() as run_:
+    print(run_)
+"""
+
+
+def test_a_run_of_mlflow_that_the_script_reads_from_is_left_to_the_author() -> None:
+    adoption = adopt_text(PLAIN + RUN.encode())
+
+    assert "with mlflow.start_run() as run:\n" in adoption.text
+    assert "with mlflow.start_run() if RANK == 0 else contextlib.nullcontext() as run_:\n" in adoption.text
+    (left,) = [each for each in adoption.obstacles if "MLflow" in each.message]
+    assert left.message == "every process starts a run of MLflow here"
+
+
+def test_a_guarded_line_that_is_replaced_from_its_start_is_as_deep_as_the_guard() -> None:
+    text = adopt_text(PLAIN + b"\ndisplay(model)\n").text
+
+    assert "\n    print('saved')\n\n    print(model)\ndist.barrier()" in text
+
+
+RESULTS = """
+trainer.train()
+verbose = True
+if verbose:
+    print(trainer.evaluate())
+print("all", trainer.evaluate(), [trainer.evaluate() for _ in range(2)])
+print(f"{trainer.evaluate()}")
+"""
+
+
+def test_what_all_processes_compute_is_computed_above_what_the_first_prints() -> None:
+    path = Path(__file__).with_name("scripts") / "trainer_classifier.py"
+    head = path.read_text(encoding="utf-8").partition("trainer.train()")[0]
+    text = adopt_text(head + RESULTS).text
+
+    assert "    metrics_ = trainer.evaluate()\n    if RANK == 0:\n        print(metrics_)\n" in text
+    assert 'print("all", trainer.evaluate(), [trainer.evaluate() for _ in range(2)])\n' in text
+    assert '= trainer.evaluate()\nif RANK == 0:\n    print(f"{metrics}")\n' in text
+
+
+MEASURED = """
+from torchmetrics import Accuracy
+
+accuracy = Accuracy(task="binary")
+print(f"accuracy {accuracy.compute():.3f}")
+"""
+
+
+def test_a_metric_that_computes_over_all_processes_is_computed_by_all() -> None:
+    text = adopt_text(PLAIN + MEASURED.encode()).text
+
+    assert 'result = accuracy.compute()\nif RANK == 0:\n    print(f"accuracy {result:.3f}")\n' in text

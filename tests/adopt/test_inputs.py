@@ -93,3 +93,16 @@ def test_the_spec_beside_the_script_ignores_its_inputs(script: Path) -> None:
     )
     project = make_project(ProjectRequest(adopt_script(script), script), script.parent, beside=True)
     assert project.files[".amlignore"].decode().splitlines()[-1] == "/data/val.jsonl"
+
+
+def test_a_path_from_the_folder_above_is_an_input_or_told(tmp_path: Path) -> None:
+    script = tmp_path / "code/train.py"
+    script.parent.mkdir()
+    for name in ("rows.csv", "more.csv"):
+        (tmp_path / name).write_text("1", encoding="utf-8")
+    text = 'ROOT = "../rows.csv"\nGONE = "../gone.csv"\n'
+    _, (_, told) = adopt(
+        script, option("--more", "../more.csv"), "".join(f"    {each}\n" for each in text.splitlines())
+    )
+
+    assert told == ["the file `../rows.csv` is here, and no input of the job"]

@@ -253,3 +253,33 @@ def test_a_sum_that_the_loop_shows_is_reduced_behind_it_too() -> None:
 
     forever = text.replace("    total = 0.0\n", "").replace("for epoch in", "total = 0.0\nfor epoch in")
     assert "add_up" not in adopt_text(forever).text  # it would be multiplied in each epoch
+
+
+SCALED = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+amp = torch.cuda.is_available()
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = torch.nn.Linear(4, 1).to("cuda")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler() if amp else None
+for epoch in range(3):
+    for (x,) in loader:
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        if scaler is not None:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            loss.backward()
+            optimizer.step()
+"""
+
+
+def test_a_scaler_that_may_be_none_is_saved_where_it_is_there() -> None:
+    text = adopt_text(SCALED).text
+
+    assert '"scaler": scaler.state_dict() if scaler is not None else None,\n' in text
+    assert '    if scaler is not None:\n        scaler.load_state_dict(state["scaler"])\n' in text

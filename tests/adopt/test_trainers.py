@@ -151,3 +151,30 @@ def test_lightning_in_a_function_without_the_options_reads_the_variable_of_the_j
     assert 'CHECKPOINTS = os.environ.get("AZURE_ML_OUTPUT_checkpoints")\n' in adoption.text
     assert 'ckpt_path="last" if CHECKPOINTS else None' in adoption.text
     assert adoption.profile.own_checkpoints
+
+
+@pytest.mark.parametrize("given", ["gradient_accumulation_steps=4", "gradient_accumulation_steps=1"])
+def test_what_a_trainer_accumulates_is_of_the_plan(given: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINER.replace("logging_steps=4", given), encoding="utf-8")
+    adoption = adopt_text(script.read_text(encoding="utf-8"))
+    spec = make_project(ProjectRequest(adoption, script), tmp_path / "job", beside=False).files["train.yml"]
+    known = given.endswith("4")
+    passed = b"--gradient-accumulation-steps ${{plan.gradient_accumulation_steps}}"
+    assert (passed in spec) is known
+    assert (b"batch_size_per_device: 16\n      gradient_accumulation_steps: 4\n" in spec) is known
+    assert (b"{batch_size: 64, " if known else b"{batch_size: 16, ") in spec
+
+
+@pytest.mark.parametrize(
+    ("split", "seeds"),
+    [
+        ("train, held = torch.utils.data.random_split(rows, [0.8, 0.2])", ["torch.manual_seed(0)"]),
+        ("rows = rows.train_test_split(0.2)", ["torch.manual_seed(0)", "np.random.seed(0)"]),
+        ("rows = rows.train_test_split(0.2, seed=1)", []),
+    ],
+)
+def test_all_processes_split_the_rows_alike(split: str, seeds: list[str]) -> None:
+    text = adopt_text(HIDDEN.replace("def fit(", f"rows = load()\n{split}\n\n\ndef fit(")).text
+    assert [each for each in text.splitlines() if "seed(0)" in each] == seeds
+    assert ("import numpy as np" in text) is (len(seeds) == 2)

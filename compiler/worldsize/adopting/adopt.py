@@ -11,14 +11,14 @@ from worldsize.adopting.distributing.passing import VARIABLE
 from worldsize.adopting.distributing.plain_loop import adopt_plain
 from worldsize.adopting.libraries.frameworks import choose_framework
 from worldsize.adopting.libraries.keras import adopt_keras
-from worldsize.adopting.libraries.notebooks import drop_magics
+from worldsize.adopting.libraries.notebooks import drop_magics, print_displays
 from worldsize.adopting.libraries.torch_libraries import adopt_accelerate, adopt_lightning, adopt_transformers
 from worldsize.adopting.model import Adoption, Framework, ScriptProfile
 from worldsize.adopting.options.configuration import read_replaced
 from worldsize.adopting.options.declared import read_options
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.project.inputs import leave_files
+from worldsize.adopting.project.inputs import leave_files, leave_paths_outside
 from worldsize.adopting.source.header import MARK
 from worldsize.adopting.source.reading import read_script
 from worldsize.adopting.source.script import Script
@@ -55,8 +55,10 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     framework = choose_framework(script)
     known = describe_script(module, framework, (), {})
     drop_magics(script)
+    print_displays(script)
     parser = _edit(script, known)
     leave_files(script)
+    leave_paths_outside(script, [each.flag.default for each in parser.options.declared])
     text, changes = script.finish()
     flags = list_flags(parser)
     defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}

@@ -12,7 +12,9 @@ from worldsize.base.source import Source
 from worldsize.base.span import Span
 
 Framework = Literal["torch", "lightning", "transformers", "accelerate", "keras"]
-Role = Literal["batch_size", "learning_rate", "epochs", "data", "output", "checkpoints", "seed"]
+Role = Literal[
+    "batch_size", "learning_rate", "epochs", "accumulation", "data", "output", "checkpoints", "seed"
+]  # fmt: skip
 
 
 class Change(Struct, frozen=True):
@@ -69,7 +71,6 @@ class ScriptProfile(Struct, frozen=True):
     batch_size: int | None = None  # those of the original, which worked on one GPU
     learning_rate: float | None = None
     epochs: int | None = None
-    accumulation: bool = False
     warms_up: bool = False  # the learning rate, by its own code
     has_attention: bool = False  # its speed is not that of a convolutional network
     has_batch_norm: bool = False

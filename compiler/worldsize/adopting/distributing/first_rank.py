@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
 from typing import TypeAlias
 
+from worldsize.adopting.distributing.mlflow_runs import keep_run_of_job, start_run_once
 from worldsize.adopting.distributing.opening import FILE, open_on_first_rank, opens_to_write
 from worldsize.adopting.distributing.savers_beside import saves_beside
+from worldsize.adopting.distributing.together import Together, is_together, list_computed, take_out
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.rules.script._module import constant_value, keyword_argument
@@ -22,6 +23,8 @@ _PRINTS = frozenset(
         "tqdm.tqdm.write",
         "plt.show",
         "matplotlib.pyplot.show",
+        "display",
+        "IPython.display.display",
         "click.echo",
         "typer.echo",
         "sys.stdout.write",
@@ -31,7 +34,7 @@ _PRINTS = frozenset(
 )
 _WRITES = frozenset(
     {"save", "savez", "savez_compressed", "savetxt", "savemat", "savefig", "imsave", "imwrite", "save_image"}
-    | {"save_file", "save_model", "save_pretrained", "dump", "write_text", "write_bytes"}
+    | {"save_file", "save_model", "save_pretrained", "update_summary", "dump", "write_text", "write_bytes"}
     | {"to_csv", "to_json", "to_parquet", "to_excel", "to_pickle", "to_feather", "to_hdf"}
     | {"copyfile", "copytree", "rmtree", "rmdir", "removedirs", "unlink", "touch", "symlink_to"}
     | {"hardlink_to", "make_archive", "mkdir", "makedirs"}
@@ -47,9 +50,7 @@ _WRITERS = ("SummaryWriter", "wandb.init")
 _LIBRARY_TEST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
-Together: TypeAlias = Collection[str]
 Writers: TypeAlias = dict[str, set[ast.AST]]  # what holds trackers, with the scopes of each name
-_NOT_ALWAYS = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda, ast.IfExp, ast.BoolOp)
 _PURE = frozenset({"len", "isinstance", "hasattr", "int", "min", "max", "abs"})
 
 
@@ -63,14 +64,20 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     quiet = _quieten_logging(script, test)
     shared = _list_shared(script, together)
     open_on_first_rank(script, header, shared)
+    start_run_once(script, header)
+    keep_run_of_job(script, header)
     chosen: dict[ast.stmt, str] = {}
+    apart: set[ast.stmt] = set()  # above which all processes compute something
     for kind in (ast.Expr, ast.With, ast.Delete):
         for statement in script.module.kinds.get(kind, ()):
             what = _classify(script, statement, writers, quiet)
             if what is None or statement in shared or _is_tested(script, statement):
                 continue
-            if not _is_together(statement, together) or _compute_before(script, statement, together):
-                chosen[statement] = what
+            if is_together(script, statement, together):
+                if not take_out(script, statement, together):
+                    continue
+                apart.add(statement)
+            chosen[statement] = what
     inside = {s for s in chosen if any(up in chosen for up, _ in script.module.ancestors(s))}
     blocks: dict[int, list[ast.stmt]] = {}
     for statement in chosen.keys() - inside:
@@ -78,7 +85,7 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
         blocks[id(block)] = block
     for block in blocks.values():
         _spare_shared_lines(script, block, chosen)
-        _guard_block(script, block, chosen, test)
+        _guard_block(script, block, chosen, test, apart)
     _disable_bars(script, header)
     _print_result_once(script, test)
 
@@ -102,6 +109,8 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
     if isinstance(call, ast.Call):
         if script.written(call.func) in ("accelerator.save", "accelerator.print"):
             return True
+        if _logs_for_all(script, call):
+            return True
         if keyword_argument(call, "is_main_process") is not None:  # `save_pretrained` asks all processes
             return True
     for above, child in script.module.ancestors(statement):
@@ -114,35 +123,16 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
     return False
 
 
-def _is_together(statement: ast.stmt, together: Together) -> bool:
-    """Whether a statement calls what all processes have to call."""
-    return bool(_list_together(statement, together))
-
-
-def _list_together(statement: ast.stmt, together: Together) -> list[ast.Call]:
-    return [
-        node
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Call)
-        and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""))
-        in together
-    ]
-
-
-def _compute_before(script: Script, statement: ast.stmt, together: Together) -> bool:
-    """Whether what all compute, as in ``print(train(model))``, is now computed before it is shown."""
-    calls = _list_together(statement, together)
-    whole = statement.value if isinstance(statement, ast.Expr) else None
-    if whole is None or len(calls) != 1 or calls[0] is whole or not script.has_own_line(statement):
-        return False
-    for above, _ in script.module.ancestors(calls[0]):
-        if above is whole:
-            break
-        if isinstance(above, _NOT_ALWAYS):
-            return False
-    name = calls[0].func.attr if isinstance(calls[0].func, ast.Attribute) else ast.unparse(calls[0].func)
-    script.move_before(calls[0], statement, script.new_name(f"{name}_result"), _OUTPUT)
-    return True
+def _logs_for_all(script: Script, call: ast.Call) -> bool:
+    """Whether a logger of Accelerate logs, which knows its process; with `in_order` all have to call it."""
+    base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    made = (each for each in script.module.called("get_logger") if isinstance(each.func, ast.Name))
+    return any(
+        script.module.name_of(each.func).startswith("accelerate.")
+        and isinstance(above := script.module.parents.get(each), ast.Assign)
+        and script.written(above.targets[0]) == base
+        for each in made
+    )
 
 
 def _list_shared(script: Script, together: Together) -> list[ast.With]:
@@ -156,7 +146,7 @@ def _list_shared(script: Script, together: Together) -> list[ast.With]:
     return [
         each
         for each in script.module.kinds.get(ast.With, ())
-        if _is_together(each, names)
+        if is_together(script, each, names)
         or script.edits_between(script.end(each.items[-1].context_expr), script.end(each))
     ]
 
@@ -174,7 +164,9 @@ def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool
     if name in _PRINTS or _holds(script, writers, base, statement):
         return "print"
     if name.partition(".")[0] in _TRACKERS:
-        of_all = last in ("autolog", "set_tracking_uri") or call in script.module.memo.get(_mute_wandb, ())
+        of_all = last in ("autolog", "set_tracking_uri", "set_experiment") or call in script.module.memo.get(
+            _mute_wandb, ()
+        )
         return None if of_all else "print"
     if last in _LEVELS and "log" in base.lower() and not quiet:
         return "print"
@@ -199,10 +191,13 @@ def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
     return own and not (isinstance(root, ast.Name) and root.id in script.module.names)
 
 
-def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str) -> None:
+def _guard_block(
+    script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str, apart: set[ast.stmt]
+) -> None:
     above = script.module.parents[block[0]]
     if (
         isinstance(above, ast.If)
+        and apart.isdisjoint(block)
         and all(each in chosen for each in block)
         and _takes_test(script, above, block)
     ):
@@ -216,12 +211,13 @@ def _guard_block(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, s
         return
     run: list[ast.stmt] = []
     for statement in [*block, None]:
-        if statement is not None and statement in chosen:
-            run.append(statement)
-        elif run:
+        joins = statement in chosen and statement not in apart
+        if run and not joins:
             why = FILE if any(chosen[each] == "write" for each in run) else _OUTPUT
             script.guard(run, test, "WS904", why)
             run = []
+        if statement is not None and statement in chosen:
+            run.append(statement)
 
 
 def _spare_shared_lines(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str]) -> None:
@@ -241,7 +237,7 @@ def _spare_shared_lines(script: Script, block: list[ast.stmt], chosen: dict[ast.
 def _takes_test(script: Script, above: ast.If, block: list[ast.stmt]) -> bool:
     """Whether the condition around a whole block can be extended."""
     alone = block is above.body and not above.orelse and above not in script.module.tree.body
-    return alone and _is_pure(above.test)
+    return alone and _is_pure(above.test) and not list_computed(script, above.test)
 
 
 def _is_pure(test: ast.expr) -> bool:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 
 from worldsize.adopting.distributing.opening import opens_to_write
+from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
+from worldsize.adopting.source.tracing import Tracer
 from worldsize.rules.script._module import keyword_argument
 
+_WRITES = {"save_pretrained": 0, "savetxt": 0, "to_csv": 0, "to_json": 0, "to_parquet": 0, "to_pickle": 0}
+_WRITES |= {"save": 0}
+_WRITES_SECOND = ("torch.save", "joblib.dump", "safetensors.torch.save_file")
+_WAITS = "the other processes wait until the first has written the file"
 _TESTS = re.compile(r"\b(?:exists|isfile|isdir|is_file|is_dir|listdir)\b")
 
 
@@ -32,8 +39,12 @@ def _find_used(call: ast.Call) -> str | None:
     return getattr(call.func.value if isinstance(call.func, ast.Attribute) else call.func, "id", None)
 
 
-def load_everywhere(script: Script, *, wait: bool = True) -> None:
-    """Load onto the CPU, and only what the first process has finished writing."""
+def load_everywhere(script: Script, header: Header | None = None) -> None:
+    """Load onto the CPU, and only what the first process has finished writing.
+
+    ``header`` is given where a library has the loop, and joins the group itself.
+    """
+    wait = header is None
     saves = [call.lineno for call in script.module.called("torch.save")]
     for call in script.module.called("torch.load"):
         if keyword_argument(call, "map_location") is None and len(call.args) == 1:
@@ -49,8 +60,61 @@ def load_everywhere(script: Script, *, wait: bool = True) -> None:
                 continue
             reason = "the other processes wait until the first has written the file"
             script.insert_before(above_tests(script, statement), ["dist.barrier()"], None, reason)
-    if wait:
+    if header is None:
         _wait_for_files(script)
+    else:
+        _wait_for_first(script, header)
+
+
+def _wait_for_first(script: Script, header: Header) -> None:
+    """Wait for a file of the first process, by what the library has for it; else say that nobody waits."""
+    tops = {name.partition(".")[0] for name, level, _ in script.module.imports if not level}
+    written: dict[tuple[str, ast.AST], ast.Call] = {}
+    for name, call in script.module.calls:
+        position = 1 if name in _WRITES_SECOND else _WRITES.get(name.rpartition(".")[2])
+        if position is not None and len(call.args) > position and script.is_guarded(script.statement(call)):
+            written.setdefault((script.written(call.args[position]), script.scope(call)), call)
+    waits: set[ast.stmt] = set()
+    for _, call in script.module.calls if written else ():
+        for given in (*call.args, *(each.value for each in call.keywords)):
+            writer = written.get((script.written(given), script.scope(call)))
+            statement = script.statement(call)
+            if writer is None or writer.lineno >= call.lineno or script.is_guarded(statement):
+                continue
+            if script.has_own_line(statement) and (lines := _choose_wait(script, header, call, tops)):
+                if statement not in waits:
+                    script.insert_before(above_tests(script, statement), lines, None, _WAITS)
+                waits.add(statement)
+                continue
+            message = "every process reads this file, perhaps before the first has written it"
+            script.leave(given, message, "write it before the job, or let each process write its own")
+
+
+def _choose_wait(script: Script, header: Header, call: ast.Call, tops: Collection[str]) -> list[str]:
+    """The lines that wait at a call; none where the processes do not know each other yet."""
+    if not {"accelerate", "transformers", "trl"}.isdisjoint(tops):
+        header.imports |= {"from accelerate import PartialState": None, "import torch": None}
+        return ["PartialState(cpu=not torch.cuda.is_available()).wait_for_everyone()"]
+    return ["if dist.is_initialized():", "    dist.barrier()"] if _has_joined(script, call) else []
+
+
+def _has_joined(script: Script, call: ast.Call) -> bool:
+    """Whether a library has trained before a call, so that its processes know each other."""
+    return any(
+        script.scope(each) is script.scope(call) and each.lineno < call.lineno
+        for each in _list_trainings(script)
+    )
+
+
+def _list_trainings(script: Script) -> list[ast.Call]:
+    """``trainer.fit(…)`` and ``trainer.train()``, and not ``tokenizer.train(…)``."""
+    tracer, found = Tracer(script), []
+    for call in script.module.called("fit", "train"):
+        if isinstance(call.func, ast.Attribute):
+            made, _ = tracer.follow(call.func.value, script.scope(call))
+            if isinstance(made, ast.Call) and script.module.name_of(made.func).endswith("Trainer"):
+                found.append(call)
+    return found
 
 
 def _wait_for_files(script: Script) -> None:

@@ -120,6 +120,13 @@ def set_optimizer(
         set_by_flag(script, tracer, parser, "learning_rate", rate)
 
 
+def set_accumulation(script: Script, tracer: Tracer, parser: Parser, given: ast.expr | None) -> None:
+    """The batches of an optimizer step, where a library is told a number of them."""
+    value = tracer.follow(given, script.scope(given))[0] if given is not None else None
+    if given is not None and isinstance(value, ast.Constant | ast.Attribute) and constant_value(value) != 1:
+        set_by_flag(script, tracer, parser, "accumulation", given)
+
+
 def _find_highest_rate(script: Script) -> ast.expr | None:
     """The rate of a scheduler that goes up to it, whatever the optimizer has."""
     for call in script.module.called("OneCycleLR", "CyclicLR"):

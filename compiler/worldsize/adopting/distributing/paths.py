@@ -18,6 +18,7 @@ from worldsize.rules.script._module import constant_value, keyword_argument
 _SAVES = {"torch.save": 1, "joblib.dump": 1, "numpy.save": 0, "numpy.savez": 0, "numpy.savetxt": 0}
 _SAVES |= {"torchvision.utils.save_image": 1, "os.replace": 1, "os.rename": 1}
 _SAVES |= dict.fromkeys(("shutil.copyfile", "shutil.copy", "shutil.copy2", "shutil.move"), 1)
+_SAVES |= {"accelerator.save": 1, "self.accelerator.save": 1}
 _METHODS = ("save", "save_checkpoint")
 _FOLDERS = (
     ("output_dir", "TrainingArguments"),
@@ -25,11 +26,34 @@ _FOLDERS = (
     ("filepath", "ModelCheckpoint"),
     ("default_root_dir", "Trainer"),
     ("log_dir", "SummaryWriter"),
+    ("log_dir", "TensorBoard"),
+    ("save_dir", "Logger"),
+    ("project_dir", "Accelerator"),
+    ("filename", "CSVLogger"),
+    ("filename", "update_summary"),
 )
-_LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights")
-_MAKERS = {"save_model", "save_pretrained", "SummaryWriter", *(ending for _, ending in _FOLDERS)}
+_BY_PLACE = (
+    "callbacks.ModelCheckpoint",
+    "SummaryWriter",
+    "TrainingArguments",
+    "TensorBoard",
+    "CSVLogger",
+    "TensorBoardLogger",
+)
+_LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights", "save_state")
+_MAKERS = {
+    "save_model",
+    "save_state",
+    "save_pretrained",
+    "SummaryWriter",
+    *(ending for _, ending in _FOLDERS),
+}
 _REASON = "a job keeps only what is written into its outputs"
-_READS = ("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt")
+_READS = (
+    *("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt"),
+    *("Dataset.from_csv", "Dataset.from_json", "Dataset.from_parquet", "Dataset.from_text"),
+    *("load_from_disk", "image_dataset_from_directory"),
+)
 
 
 def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) -> None:
@@ -42,9 +66,8 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
     elif "output" not in roles:
         _set_folder_of_file(script, tracer, parser)
     read: dict[str, ast.expr] = {}
-    for call in script.module.called(*_READS):
-        for argument in call.args[:1]:
-            _collect(tracer, script, argument, read)
+    for node in _list_read(script, tracer):
+        _collect(tracer, script, node, read)
     left = [
         node
         for path, node in read.items()
@@ -68,6 +91,19 @@ def _list_written(script: Script, tracer: Tracer, *, openly: bool = False) -> di
     return written
 
 
+def _list_read(script: Script, tracer: Tracer) -> Iterator[ast.expr]:
+    """What calls that read rows get as their path, also ``load_dataset("csv", data_files={"train": …})``."""
+    for call in script.module.called(*_READS):
+        yield from call.args[:1]
+    for call in script.module.called("load_dataset"):
+        given = keyword_argument(call, "data_files") or keyword_argument(call, "data_dir")
+        if given is None:
+            continue
+        files, _ = tracer.follow(given, script.scope(call))
+        parts = files.values if isinstance(files, ast.Dict) else getattr(files, "elts", [given])
+        yield from parts
+
+
 def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]:
     """What calls that write get as their path."""
     for name, call in script.module.calls:
@@ -85,7 +121,7 @@ def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]
             position = 0
         folder = next((found for word, ending in _FOLDERS if name.endswith(ending)
                        and (found := keyword_argument(call, word)) is not None), None)  # fmt: skip
-        if folder is None and name.endswith(("callbacks.ModelCheckpoint", "SummaryWriter")) and call.args:
+        if folder is None and name.endswith(_BY_PLACE) and call.args:
             position = 0
         if folder is not None:
             yield folder

@@ -29,7 +29,7 @@ from worldsize.adopting.options.parsers import Parser, find_parser
 from worldsize.adopting.source.header import start_header, write_header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.adopting.training.refusals import refuse_sparse
+from worldsize.adopting.training.refusals import refuse_savers, refuse_sparse
 from worldsize.adopting.training.search import find_training
 
 
@@ -41,11 +41,9 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     """
     refuse_several_gpus(script)
     refuse_sparse(script)
+    refuse_savers(script)
     tracer = Tracer(script)
     training = find_training(script, tracer)
-    norm = next(
-        (call for name, call in script.module.calls if name.rpartition(".")[2].startswith("BatchNorm")), None
-    )
     header = start_header(script)
     header.imports |= dict.fromkeys(("import os", "import torch", f"from torch.nn.parallel import {WRAP}"))
     parser = find_parser(script)
@@ -81,15 +79,22 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     chain = [frame.scope for frame in training.frames]
     act_on_first_rank(script, header, {each.name for each in chain if not isinstance(each, ast.Module)})
     load_everywhere(script)
-    if norm is not None:
-        help_ = (
-            "on GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes,"
-            " and is slower: write it under `if torch.cuda.is_available():`"
-        )
-        script.leave(norm, "batch normalization takes the mean of the rows of one process", help_)
+    _leave_norm(script)
     in_file = wrapped.anchor in script.module.tree.body and not training.is_attribute
     places = [training.loader, training.optimizer, wrapped.anchor, *downloads]
     join_group(script, header, places, wrapped.name if in_file else None)
     write_flags(script, parser, header)
     write_header(script, header)
     return parser
+
+
+def _leave_norm(script: Script) -> None:
+    """Say what batch normalization computes in each process."""
+    for name, call in script.module.calls:
+        if name.rpartition(".")[2].startswith("BatchNorm"):
+            help_ = (
+                "on GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes,"
+                " and is slower: write it under `if torch.cuda.is_available():`"
+            )
+            script.leave(call, "batch normalization takes the mean of the rows of one process", help_)
+            return

@@ -16,11 +16,15 @@ from worldsize.adopting.training.samples import list_sample_draws
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _SEEDS = ("manual_seed", "seed_everything", "set_seed", "random.seed", "seed")
+# scikit-learn and datasets draw by NumPy too.
+_OF_NUMPY = ("train_test_split", "numpy.random.permutation", "numpy.random.shuffle")
 _APART = "dropout and augmentation differ from process to process"
 _SPLITS = ("random_split", "train_test_split", "randperm", "shuffle", "permutation")
 
 
-def agree_on_random_numbers(script: Script, header: Header, *, by_place: bool = False) -> None:
+def agree_on_random_numbers(
+    script: Script, header: Header, *, by_place: bool = False, of_torch: bool = True
+) -> None:
     """Seed a script that splits its rows at random without a seed: each process would split them its way.
 
     ``by_place`` says that a process takes its rows by their places, so that all have to make the same rows.
@@ -31,15 +35,21 @@ def agree_on_random_numbers(script: Script, header: Header, *, by_place: bool = 
     loose = [
         call
         for call in script.module.called(*makes)
-        if keyword_argument(call, "random_state") is None and keyword_argument(call, "generator") is None
+        if not any(keyword_argument(call, each) for each in ("random_state", "generator", "seed"))
+        and (of_torch or script.module.name_of(call.func).endswith(_OF_NUMPY))
     ]
     if not loose:
         return
-    header.constants += ["torch.manual_seed(0)"]
+    if of_torch:
+        header.imports |= {"import torch": None}
+        header.constants += ["torch.manual_seed(0)"]
     reason = "every process has to draw the same split of the rows"
     script.note(loose[0].lineno, None, reason)
+    if any(script.module.name_of(call.func).endswith(_OF_NUMPY) for call in loose):
+        header.imports |= {} if "numpy" in script.module.names.values() else {"import numpy as np": None}
     for module, line in (("numpy", "np.random.seed(0)"), ("random", "random.seed(0)")):
         alias = next((bound for bound, full in script.module.names.items() if full == module), None)
+        alias = alias or ("np" if module == "numpy" and "import numpy as np" in header.imports else None)
         if alias is not None:
             header.constants.append(line.replace("np." if module == "numpy" else "random.", f"{alias}.", 1))
 

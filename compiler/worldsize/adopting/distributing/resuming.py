@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost
 from worldsize.adopting.distributing.kept_objects import list_collections, list_objects
@@ -38,7 +38,7 @@ def resume_from_checkpoints(
     if _resumes_itself(script, parser):
         return
     parts = _list_parts(script, tracer, training, wrapped)
-    known = isinstance(loop, ast.While) or _find_range(loop) is not None
+    known = isinstance(loop, ast.While) or find_range(loop) is not None
     if not known or parts is None:
         help_ = "save and load them beside this loop, and name the folder by an option"
         message = "no checkpoints: this loop over epochs cannot name the model and the optimizer"
@@ -55,19 +55,23 @@ def resume_from_checkpoints(
     start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
     if isinstance(loop, ast.While):
         extra[name_epoch(script, loop)] = name_epoch(script, loop)
+    optional = _list_optional(script, tracer, loop, parts)
     load = [
         f'{latest} = os.path.join({folder}, "latest.pt") if {folder} else ""',
         f"if os.path.exists({latest}):  # the run before this one was interrupted",
         f'    {state} = torch.load({latest}, map_location="cpu"{_ALL_TYPES if helpers or lists else ""})',
-        *(f'    {name}.load_state_dict({state}["{key}"])' for key, name in parts.items()),
+        *(line for key, name in parts.items() for line in _load(key, name, state, optional)),
         *(f'    {name} = {state}["{name}"]' for name in extra),
         *(f'    vars({name}).update({state}["{name}"])' for name in helpers),
     ]
-    entries = [f'"{key}": {name}.state_dict()' for key, name in parts.items()]
+    entries = [
+        f'"{key}": {name}.state_dict()' + f" if {name} is not None else None" * (name in optional)
+        for key, name in parts.items()
+    ]
     entries += [f'"{name}": {text}' for name, text in extra.items()]
     entries += [f'"{name}": vars({name})' for name in helpers]
     if isinstance(loop, ast.For):
-        load = [f"{start} = {_start_from(script, loop, start)}", *load]
+        load = [f"{start} = {start_from(script, loop, start)}", *load]
         load.append(f'    {start} = {state}["epoch"] + 1')
         entries.insert(0, f'"epoch": {name_epoch(script, loop)}')
     save = [
@@ -79,7 +83,7 @@ def resume_from_checkpoints(
         f'    torch.save({state}, {latest} + ".part")',
         f'    os.replace({latest} + ".part", {latest})',
     ]
-    _insert_before_loop(script, loop, load)
+    insert_before_loop(script, loop, load)
     script.insert_after(loop.body[-1], save, None, _REASON)
 
 
@@ -94,9 +98,30 @@ def _leave_lost(script: Script, loop: EpochLoop, saved: Collection[str], objects
         script.leave(call, "this file starts anew when a job resumes", help_)
 
 
-def _start_from(script: Script, loop: ast.For, start: str) -> str:
+def _load(key: str, name: str, state: str, optional: Collection[str]) -> list[str]:
+    line = f'    {name}.load_state_dict({state}["{key}"])'
+    return [f"    if {name} is not None:", f"    {line}"] if name in optional else [line]
+
+
+def _list_optional(script: Script, tracer: Tracer, loop: EpochLoop, parts: Mapping[str, str]) -> set[str]:
+    """Those that are made on a condition: ``scaler = GradScaler() if args.amp else None``."""
+    bound = {
+        name: tracer.bindings(name, script.scope(loop)) or tracer.bindings(name, script.module.tree)
+        for name in parts.values()
+    }
+    return {
+        name
+        for name, values in bound.items()
+        for _, value, _ in values
+        if isinstance(value, ast.IfExp)
+        for part in (value.body, value.orelse)
+        if isinstance(part, ast.Constant) and part.value is None
+    }
+
+
+def start_from(script: Script, loop: ast.For, start: str) -> str:
     """Let the loop begin with the epoch that a variable says; with which it begins otherwise."""
-    counter = _find_range(loop)
+    counter = find_range(loop)
     assert counter is not None
     if len(counter.args) > 1:
         script.replace(counter.args[0], start, None, _REASON)
@@ -105,7 +130,8 @@ def _start_from(script: Script, loop: ast.For, start: str) -> str:
     return "0"
 
 
-def _insert_before_loop(script: Script, loop: ast.stmt, lines: list[str]) -> None:
+def insert_before_loop(script: Script, loop: ast.stmt, lines: list[str]) -> None:
+    """Write lines before a loop, behind the statement above it: comments stay with the loop."""
     block = script.block(loop)
     position = block.index(loop)
     if position and script.has_own_line(block[position - 1]):
@@ -140,7 +166,7 @@ def _waits_for_option(script: Script, parser: Parser, call: ast.Call) -> bool:
     return any(not option.flag.default and not option.flag.required for option in options)
 
 
-def _find_range(loop: ast.For) -> ast.Call | None:
+def find_range(loop: ast.For) -> ast.Call | None:
     """``range(…)`` of ``for epoch in range(…)``, also in a progress bar."""
     for node in ast.walk(loop.iter):
         if (

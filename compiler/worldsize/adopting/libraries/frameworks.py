@@ -63,6 +63,10 @@ def choose_framework(script: Script) -> Framework:
     if "torch" in tops and module.callers.get("backward"):
         return "torch"
     _refuse_other_loops(script, tops)
+    for call in module.called("LightningCLI"):
+        message = "`LightningCLI` makes the Trainer, and reads its options itself"
+        help_ = "write a step for it: `fit --trainer.devices 4 --trainer.num_nodes 2` divides the rows"
+        raise script.refuse(call, message, help_)
     beside = _find_trainer_beside(script)
     if beside is not None:
         statement, path = beside

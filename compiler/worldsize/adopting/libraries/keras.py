@@ -7,6 +7,8 @@ import ast
 from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.numbers import set_optimizer
 from worldsize.adopting.distributing.paths import place_files
+from worldsize.adopting.distributing.randomness import agree_on_random_numbers
+from worldsize.adopting.libraries.keras_batches import set_batch_size
 from worldsize.adopting.libraries.resuming_trainers import resume_keras
 from worldsize.adopting.options.flags import set_by_flag, write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
@@ -53,6 +55,7 @@ def adopt_keras(script: Script) -> Parser:
     _build_in_scope(script, tracer, fits[0], strategy)
     _set_numbers(script, tracer, parser, fits[0], strategy)
     place_files(script, tracer, parser, header)
+    agree_on_random_numbers(script, header, of_torch=False)
     _save_apart(script, header, names)
     resume_keras(script, parser, header, fits[0], f"{alias or 'tf'}.keras")
     script.set_keyword(
@@ -132,17 +135,10 @@ def _find_first(script: Script, tracer: Tracer, block: list[ast.stmt], made: ast
 
 
 def _set_numbers(script: Script, tracer: Tracer, parser: Parser, fit: ast.Call, strategy: str) -> None:
-    epochs, size = keyword_argument(fit, "epochs"), keyword_argument(fit, "batch_size")
+    epochs = keyword_argument(fit, "epochs")
     if epochs is not None:
         set_by_flag(script, tracer, parser, "epochs", epochs)
-    if size is None:
-        help_ = f"batch it by the rows of all workers: `{strategy}.num_replicas_in_sync` times as many"
-        script.leave(fit, "`fit` is given no batch size here", help_)
-    else:
-        set_by_flag(script, tracer, parser, "batch_size", size)
-        script.insert_behind(
-            size, f" * {strategy}.num_replicas_in_sync", None, "Keras divides this batch among the workers"
-        )
+    set_batch_size(script, tracer, parser, fit, strategy)
     for name, call in script.module.calls:
         if ".optimizers." in f".{name}" and name.rpartition(".")[2][:1].isupper():
             set_optimizer(script, tracer, parser, call, 0)
@@ -160,8 +156,9 @@ def _verbosity(script: Script, fit: ast.Call, names: Names) -> str:
 
 def _save_apart(script: Script, header: Header, names: Names) -> None:
     """All workers save, each to its own place: the first where the script says, the others away."""
-    for call in script.module.called("ModelCheckpoint"):
-        path = keyword_argument(call, "filepath") or next(iter(call.args), None)
+    for call in script.module.called("ModelCheckpoint", "CSVLogger"):
+        given = keyword_argument(call, "filepath") or keyword_argument(call, "filename")
+        path = given or next(iter(call.args), None)
         if path is not None:
             _divert(script, header, names, path)
     for call in script.module.called("save", "save_weights"):

@@ -51,6 +51,15 @@ def drop_magics(script: Script) -> None:
             script.insert_after(statement, others, None, _REASON)
 
 
+def print_displays(script: Script) -> None:
+    """Print what `display` shows, which a notebook brings and a script has to import."""
+    if "display" in script.module.names or script.module.stores("display"):
+        return
+    for call in script.module.called("display"):
+        if isinstance(call.func, ast.Name):
+            script.replace(call.func, "print", None, "`display` is there in notebooks only")
+
+
 def _is_display(module: Module, call: ast.Call) -> bool:
     """Whether a line sets up a notebook or shows something: ``%matplotlib inline``, ``!pip …``, ``!ls``."""
     method, text = _read_line(module, call)

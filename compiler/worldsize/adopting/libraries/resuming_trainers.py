@@ -18,11 +18,11 @@ _REASON = "a job that is interrupted goes on from its last checkpoint"
 
 def resume_lightning(script: Script, parser: Parser, header: Header, trainer: ast.Call, package: str) -> None:
     """A checkpoint after each epoch in `--checkpoints`, and `ckpt_path` of `fit`."""
-    calls = [call for call in script.module.called("fit") if isinstance(call.func, ast.Attribute)]
+    calls = [call for call in script.module.called("fit") if _may_train(script, call)]
     fits = [call for call in calls if keyword_argument(call, "ckpt_path") is None]
     if len(fits) != 1 or len(fits[0].args) > 4:
         return
-    folder = _name_folder(script, parser, header, trainer, fits[0])
+    folder = name_folder(script, parser, header, trainer, fits[0])
     name = _import(script, header, f"{package}.callbacks", "ModelCheckpoint")
     saver = f"{name}(dirpath={folder}, save_last=True, save_on_train_epoch_end=True)"
     for call in script.module.called("ModelCheckpoint"):
@@ -56,7 +56,7 @@ def resume_transformers(script: Script, parser: Parser, header: Header, argument
         script.leave(train, "no checkpoints: this call shares its line", "write it on a line of its own")
         return
     assert isinstance(train.func, ast.Attribute)
-    folder = _name_folder(script, parser, header, train)
+    folder = name_folder(script, parser, header, train)
     header.imports["import os"] = None
     find = _import(script, header, "transformers.trainer_utils", "get_last_checkpoint")
     where = f"{script.written(train.func.value)}.args"
@@ -100,11 +100,19 @@ def resume_keras(script: Script, parser: Parser, header: Header, fit: ast.Call, 
     statement = script.statement(fit)
     if not script.has_own_line(statement):
         return
-    folder = _name_folder(script, parser, header, fit)
+    folder = name_folder(script, parser, header, fit)
     held = script.new_name("backups")
     line = f"{held} = [{keras}.callbacks.BackupAndRestore({folder})] if {folder} else []"
     script.insert_before(statement, [line], None, _REASON)
     _append(script, fit, held)
+
+
+def _may_train(script: Script, call: ast.Call) -> bool:
+    """Whether a call of `fit` may be of the Trainer, and not of a scaler of scikit-learn."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    value, _ = Tracer(script).follow(call.func.value, script.scope(call))
+    return not isinstance(value, ast.Call) or script.module.name_of(value.func).endswith("Trainer")
 
 
 def is_trainer(script: Script, call: ast.Call) -> bool:
@@ -145,7 +153,7 @@ def _import(script: Script, header: Header, module: str, name: str) -> str:
     return bound or name
 
 
-def _name_folder(script: Script, parser: Parser, header: Header, *nodes: ast.AST) -> str:
+def name_folder(script: Script, parser: Parser, header: Header, *nodes: ast.AST) -> str:
     """What names the folder at some nodes: an option, else the variable that a job has for its output."""
     own = next((each.flag for each in parser.options.declared if each.flag.role == "checkpoints"), None)
     seen = all(is_visible(script, parser, node) for node in nodes)

@@ -8,15 +8,19 @@ import re
 from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.group import leave_group
 from worldsize.adopting.distributing.loading import load_everywhere
-from worldsize.adopting.distributing.metrics import list_sums
 from worldsize.adopting.distributing.numbers import (
     find_loader,
     find_optimizer,
+    set_accumulation,
     set_epochs,
     set_loader,
     set_optimizer,
 )
 from worldsize.adopting.distributing.paths import place_files
+from worldsize.adopting.distributing.randomness import agree_on_random_numbers
+from worldsize.adopting.libraries.accelerate_sums import reduce_sums
+from worldsize.adopting.libraries.lightning_metrics import sync_metrics
+from worldsize.adopting.libraries.resuming_accelerate import find_epoch_loop, resume_accelerate
 from worldsize.adopting.libraries.resuming_trainers import is_trainer, resume_lightning, resume_transformers
 from worldsize.adopting.options.flags import set_by_flag, write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
@@ -33,8 +37,8 @@ from worldsize.adopting.training.refusals import (
 from worldsize.rules.script._module import constant_value, keyword_argument
 
 _COUNTS = "the trainer takes the processes that the launcher starts"
-_GATHERS = frozenset({"gather", "gather_for_metrics", "reduce", "backward"})
 _CONFIGS = ("SFTConfig", "DPOConfig", "ORPOConfig", "KTOConfig", "RewardConfig")  # of TRL
+_ACCUMULATION = "gradient_accumulation_steps"
 _AVERAGE = "average_tokens_across_devices"
 _CLASSIFIES = re.compile(
     r"For(?:Sequence|Token|Image|Audio|Video)Classification|ForQuestionAnswering|ForMultipleChoice"
@@ -81,16 +85,13 @@ def adopt_lightning(script: Script) -> Parser:
         script.set_keyword(trainer, "strategy", f'"ddp" if {world} > 1 else {strategy}', "WS915", _COUNTS)
     if keyword_argument(trainer, "plugins") is None:
         script.set_keyword(trainer, "plugins", "[LightningEnvironment()]", "WS926", _COUNTS)
-    for call in script.module.called("log"):
-        first = constant_value(call.args[0]) if call.args else None
-        own = keyword_argument(call, "sync_dist") is None and isinstance(first, str)
-        if own and script.written(call.func) == "self.log" and _is_of_epoch(script, call):
-            script.set_keyword(call, "sync_dist", "True", None, "the metric is of the rows of all processes")
+    sync_metrics(script, tracer)
     device = keyword_argument(trainer, "accelerator")
     if device is not None and constant_value(device) == "cpu":
         script.leave(
             device, "this script trains on the processor, also where there are GPUs", 'write `"auto"`'
         )
+    set_accumulation(script, tracer, parser, keyword_argument(trainer, "accumulate_grad_batches"))
     epochs = keyword_argument(trainer, "max_epochs")
     if epochs is not None:
         set_by_flag(script, tracer, parser, "epochs", epochs)
@@ -98,15 +99,6 @@ def adopt_lightning(script: Script) -> Parser:
     resume_lightning(script, parser, header, trainer, package)
     leave_group(script, header)
     return _finish(script, tracer, parser, header)
-
-
-def _is_of_epoch(script: Script, call: ast.Call) -> bool:
-    """Whether Lightning logs the mean of an epoch: the default of validation and testing."""
-    given = keyword_argument(call, "on_epoch")
-    evaluates = getattr(script.scope(call), "name", "").startswith(
-        ("validation", "test", "on_validation", "on_test")
-    )
-    return constant_value(given) is True or (given is None and evaluates)
 
 
 def adopt_transformers(script: Script) -> Parser:
@@ -127,6 +119,7 @@ def adopt_transformers(script: Script) -> Parser:
             else:
                 message = f"`{name}` is the default of Transformers, and no option sets it"
                 script.leave(call, message, f"write `{name}=`")
+        set_accumulation(script, tracer, parser, keyword_argument(call, _ACCUMULATION))
         if _CLASSIFIES.search(script.text) and keyword_argument(call, _AVERAGE) is None:
             reason = "a classifier's loss is a mean over rows, not to be multiplied by the processes"
             script.set_keyword(call, _AVERAGE, "False", None, reason)
@@ -158,6 +151,7 @@ def adopt_accelerate(script: Script) -> Parser:
     header.imports["import torch"] = None
     if keyword_argument(accelerator, "cpu") is None:
         script.set_keyword(accelerator, "cpu", "not torch.cuda.is_available()", None, _CPU)
+    set_accumulation(script, tracer, parser, keyword_argument(accelerator, _ACCUMULATION))
     statement = module.parents.get(accelerator)
     name = script.written(statement.targets[0]) if isinstance(statement, ast.Assign) else "accelerator"
     prepared = {script.written(each) for call in module.called("prepare") for each in call.args}
@@ -173,30 +167,13 @@ def adopt_accelerate(script: Script) -> Parser:
                 script.replace(
                     func.value, f"{name}.unwrap_model({model})", "WS904", "the file has the model itself"
                 )
-    for _, call in module.callers.get("backward", ()):
-        loops = [loop for loop in tracer.loops(call) if isinstance(loop, ast.For)]
-        if len(loops) > 1:
-            set_epochs(script, tracer, parser, loops[1])
-            break
-    _leave_local_sums(script, name, prepared)
+    set_epochs(script, tracer, parser, find_epoch_loop(script, tracer))
+    reduce_sums(script, tracer, name, prepared)
     _place_model(script, header)
     leave_group(script, header)
     _set_rest(script, tracer, parser)
+    resume_accelerate(script, tracer, parser, header, accelerator=name, prepared=prepared)
     return _finish(script, tracer, parser, header)
-
-
-def _leave_local_sums(script: Script, accelerator: str, prepared: set[str]) -> None:
-    """Say which sums of an evaluation are of one process: a prepared loader gives each its share."""
-    for loop in script.module.kinds.get(ast.For, ()):
-        read = {script.written(each) for each in ast.walk(loop.iter) if isinstance(each, ast.Name)}
-        calls = {getattr(node.func, "attr", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
-        if not read & prepared or calls & _GATHERS:
-            continue
-        for name in list_sums(list(ast.walk(loop))):
-            if any(name in ast.unparse(call) for call in script.module.called("reduce", "gather")):
-                continue
-            help_ = f"gather first: `{accelerator}.gather_for_metrics((predictions, labels))`"
-            script.leave(loop, f"`{name}` adds up the rows of one process, of which each has a share", help_)
 
 
 def _is_saved(script: Script, call: ast.Call) -> bool:
@@ -239,8 +216,9 @@ def _place_model(script: Script, header: Header) -> None:
 
 def _finish(script: Script, tracer: Tracer, parser: Parser, header: Header) -> Parser:
     place_files(script, tracer, parser, header)
+    agree_on_random_numbers(script, header)
     act_on_first_rank(script, header, _TOGETHER)
-    load_everywhere(script, wait=False)
+    load_everywhere(script, header)
     if header.names.rank not in re.findall(r"\w+", "".join(script.list_inserted())):
         header.constants = [line for line in header.constants if not line.startswith(header.names.rank)]
     if header.names.world_size not in "".join(script.list_inserted()):

@@ -24,6 +24,7 @@ _TRAINING_ARGUMENTS: tuple[tuple[str, Any, float], ...] = (  # of Hugging Face
     ("per_device_train_batch_size", "int", 8),
     ("learning_rate", "float", 5e-5),
     ("num_train_epochs", "float", 3.0),
+    ("gradient_accumulation_steps", "int", 1),
     ("seed", "int", 42),
 )
 

@@ -19,12 +19,13 @@ _HELP: dict[Role, str] = {
     "batch_size": "rows per process and step",
     "learning_rate": "for the batch of all processes",
     "epochs": "passes over the rows",
+    "accumulation": "batches that an optimizer step adds up",
     "data": "where the rows are",
     "output": "folder for what the script writes",
     "checkpoints": "folder to save to after each epoch, and to resume from",
     "seed": "seed of the random numbers",
 }
-_OPTION: dict[Role, str] = {"learning_rate": "--lr"}
+_OPTION: dict[Role, str] = {"learning_rate": "--lr", "accumulation": "--gradient-accumulation-steps"}
 _FOLDERS = ("data", "output", "checkpoints")
 _REASON = "the plan sets it for the whole cluster"
 

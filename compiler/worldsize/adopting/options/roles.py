@@ -10,6 +10,7 @@ _NAMES: dict[Role, re.Pattern[str]] = {
     "batch_size": re.compile(r"(per_device_|per_gpu_)?(train(ing)?_)?(batch_?size|batch_?sz|bs|bsz|batch)"),
     "learning_rate": re.compile(r"(base_|init_|initial_|max_|train_)?(lr|learning_?rate|eta)"),
     "epochs": re.compile(r"(n|num|nb|max|total|no_of)?_?(train_)?(epochs?|epoch_count)"),
+    "accumulation": re.compile(r"gradient_accumulation_steps|accumulate_grad_batches"),
     "checkpoints": re.compile(r"checkpoints|checkpoints?_(dir|folder)|ckpts?_(dir|folder)"),
     "data": re.compile(
         r"data|dataset|data_?(set_)?(dir|path|root|folder|file|csv)|root|root_dir|train_(dir|path|file|data|csv)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -100,12 +100,29 @@ def leave_files(script: Script) -> None:
             if not isinstance(value, str) or not value.strip("./ ") or Path(value).is_absolute():
                 continue
             path = folder / value
-            if not _exists(path) or (path.is_file() and path.stat().st_size <= MOST_BYTES):
+            goes_along = path.is_file() and path.stat().st_size <= MOST_BYTES and not value.startswith("..")
+            if not _exists(path) or goes_along:
                 continue
             if not script.is_replaced(node):
                 what = "folder" if path.is_dir() else "file"
                 help_ = "read its path from an option, whose default adopt makes an input"
                 script.leave(node, f"the {what} `{value}` is here, and no input of the job", help_)
+
+
+def leave_paths_outside(script: Script, defaults: Collection[object]) -> None:
+    """Say which paths from the folder above a job does not have; those of options become inputs."""
+    folder = Path(script.module.source.path).parent
+    told = {(each.span.line, each.span.column) for each in script.obstacles}
+    for node in script.module.kinds.get(ast.Constant, ()):
+        value = node.value
+        if not isinstance(value, str) or not value.startswith("../") or not value.strip("./"):
+            continue
+        span = script.module.span(node)
+        known = value in defaults or script.is_replaced(node) or (span.line, span.column) in told
+        if not known and _NAME.fullmatch(value) and _exists(folder / value):
+            what = "folder" if (folder / value).is_dir() else "file"
+            help_ = "read its path from an option, whose default adopt makes an input"
+            script.leave(node, f"the {what} `{value}` is here, and no input of the job", help_)
 
 
 def _is_setting(name: str, path: Path) -> bool:

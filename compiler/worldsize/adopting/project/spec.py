@@ -24,6 +24,7 @@ INSTANCE_TYPE = "Standard_NC64as_T4_v3"
 CONNECTED_INSTANCE_TYPE = "Standard_ND96asr_v4"  # and the cheapest whose instances InfiniBand connects.
 MOST_INSTANCES = 4  # of a new cluster, so that it can grow; idle instances are released, and cost nothing
 STEP = "train"
+_ACCUMULATION = "${{plan.gradient_accumulation_steps}}"
 
 
 class Target(Struct, frozen=True):
@@ -139,6 +140,7 @@ def _command(request: SpecRequest) -> Iterator[str]:
         "checkpoints": (profile.flag("checkpoints"), "${{outputs.checkpoints}}"),
         "batch_size": (profile.flag("batch_size") if is_planned else None, "${{plan.batch_size_per_device}}"),
         "learning_rate": (profile.flag("learning_rate") if is_planned else None, "${{plan.learning_rate}}"),
+        "accumulation": (profile.flag("accumulation") if is_planned else None, _ACCUMULATION),
         "epochs": (profile.flag("epochs") if _epochs(request) else None, "${{plan.epochs}}"),
     }
     ours = [(flag, value) for flag, value in values.values() if flag is not None]
@@ -166,9 +168,14 @@ def _describe_scale(request: SpecRequest) -> dict[str, Any] | None:
     if reference is None:
         return None
     batch, rate = reference
+    steps = int(_value(request.profile, "accumulation", 1, request.arguments) or 1)
     scale: dict[str, Any] = {
-        "reference": Field(Flow(batch_size=batch, learning_rate=rate), comment="what worked on one GPU")
+        "reference": Field(
+            Flow(batch_size=batch * steps, learning_rate=rate), comment="what worked on one GPU"
+        )
     }
+    if steps > 1:
+        scale |= {"batch_size_per_device": batch, "gradient_accumulation_steps": steps}
     if request.profile.optimizer is not None:
         scale["optimizer"] = request.profile.optimizer
     if epochs := _epochs(request):

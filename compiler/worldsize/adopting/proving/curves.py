@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -165,15 +165,32 @@ def find_sampling_faults(ranks: Sequence[Recorded]) -> list[str]:
             # A sampler that balances classes repeats samples, also those of one process.
             chosen = [each for each in (own, *others) if len(set(each)) < len(each)]
             alike = all(each == own for each in others)
+            if _is_filled_up(together, loader["length"]):
+                continue
             if repeated >= len(ranks) and not loader.get("replaces") and (alike or not chosen):
                 faults.append(
                     f"in epoch {epoch + 1}, {repeated} of {len(together)} samples were read more than once:"
                     " the processes do not share the data"
                 )
                 break
-        if len(epochs) > 1 and epochs.get(0) and len(epochs[0]) > 1 and _starts_alike(epochs[0], epochs[1]):
+        if _repeats_order(epochs):
             faults.append("the second epoch has the order of the first: `set_epoch` is not called")
     return faults
+
+
+def _is_filled_up(together: Sequence[int], length: int) -> bool:
+    """Whether an epoch has all rows, and a few again that fill up the last batches, as Accelerate does."""
+    return len(set(together)) == length and (len(together) - length) * 4 < len(together)
+
+
+def _repeats_order(epochs: Mapping[int, list[int]]) -> bool:
+    """Whether an epoch has the order of the one before; a look at the first batch is none."""
+    longest = max(map(len, epochs.values()), default=0)
+    return any(
+        len(order) == longest > 1 and _starts_alike(order, epochs[number + 1])
+        for number, order in epochs.items()
+        if number + 1 in epochs
+    )
 
 
 def _starts_alike(first: list[int], second: list[int]) -> bool:

@@ -20,7 +20,7 @@ from worldsize.adopting.proving.curves import (
     read_recording,
 )
 from worldsize.adopting.proving.launch import Ended, Launch, Training, launch_training
-from worldsize.adopting.proving.workspace import copy_folder
+from worldsize.adopting.proving.workspace import ROOM, copy_folder, copy_outside
 from worldsize.base.wording import plural
 
 PROCESSES = 2
@@ -95,7 +95,9 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
         text = request.adoption.text.encode(request.adoption.encoding) if processes > 1 else request.original
         code = profile.find_folder(request.script)
         inside = str(request.script.absolute().relative_to(code.absolute()))
-        script = copy_folder(code, folder / name, inside, text)
+        copied = folder / name / ROOM / "code"
+        script = copy_folder(code, copied, inside, text)
+        copy_outside(code, copied, request.adoption.source)
         records = folder / f"{name}-records"
         records.mkdir()
         replayed = [str(folder / "adopted-records" / f"{rank}.jsonl") for rank in range(PROCESSES)]

@@ -314,6 +314,7 @@ def record_script(settings: dict[str, Any], script: str, arguments: Sequence[str
         record_torch(recording, settings["replay"], ends=settings["framework"] == "torch")
     sys.argv = [script, *arguments]
     builtins.get_ipython = Notebook  # type: ignore[attr-defined]
+    builtins.display = print  # type: ignore[attr-defined]
     if settings.get("module"):
         sys.path[0] = os.getcwd()
         runpy.run_module(settings["module"], run_name="__main__", alter_sys=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 from pathlib import Path
 
 LEFT_OUT = frozenset({".git", ".venv", "venv", "env", "__pycache__", ".worldsize", "mlruns", "node_modules"})
 COPIED_BYTES = 256 << 20  # of a folder; what is beyond is linked: data, which a training only reads
+ROOM = "a/b/c"  # above a copy, for what a script reads from `../`
 
 
 def copy_folder(source: Path, target: Path, script: str, text: bytes) -> Path:
@@ -38,6 +40,37 @@ def copy_folder(source: Path, target: Path, script: str, text: bytes) -> Path:
     path = target / script
     path.write_bytes(text)
     return path
+
+
+def copy_outside(source: Path, target: Path, text: str) -> None:
+    """Copy what a script names outside of its folder, as in ``open("../data.csv")``, to where it looks.
+
+    Raises:
+        OSError: It cannot be read, or there is no space.
+    """
+    top = target.parents[ROOM.count("/")]
+    for name in sorted(_list_outside(text)):
+        entry, copy = source / name, Path(os.path.normpath(target / name))
+        if not entry.exists() or copy.exists() or top not in copy.parents:
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if _size(entry) > COPIED_BYTES or not (entry.is_file() or entry.is_dir()):
+            copy.symlink_to(entry.resolve())
+        elif entry.is_dir():
+            shutil.copytree(entry, copy, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        else:
+            shutil.copy2(entry, copy)
+
+
+def _list_outside(text: str) -> set[str]:
+    """The texts of a script that may be a path from the folder above: ``"../data.csv"``."""
+    return {
+        node.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if node.value.startswith("../") and len(node.value) < 200 and node.value.strip("./")
+        if "\0" not in node.value
+    }
 
 
 def _size(entry: Path) -> int:

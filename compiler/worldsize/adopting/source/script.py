@@ -18,7 +18,7 @@ from worldsize.rules.script._module import Module
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 # At one place: the end of what stands before it comes first, and a condition right before its statements.
-_AFTER, _BEFORE, _HEAD, _INSIDE = 0, 1, 2, 3
+_AFTER, _BEFORE, _HEAD, _INDENT, _INSIDE = 0, 1, 2, 3, 4
 _MOVED = "\0"  # in an edit, for what is moved there; no script has it
 
 
@@ -234,7 +234,7 @@ class Script:
         while at < stop:
             line = self.module.source.position(at)[0]
             if line not in inside and self.module.source.line(line).strip():
-                self._add(at, at, self.unit, _INSIDE)
+                self._add(at, at, self.unit, _INDENT)
             at = self._line_end(at)
         self.note(first.lineno, rule, reason)
 

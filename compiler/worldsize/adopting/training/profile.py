@@ -44,7 +44,6 @@ def describe_script(
         batch_size=None if batch is None else int(batch),
         learning_rate=numbers.get("learning_rate"),
         epochs=None if epochs is None else int(epochs),
-        accumulation="accum" in module.text.lower(),
         warms_up=re.search(r"warm_?up", module.text, re.IGNORECASE) is not None,
         has_attention=_says(words, _ATTENTION) or _uses_transformers(module),
         has_batch_norm=_says(words, _NORM),

@@ -45,6 +45,17 @@ def refuse_sparse(script: Script) -> None:
         raise script.refuse(call, "this script trains with sparse gradients", help_)
 
 
+def refuse_savers(script: Script) -> None:
+    """Refuse what writes its files in each process, and gives the best result back to all.
+
+    Raises:
+        AdoptError: The script makes one.
+    """
+    for call in script.module.called("timm.utils.CheckpointSaver"):
+        help_ = "save by `torch.save`, which adopt leaves to the first process"
+        raise script.refuse(call, "every process would write and move these checkpoints", help_)
+
+
 def refuse_graphs(script: Script, loader: ast.Call) -> None:
     """Refuse the loaders of DGL that sample one graph: their third argument is no `shuffle`.
 

@@ -18,6 +18,7 @@ _OPTIMIZERS = frozenset(
     {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "ASGD"}
     | {"LBFGS", "Adafactor", "LAMB", "Lion"}
 )
+_FACTORIES = ("timm.optim.create_optimizer_v2", "timm.optim.optim_factory.create_optimizer_v2")
 _CLOSURE = (
     "this optimizer runs the model inside of `step`, as L-BFGS does",
     "choose an optimizer that takes no closure",
@@ -236,12 +237,15 @@ def is_optimizer(script: Script, call: ast.Call) -> bool:
     """Whether a call makes an optimizer."""
     name = script.module.name_of(call.func)
     before, _, last = name.rpartition(".")
-    return last in _OPTIMIZERS or (before.endswith("optim") and last[:1].isupper())
+    known = last in _OPTIMIZERS or name in _FACTORIES
+    return known or (before.endswith("optim") and last[:1].isupper())
 
 
 def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
     """The name of the model whose parameters the optimizer gets, and the scope of that name."""
     scope = script.scope(optimizer)
+    if script.module.name_of(optimizer.func) in _FACTORIES and optimizer.args:
+        return optimizer.args[0], scope
     sources: list[ast.expr] = [
         *optimizer.args[:1],
         *(k.value for k in optimizer.keywords if k.arg == "params"),

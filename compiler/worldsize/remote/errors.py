@@ -16,6 +16,8 @@ _LOG_IN = (
 _ROLE = "ask for the role `AzureML Data Scientist` on the workspace"
 _QUOTA = "`worldsize catalogue --refresh` shows the quota of each VM family; ask for more in the Azure portal"
 _NOT_FOUND = frozenset({"ResourceNotFound", "ResourceGroupNotFound", "SubscriptionNotFound"})
+_TAKEN = re.compile(r"\bjob\b.*\b(?:already exists|exists already)\b", re.IGNORECASE)
+_RENAME = "add `--name NEW`, or remove `name:` from the file: each job then gets a name of its own"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -75,6 +77,8 @@ def _explain_answer(error: Any, workspace: str) -> RemoteError:
         return RemoteError(message, _QUOTA)
     if error.status_code in (401, 403):
         return RemoteError(f"{workspace} refuses these credentials: {message}", _ROLE)
+    if error.status_code in (400, 409) and _TAKEN.search(message):
+        return RemoteError(message, _RENAME)
     if error.status_code == 404 and code in _NOT_FOUND and "/jobs/" not in message:
         names = "`--subscription`, `--resource-group` and `--workspace` choose another workspace"
         return RemoteError(message, names)

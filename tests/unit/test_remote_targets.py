@@ -112,6 +112,11 @@ def test_a_schedule_names_the_clusters_of_its_job(pipeline: Path) -> None:
         ),
         (
             "./pipeline.yml",
+            "rate",
+            "the pipeline has no input `rate`: write the values of its steps into `pipeline.yml`",
+        ),
+        (
+            "./pipeline.yml",
             "train.new",
             "write `new: 7` under `inputs:` of step `train` in `pipeline.yml`",
         ),

@@ -13,7 +13,6 @@ from worldsize.azureml import job as jobs
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.model import Data, Field, Job, Literal
-from worldsize.base.wording import shorten
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
@@ -21,8 +20,6 @@ from worldsize.remote.errors import RemoteError
 from worldsize.rules.context import Cluster
 from worldsize.rules.launch import resolve_value
 from worldsize.running.model.folder import show_path
-from worldsize.secrecy.masking import HIDDEN
-from worldsize.secrecy.names import is_secret
 
 _NO_CLUSTER = frozenset({"serverless", "local", ""})
 _NOT_JOBS = frozenset({"compute", "data", "environment", "settings"})
@@ -178,13 +175,17 @@ def _make_override(changed: Job, document: yaml.Document, name: str) -> dict[str
 
 def _refuse_settings(schedule: JobSchedule, settings: Mapping[str, str]) -> RemoteError:
     """``--set`` for a schedule; its file has the pipeline's inputs, the job's file those of steps."""
+    from worldsize.running.prepare.overrides import show_value  # few submissions have settings
+
     name, text = next(iter(settings.items()))
-    value, short = HIDDEN if is_secret(name) else shorten(text), name.removeprefix("inputs.")
+    value, short = show_value(name, text), name.removeprefix("inputs.")
     step, _, port = name.partition(".")
     job, file = schedule.job, show_path(schedule.path)
+    whose = show_path(schedule.target or schedule.path)
     if job is not None and port and step in job.steps and name not in job.inputs:
-        whose = show_path(schedule.target or schedule.path)
         help_ = f"write `{port}: {value}` under `inputs:` of step `{step}` in `{whose}`"
+    elif job is not None and short not in job.inputs:
+        help_ = f"the pipeline has no input `{short}`: write the values of its steps into `{whose}`"
     elif isinstance(schedule.create_job, yaml.Scalar):
         place = f"{{type: pipeline, job: {schedule.create_job.text}, inputs: {{{short}: {value}}}}}"
         help_ = f"write `create_job: {place}` in `{file}`"

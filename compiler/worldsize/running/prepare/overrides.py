@@ -40,8 +40,7 @@ class _Setting:
     @property
     def span(self) -> Span:
         """The position of the option, which is not in a file."""
-        shown = HIDDEN if is_secret(self.name) else self.text[:80]
-        return Span(f"--set {self.name}={shown}", 1, 1, 1, 1)
+        return Span(f"--set {self.name}={show_value(self.name, self.text)}", 1, 1, 1, 1)
 
     def quiet(self, text: str, ports: list[Port]) -> str:
         """A message that quotes the value, with a secret masked."""
@@ -49,6 +48,11 @@ class _Setting:
         return (
             text.replace(f"`{self.text}`", f"`{HIDDEN}`").replace(repr(self.text), HIDDEN) if secret else text
         )
+
+
+def show_value(name: str, text: str) -> str:
+    """The value of a setting as messages show it."""
+    return HIDDEN if is_secret(name) else text[:80]
 
 
 def override_inputs(job: Job, settings: Mapping[str, str]) -> tuple[Job, list[Problem]]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from worldsize.errors import SpecError
-from worldsize.remote.registered import check_registered
-from worldsize.remote.targets import load_target
+from worldsize.remote.registered import check_registered, fill_components
+from worldsize.remote.targets import Target, load_target
+from worldsize.running import RunError
 
 TRAIN = {
     "type": "command",
@@ -75,6 +77,14 @@ def check(text: str, components: Mapping[str, Any]) -> list[str]:
     return []
 
 
+def load_set(workspace: Workspace, **settings: str) -> Target:
+    """The pipeline with other inputs, as ``submit --set`` reads it."""
+    Path("pipeline.yml").write_text(textwrap.dedent(PIPELINE), encoding="utf-8")
+    named = {name.replace("__", "."): text for name, text in settings.items()}
+    fill = partial(fill_components, workspace)  # type: ignore[arg-type]
+    return load_target(Path("pipeline.yml"), Path("out"), named, fill=fill)
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("azure.core")
@@ -125,3 +135,49 @@ def test_a_version_is_read_once() -> None:
 def test_components_of_registries_are_left_to_the_service() -> None:
     reference = "azureml://registries/azureml/components/train/versions/7"
     assert check(PIPELINE.replace("azureml:train@latest", reference), {"train": TRAIN}) == []
+
+
+def test_inputs_that_only_the_workspace_knows_can_be_set() -> None:
+    workspace = Workspace({"train": TRAIN})
+    target = load_set(workspace, train__epochs="5", train__note="007", train__rows="azureml:digits:2")
+    assert target.overrides == [
+        {"jobs.train.inputs.epochs": 5},
+        {"jobs.train.inputs.note": "007"},
+        {"jobs.train.inputs.rows.path": "azureml:digits:2"},
+    ]
+    check_registered(workspace, target)  # type: ignore[arg-type]
+
+
+def test_data_of_an_input_that_the_file_does_not_write_gets_its_type() -> None:
+    trained = {**TRAIN, "inputs": {**TRAIN["inputs"], "extra": {"type": "uri_file", "optional": "True"}}}
+    target = load_set(Workspace({"train": trained}), train__extra="azureml:rows:1")
+    assert target.overrides == [
+        {"jobs.train.inputs.extra.path": "azureml:rows:1", "jobs.train.inputs.extra.type": "uri_file"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("train__epoch", "5", "no input `train.epoch`"),
+        ("train__epochs", "many", "`many`"),
+        ("report__name", "x", "of `azureml:report:2` only the inputs that the file gives are known here"),
+    ],
+)
+def test_what_the_component_does_not_take_cannot_be_set(name: str, value: str, message: str) -> None:
+    with pytest.raises(RunError, match=message) as caught:
+        load_set(Workspace({"train": TRAIN}), **{name: value})
+    (problem,) = caught.value.problems
+    if name == "train__epoch":
+        assert problem.help == "did you mean `train.epochs`?"
+
+
+def test_a_step_with_what_was_set_is_checked() -> None:
+    workspace = Workspace({"train": TRAIN})
+    Path("pipeline.yml").write_text(textwrap.dedent(PIPELINE).replace("seed: 1", "note: x"), encoding="utf-8")
+    fill = partial(fill_components, workspace)  # type: ignore[arg-type]
+    target = load_target(Path("pipeline.yml"), Path("out"), {"train.epochs": "5"}, fill=fill)
+    with pytest.raises(SpecError):  # `seed` is missing
+        check_registered(workspace, target)  # type: ignore[arg-type]
+    target = load_target(Path("pipeline.yml"), Path("out"), {"train.seed": "5"}, fill=fill)
+    check_registered(workspace, target)  # type: ignore[arg-type]

@@ -93,6 +93,55 @@ def test_a_schedule_names_the_clusters_of_its_job(pipeline: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("create_job", "setting", "help_"),
+    [
+        (
+            "./pipeline.yml",
+            "epochs",
+            "write `create_job: {type: pipeline, job: ./pipeline.yml, inputs: {epochs: 7}}` in `weekly.yml`",
+        ),
+        (
+            "{type: pipeline, job: ./pipeline.yml}",
+            "inputs.epochs",
+            "write `inputs: {epochs: 7}` under `create_job:` of `weekly.yml`",
+        ),
+        (
+            "./pipeline.yml",
+            "train.rate",
+            "write `rate: 7` under `inputs:` of step `train` in `pipeline.yml`",
+        ),
+        (
+            "./pipeline.yml",
+            "rate",
+            "the pipeline has no input `rate`: write the values of its steps into `pipeline.yml`",
+        ),
+        (
+            "./pipeline.yml",
+            "train.new",
+            "write `new: 7` under `inputs:` of step `train` in `pipeline.yml`",
+        ),
+    ],
+)
+def test_a_value_for_a_schedule_is_written_where_it_counts(
+    pipeline: Path, create_job: str, setting: str, help_: str
+) -> None:
+    trigger = "trigger: {type: cron, expression: '0 3 * * 1'}"
+    Path("weekly.yml").write_text(
+        "$schema: https://azuremlschemas.azureedge.net/latest/schedule.schema.json\n"
+        f"name: weekly\n{trigger}\ncreate_job: {create_job}\n"
+    )
+    with pytest.raises(RemoteError, match="`--set` is for a job") as caught:
+        load_target(Path("weekly.yml"), Path("out"), {setting: "7"})
+    assert caught.value.help == help_
+
+
+def test_data_that_is_set_is_relative_to_the_working_folder(pipeline: Path) -> None:
+    Path("rows").mkdir()
+    target = load_target(pipeline, Path("out"), {"data": "rows"})
+    assert target.overrides == [{"inputs.data.path": str(Path("rows").absolute())}]
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [("a: 1\n", "is not a spec"), ("- 1\n", "is not a spec"), ("", "is not a spec")],
 )

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from worldsize import resources
 from worldsize.azureml import environment, fields, ignore, listing
 from worldsize.azureml.copying import Archive, CopyAccess, read_listed
 from worldsize.azureml.files import Files
@@ -28,6 +29,10 @@ from worldsize.base.wording import describe_os_error, shorten
 from worldsize.yaml.nodes import Mapping, Sequence
 
 _ROOT = PurePosixPath()
+_COPIED = (
+    "a copy of a built-in component needs `components/_shared` beside its folder; a copy from the folder that"
+    " `worldsize compile` writes, such as `build/components/evaluate`, needs nothing else"
+)
 _SHOWN = 5  # links that are reported one by one
 
 
@@ -295,9 +300,10 @@ def _find_includes(
         if is_file(path) or is_folder(path) or _is_zip(path):
             yield path, span
         elif span is not None:
-            problems.append(
-                describe_missing("`additional_includes`", item, path, span).under("include-missing")
-            )
+            finding = describe_missing("`additional_includes`", item, path, span)
+            if (resources.components() / "_shared" / path.name).is_dir() and path.parent.name == "_shared":
+                finding = replace(finding, help=_COPIED)
+            problems.append(finding.under("include-missing"))
 
 
 def _report_clash(source: Path, code: Path | None, span: Span | None, problems: list[Problem]) -> bool:

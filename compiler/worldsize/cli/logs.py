@@ -53,6 +53,10 @@ class _Logs(Protocol):
     def has_ended(self) -> bool:
         """Whether the step had ended when the readers were asked for, so that the logs are complete."""
 
+    @property
+    def failure(self) -> str | None:
+        """Why there may be no log, where that is known."""
+
 
 @click.command(epilog=EPILOG)
 @click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs_and_steps)
@@ -116,6 +120,9 @@ def _open_remote(rest: Rest, run: str, step: str | None) -> RemoteLogs:
     from worldsize.remote import jobs, logs  # only for a job in Azure
 
     job = jobs.read_job(rest, run)
+    record = job.record
+    if record.reason and not any(each.started for each in record.steps.values()):
+        common.refuse(f"no step of `{job.name}` has started: {record.reason}")
     chosen = job.steps[_choose_step(job.name, step, list(job.steps))]
     if chosen.id is None:
         common.refuse(f"step `{chosen.name}` of `{job.name}` has not started")
@@ -176,7 +183,7 @@ class _LocalLogs:
     def __init__(self, root: Path, step: str, folder: Path) -> None:
         self._root, self._step, self._folder = root, step, folder
         self._followers: dict[str, _Follower] = {}
-        self.has_ended = False
+        self.has_ended, self.failure = False, None
 
     def followers(self) -> Mapping[str, _Follower]:
         """A reader of each file; read after the state, so that nothing before the end is missing."""
@@ -222,7 +229,7 @@ def _print(logs: _Logs, selection: _Selection, *, follow: float | None) -> None:
         over = logs.has_ended or follow is None
         chosen = sorted(filter(selection.wanted, followers), key=_by_number)
         if not chosen and follow is None:
-            _refuse_missing(selection.what, sorted(followers, key=_by_number))
+            _refuse_missing(selection.what, sorted(followers, key=_by_number), logs.failure)
         for name in chosen:
             for line in _read_lines(followers[name], None if name in seen else selection.last, final=over):
                 click.echo(selection.format(name, line, several=len(followers) > 1))
@@ -232,7 +239,9 @@ def _print(logs: _Logs, selection: _Selection, *, follow: float | None) -> None:
         time.sleep(follow)
 
 
-def _refuse_missing(what: str, available: list[str]) -> None:
+def _refuse_missing(what: str, available: list[str], failure: str | None) -> None:
+    if failure is not None and not available:
+        common.refuse(f"there is no log of {what}: {failure}")
     common.refuse(
         f"there is no log of {what}",
         f"there are {quoted_list(available)}" if available else "none of its processes has started",

@@ -98,6 +98,7 @@ def render(
     rows.append(("note", _describe_damage(run.damaged)))
     margin = max((len(name) for name, text in rows if text), default=0)
     yield from (f"  {name:<{margin}}  {text}" for name, text in rows if text)
+    yield from (f"  ! {line}" for line in (run.reason or "").splitlines())
     yield from (f"  model  {describe_registration(each)}" for each in details.registrations())
     for name, place in details.outputs().items():
         yield f"  output {name}  {_show_place(place)}"
@@ -206,6 +207,7 @@ def document(run: RunRecord, details: RunDetails) -> dict[str, Any]:
         "pipeline": run.reference or run.pipeline,
         "started": run.started.isoformat() if run.started else None,
         "seconds": round(run.seconds, 3),
+        "failure": run.reason,
         **details.links(),
         "outputs": dict(details.outputs()),
         "models": [

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from worldsize.cli import common, speed_view, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
+    from worldsize.azureml.model import Job
     from worldsize.remote.jobs import RemoteJob
     from worldsize.remote.names import WorkspaceNames
     from worldsize.remote.rest import Rest
@@ -113,7 +115,8 @@ def command(azure: WorkspaceChoice, *, dry_run: bool, **options: Any) -> None:
         out = request.output or Path(temporary) / "pipeline"
         settings = parse_settings(request.settings)
         names = _find_names(azure, dry_run=dry_run)
-        target = targets.load_target(request.spec, out, settings, schedule=request.schedule)
+        known: dict[str, Any] = {} if dry_run else {"fill": partial(_fill_components, names)}
+        target = targets.load_target(request.spec, out, settings, schedule=request.schedule, **known)
         warnings = [each for each in target.warnings if each.severity != "info"]
         if warnings and not request.quiet:
             common.show_findings(warnings, target.sources)
@@ -138,6 +141,16 @@ def _find_names(azure: WorkspaceChoice, *, dry_run: bool) -> WorkspaceNames:
         azure.group or "<resource group>",
         azure.workspace or "<workspace>",
     )
+
+
+def _fill_components(names: WorkspaceNames, job: Job) -> Job:
+    """The job with the inputs of the registered components that it names, for `--set`."""
+    from worldsize.remote import registered
+    from worldsize.remote.errors import explain_errors
+    from worldsize.remote.rest import Rest
+
+    with explain_errors(names.shown):
+        return registered.fill_components(Rest(names), job)
 
 
 def _print_bodies(names: WorkspaceNames, target: Target, request: Request) -> None:

@@ -16,6 +16,9 @@ _LOG_IN = (
 _ROLE = "ask for the role `AzureML Data Scientist` on the workspace"
 _QUOTA = "`worldsize catalogue --refresh` shows the quota of each VM family; ask for more in the Azure portal"
 _NOT_FOUND = frozenset({"ResourceNotFound", "ResourceGroupNotFound", "SubscriptionNotFound"})
+_TAKEN = re.compile(r"\bjob\b.*\b(?:already exists|exists already)\b", re.IGNORECASE)
+_RENAME = "add `--name NEW`, or remove `name:` from the file: each job then gets a name of its own"
+_ABSENT = re.compile(r"\(x\) Asset (?P<name>[\w.-]+) does not exist in workspace (?P<workspace>\w[\w-]*)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -65,8 +68,22 @@ def _explain(error: Exception, workspace: str) -> RemoteError | None:
             f"Azure cannot be reached: {_first_line(str(error))}", "check the network and proxy"
         )
     if type(error).__module__.startswith(("azure.", "marshmallow.")):  # of azure-ai-ml, for what it validates
-        return RemoteError(_clean(str(getattr(error, "message", None) or error)))
+        return _explain_invalid(_clean(str(getattr(error, "message", None) or error)))
     return None
+
+
+def _explain_invalid(message: str) -> RemoteError:
+    """What azure-ai-ml says of a job itself; an asset that it looked up for a label and did not find."""
+    absent = _ABSENT.search(message)
+    if absent is None:
+        return RemoteError(message)
+    name, path = absent["name"], f"./{absent['name']}"
+    return RemoteError(
+        f"workspace `{absent['workspace']}` has no asset `{name}`",
+        f"register it: data by `az ml data create --name {name} --type uri_folder --path {path}`, or in"
+        f' Python by `client.data.create_or_update(Data(name="{name}", type="uri_folder", path="{path}"))`,'
+        " with the path of your file or folder; a component by `az ml component create -f component.yml`",
+    )
 
 
 def _explain_answer(error: Any, workspace: str) -> RemoteError:
@@ -75,6 +92,8 @@ def _explain_answer(error: Any, workspace: str) -> RemoteError:
         return RemoteError(message, _QUOTA)
     if error.status_code in (401, 403):
         return RemoteError(f"{workspace} refuses these credentials: {message}", _ROLE)
+    if error.status_code in (400, 409) and _TAKEN.search(message):
+        return RemoteError(message, _RENAME)
     if error.status_code == 404 and code in _NOT_FOUND and "/jobs/" not in message:
         names = "`--subscription`, `--resource-group` and `--workspace` choose another workspace"
         return RemoteError(message, names)

@@ -115,15 +115,26 @@ class RemoteJob:
         return find_studio(self.properties)
 
     @property
+    def title(self) -> str:
+        """What people call it: its display name, or its experiment where the service made up the name."""
+        title = self.properties.get("displayName")
+        return str(
+            title if title and title != self.name else self.properties.get("experimentName") or self.name
+        )
+
+    @property
     def record(self) -> RunRecord:
         """The job as a record; the name of its ``root`` is the job's."""
+        steps = {name: step.record() for name, step in self.steps.items()}
+        has_failed = any(step.state == "failed" for step in steps.values())
         return RunRecord(
             root=Path(self.name),
             state=run_state(self.status),
-            pipeline=str(self.properties.get("displayName") or self.name),
+            pipeline=self.title,
             started=parse_time(self.run.get("startTimeUtc")),
             seconds=seconds_of(self.run),
-            steps={name: step.record() for name, step in self.steps.items()},
+            reason=None if has_failed else error_of(self.run),
+            steps=steps,
         )
 
     def links(self) -> Mapping[str, str]:

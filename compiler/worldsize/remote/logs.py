@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from worldsize.diagnostics.snippet import flatten
 from worldsize.remote.rest import Rest
-from worldsize.remote.states import ENDED
+from worldsize.remote.states import ENDED, error_of
 from worldsize.running.launch.logs import Decoder
 
 OF_USERS = "user_logs/"  # what the command has written; other folders have the service's own logs
@@ -37,11 +37,12 @@ class RemoteLogs:
         self._rest, self._run = rest, run
         self._followers: dict[str, RemoteFollower] = {}
         self.has_ended = False
+        self.failure: str | None = None  # why there may be no log
 
     def followers(self) -> Mapping[str, RemoteFollower]:
         """The readers of all logs that there are now; :attr:`has_ended` says whether they are complete."""
         details = self._rest.run_details(self._run)
-        self.has_ended = details.get("status") in ENDED
+        self.has_ended, self.failure = details.get("status") in ENDED, error_of(details)
         files = details.get("logFiles") or {}
         for name, path in name_processes(files).items():
             if name not in self._followers:

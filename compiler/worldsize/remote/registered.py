@@ -44,11 +44,22 @@ def check_registered(rest: Rest, target: Target) -> None:
 def _fill_jobs(rest: Rest, job: Job, known: _Components) -> Iterator[Job]:
     """The job and the pipelines in it, those that name registered components with what these declare."""
     steps = {name: _fill_step(rest, step, known) for name, step in job.steps.items()}
-    if any(steps[name] is not step for name, step in job.steps.items()):
+    if any(steps[name] is not step or _is_of_workspace(step) for name, step in job.steps.items()):
         yield replace(job, steps=steps)
     for step in job.steps.values():
         if step.component is not None and step.component.graph is not None:
             yield from _fill_jobs(rest, step.component.graph, known)
+
+
+def fill_components(rest: Rest, job: Job) -> Job:
+    """The job with what the registered components that its steps name declare, where that can be read."""
+    known: _Components = {}
+    return replace(job, steps={name: _fill_step(rest, step, known) for name, step in job.steps.items()})
+
+
+def _is_of_workspace(step: Step) -> bool:
+    reference = step.reference.value if step.reference is not None else None
+    return isinstance(reference, str) and _REFERENCE.fullmatch(reference) is not None
 
 
 def _fill_step(rest: Rest, step: Step, known: _Components) -> Step:

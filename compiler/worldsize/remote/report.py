@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from worldsize.remote.errors import explain_errors
 from worldsize.remote.jobs import RemoteJob
-from worldsize.remote.states import error_of
 from worldsize.running.model.results import Registration
 from worldsize.running.show.summary import describe_registration
 from worldsize.running.show.views import format_duration
@@ -43,15 +42,16 @@ def _show_model(model: Registration) -> str:
 
 
 def _failures(job: RemoteJob) -> Iterator[str]:
-    failed = [step for step in job.record.steps.values() if step.state == "failed"]
+    record = job.record
+    failed = [step for step in record.steps.values() if step.state == "failed"]
     for step in failed:
         yield f"error: step `{step.name}` failed" + (
             f": {step.reason.splitlines()[0]}" if step.reason else ""
         )
         yield from (f"  | {line}" for line in _end_of_log(job, step.name))
         yield ""
-    if not failed and (message := error_of(job.run)):
-        yield f"error: {message}"
+    if record.reason:
+        yield f"error: {record.reason}"
 
 
 def _end_of_log(job: RemoteJob, name: str) -> list[str]:

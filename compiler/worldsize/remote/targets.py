@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,15 @@ from typing import Any
 from worldsize import api, yaml
 from worldsize.azureml import job as jobs
 from worldsize.azureml.fields import read_member
-from worldsize.azureml.model import Field, Job
+from worldsize.azureml.job import JobSchedule
+from worldsize.azureml.model import Data, Field, Job, Literal
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
 from worldsize.remote.errors import RemoteError
 from worldsize.rules.context import Cluster
 from worldsize.rules.launch import resolve_value
-from worldsize.yaml.scalars import resolve_scalar
+from worldsize.running.model.folder import show_path
 
 _NO_CLUSTER = frozenset({"serverless", "local", ""})
 _NOT_JOBS = frozenset({"compute", "data", "environment", "settings"})
@@ -42,7 +43,14 @@ class Target:
         return list(dict.fromkeys(_compute_names(self.job))) if self.job is not None else []
 
 
-def load_target(path: Path, out: Path, settings: Mapping[str, str], *, schedule: bool = False) -> Target:
+def load_target(
+    path: Path,
+    out: Path,
+    settings: Mapping[str, str],
+    *,
+    schedule: bool = False,
+    fill: Callable[[Job], Job] = lambda job: job,
+) -> Target:
     """Check a file, and compile it if it is a spec.
 
     Args:
@@ -50,6 +58,7 @@ def load_target(path: Path, out: Path, settings: Mapping[str, str], *, schedule:
         out: The folder that a spec is compiled into.
         settings: Values of inputs by name, as ``worldsize run --set`` takes them.
         schedule: Whether the schedule is meant, not its job.
+        fill: Adds to a job what the components declare that only the workspace has.
 
     Raises:
         SpecError: The file has errors.
@@ -69,7 +78,7 @@ def load_target(path: Path, out: Path, settings: Mapping[str, str], *, schedule:
     if schedule and kind != "schedule":
         help_ = f"write a schedule with `create_job: ./{path.name}`, and submit that file"
         raise RemoteError(f"`{path}` is a job without a schedule", help_)
-    return _read_native(path, kind, document, settings)
+    return _read_native(path, kind, document, settings, fill)
 
 
 def _compile(
@@ -92,7 +101,9 @@ def _compile(
     return Target(file, schedule, compiled.job, [], clusters, compiled.warnings, compiled.sources)
 
 
-def _read_native(path: Path, kind: str, document: yaml.Document, settings: Mapping[str, str]) -> Target:
+def _read_native(
+    path: Path, kind: str, document: yaml.Document, settings: Mapping[str, str], fill: Callable[[Job], Job]
+) -> Target:
     from worldsize.checking import boundary, checker, refuse_incomplete
 
     report, runs = checker.check_files([path])
@@ -102,25 +113,27 @@ def _read_native(path: Path, kind: str, document: yaml.Document, settings: Mappi
     if outside := boundary.raise_to_errors(report.diagnostics, boundary.find_allowed(path)):
         raise SpecError(outside, report.sources)
     clusters = {name: cluster for run in runs for name, cluster in run.context.clusters.items()}
-    job, overrides, files = None, [], boundary.make_files(path)
+    job, files = None, boundary.make_files(path)
+    overrides: list[dict[str, Any]] = []
     if kind == "schedule":
         assert isinstance(document.root, yaml.Mapping)
         read, _ = jobs.read_schedule(document.root, path, files, lambda _: True)
         job = read.job
         if settings:
-            raise RemoteError("`--set` is for a job", f"write the values under `create_job:` of `{path}`")
+            raise _refuse_settings(read, settings)
     else:
         job, _ = jobs.read_job(path, files)
-        overrides = _make_overrides(job, document, settings) if job is not None else []
+        if job is not None and settings:
+            job, overrides = _override(fill(job), document, settings)
     return Target(
         path, kind == "schedule", job, overrides, dict(clusters), report.diagnostics, report.sources
     )
 
 
-def _make_overrides(job: Job, document: yaml.Document, settings: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The settings in azure-ai-ml's form, after they were checked against the inputs' types and ranges."""
-    if not settings:
-        return []
+def _override(
+    job: Job, document: yaml.Document, settings: Mapping[str, str]
+) -> tuple[Job, list[dict[str, Any]]]:
+    """The job with the settings, and these in azure-ai-ml's form; checked against the inputs' types."""
     from worldsize.running.model.errors import RunError  # few submissions have settings
     from worldsize.running.prepare.overrides import override_inputs
 
@@ -128,23 +141,57 @@ def _make_overrides(job: Job, document: yaml.Document, settings: Mapping[str, st
         name.removeprefix("inputs.") if "inputs" not in job.steps else name: text
         for name, text in settings.items()
     }
-    _, problems = override_inputs(job, short)
+    changed, problems = override_inputs(job, short)
     if problems:
         raise RunError(problems)
-    return [{_find_key(job, document, name): resolve_scalar(text)} for name, text in short.items()]
+    return changed, [_make_override(changed, document, name) for name in short]
 
 
-def _find_key(job: Job, document: yaml.Document, name: str) -> str:
-    """The path of an input's value in the file: ``inputs.epochs``, ``jobs.train.inputs.data.path``."""
-    step, _, port = name.partition(".")
-    is_of_step = job.type == "pipeline" and step in job.steps and bool(port) and name not in job.inputs
-    parts = ["jobs", step, "inputs", port] if is_of_step else ["inputs", *name.split(".")]
+def _make_override(changed: Job, document: yaml.Document, name: str) -> dict[str, Any]:
+    """The value by its path in the file: ``inputs.epochs``, ``jobs.train.inputs.data.path``."""
+    step_name, _, port = name.partition(".")
+    step = changed.steps.get(step_name) if changed.type == "pipeline" and name not in changed.inputs else None
+    if step is not None:
+        parts, argument = ["jobs", step_name, "inputs", port], step.inputs[port].value
+    else:
+        own = changed.inputs if name in changed.inputs else next(iter(changed.steps.values())).inputs
+        parts, argument = ["inputs", *name.split(".")], own[name].value
     node: yaml.Node | None = document.root
     for part in parts:
         node = node.get(part) if isinstance(node, yaml.Mapping) else None
+    key = ".".join(parts)
+    if isinstance(argument, Data) and argument.path is not None:
+        declared = (
+            step.component.inputs.get(port) if step is not None and step.component is not None else None
+        )
+        override = {f"{key}.path": argument.path.value}
+        if not isinstance(node, yaml.Mapping) and declared is not None:
+            override[f"{key}.type"] = declared.type
+        return override
     if isinstance(node, yaml.Mapping):
-        parts.append("path" if "path" in node else "default" if "default" in node else "value")
-    return ".".join(parts)
+        key += ".default" if "default" in node else ".value"
+    return {key: argument.value if isinstance(argument, Literal) else None}
+
+
+def _refuse_settings(schedule: JobSchedule, settings: Mapping[str, str]) -> RemoteError:
+    """``--set`` for a schedule; its file has the pipeline's inputs, the job's file those of steps."""
+    from worldsize.running.prepare.overrides import show_value  # few submissions have settings
+
+    name, text = next(iter(settings.items()))
+    value, short = show_value(name, text), name.removeprefix("inputs.")
+    step, _, port = name.partition(".")
+    job, file = schedule.job, show_path(schedule.path)
+    whose = show_path(schedule.target or schedule.path)
+    if job is not None and port and step in job.steps and name not in job.inputs:
+        help_ = f"write `{port}: {value}` under `inputs:` of step `{step}` in `{whose}`"
+    elif job is not None and short not in job.inputs:
+        help_ = f"the pipeline has no input `{short}`: write the values of its steps into `{whose}`"
+    elif isinstance(schedule.create_job, yaml.Scalar):
+        place = f"{{type: pipeline, job: {schedule.create_job.text}, inputs: {{{short}: {value}}}}}"
+        help_ = f"write `create_job: {place}` in `{file}`"
+    else:
+        help_ = f"write `inputs: {{{short}: {value}}}` under `create_job:` of `{file}`"
+    return RemoteError("`--set` is for a job", help_)
 
 
 def _compute_names(job: Job) -> Iterator[str]:

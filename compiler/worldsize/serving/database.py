@@ -11,12 +11,13 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from worldsize.serving.home import PRIVATE_FILE
 
 VERSION = 1
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 BUSY_SECONDS = 30.0  # how long a writer waits for another
 
 SCHEMA = """
@@ -114,7 +115,21 @@ CREATE TABLE blobs (
 
 def now() -> str:
     """The time of day in UTC as the service writes it, with microseconds."""
-    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%f}Z"
+    return _format(datetime.now(timezone.utc))
+
+
+def time_of(milliseconds: int) -> str:
+    """A time that MLflow counts in milliseconds since 1970, as the service writes it."""
+    return _format(EPOCH + timedelta(milliseconds=milliseconds))
+
+
+def milliseconds_of(time: str) -> int:
+    """A time of the service, as MLflow counts it."""
+    return (datetime.fromisoformat(time.removesuffix("Z") + "+00:00") - EPOCH) // timedelta(milliseconds=1)
+
+
+def _format(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
 class Database:

@@ -222,6 +222,36 @@ def test_a_failed_step_is_named_with_the_end_of_its_log(served: Served) -> None:
     assert "job bad failed after" in text
 
 
+def test_a_name_that_is_taken_is_answered_by_what_to_do(served: Served, good: str) -> None:
+    text = worldsize(served, "submit", "pipe.yml", "--name", "good", status=1)
+    assert "error: A job named `good` exists already." in text
+    assert "= help: add `--name NEW`, or remove `name:` from the file" in text
+
+
+def test_a_job_that_failed_before_its_first_step_says_why(served: Served) -> None:
+    text = (served.folder / "pipe.yml").read_text()
+    text = text.replace("display_name: two_steps\n", "")
+    text = text.replace('{n: "${{parent.inputs.n}}"}', '{n: "${{parent.inputs.n}}", rows: *rows}')
+    text = text.replace(
+        "inputs: {n: 3}", "inputs: {n: 3, rows: &rows {type: uri_file, path: azureml:houses:9}}"
+    )
+    (served.folder / "missing.yml").write_text(text)
+    said = worldsize(served, "submit", "missing.yml", "--name", "missing", status=1)
+    shown = worldsize(served, "show", "missing", "--azure")
+    asked = [
+        worldsize(served, "logs", "missing", "--azure", status=1),
+        worldsize(served, "logs", "missing", "first", "--azure", status=1),
+    ]
+    for each in (said, shown, *asked):
+        assert "is `azureml:houses:9`" in each
+        assert "az ml data create --name houses --version 9 --type uri_file" in each
+        assert "--map" not in each
+    assert all(each.startswith("error: no step of `missing` has started: ") for each in asked)
+    assert "houses" in json.loads(worldsize(served, "show", "missing", "--azure", "--json"))["failure"]
+    (row,) = (line for line in worldsize(served, "runs", "--azure").splitlines() if "missing" in line)
+    assert row.endswith("tries")  # the experiment, where the job has no name of its own
+
+
 def test_clusters_that_are_missing_are_created_on_request(served: Served) -> None:
     project = served.folder / "project"  # beside that of the server, which has the clusters of its own
     project.mkdir()
@@ -351,3 +381,8 @@ def test_inputs_of_a_registered_component_are_checked_before_the_job_is_sent(ser
 
     (served.folder / "by_name.yml").write_text(BY_NAME.replace("epoch:", "epochs:"))
     assert "job by-name succeeded" in worldsize(served, "submit", "by_name.yml", "--name", "by-name")
+
+    (served.folder / "by_name.yml").write_text(BY_NAME.replace("inputs: {epoch: 3}", "inputs: {}"))
+    words = ("submit", "by_name.yml", "--name", "by-set", "--set", "fit.epochs=4")
+    assert "job by-set succeeded" in worldsize(served, *words)
+    assert "epochs = 4" in worldsize(served, "show", "by-set", "--azure")

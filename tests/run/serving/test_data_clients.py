@@ -138,6 +138,9 @@ with mlflow.start_run() as run:
 client.create_model_version("both", f"{{run.info.artifact_uri}}/plain", run.info.run_id, tags={{"n": "w"}})
 second = ml.models.get("both", "2")
 assert (second.type, second.tags, "python_function" in second.flavors) == ("mlflow_model", {{"n": "w"}}, True)
+for each in (ml.models.get("both", "1"), second):
+    made = client.get_model_version("both", each.version).creation_timestamp
+    assert abs(each.creation_context.created_at.timestamp() * 1000 - made) <= 1, (each.version, made)
 ml.models.download("both", "2", download_path="down")
 assert list(Path("down").rglob("MLmodel"))
 client.set_model_version_tag("both", "1", "k", "changed")

@@ -101,6 +101,7 @@ def test_a_name_has_up_to_255_characters(workspace: Workspace) -> None:
         (("Traceback (most recent call last):", "ValueError: no", "bye"), ": ValueError: no"),
         (("[rank1]: torch.distributed.DistBackendError: x", ""), ": torch.distributed.DistBackendError: x"),
         (("first", "reason", ""), ": reason"),
+        (("error: no label column `solt`", "help: did you mean `sold`?"), ": error: no label column `solt`"),
         ((), ""),
     ],
 )

@@ -22,6 +22,11 @@ def read_reference(pipeline: Path) -> str:
         return ""
 
 
+def is_served_job(pipeline: Path) -> bool:
+    """Whether a file is a job of the local workspace, which has written it."""
+    return pipeline.parts[-4:-2] == ("serve", "jobs")
+
+
 def ignore_in_git(folder: Path) -> None:
     """Have git ignore a folder of ours and all that is in it.
 

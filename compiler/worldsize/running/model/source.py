@@ -99,7 +99,7 @@ class Assets(Protocol):
     def local(self, text: str) -> Path | None:
         """The path of a reference, or None if it has none."""
 
-    def missing(self, text: str, what: str = "data") -> str:
+    def missing(self, text: str, what: str = "data", type_: str | None = None) -> str:
         """The help for a reference without a path."""
 
     def check_type(self, path: Path, type_: str, what: str) -> None:

@@ -22,7 +22,7 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
 from worldsize.diagnostics.snippet import Sources
-from worldsize.running.model.folder import show_path
+from worldsize.running.model.folder import is_served_job, show_path
 from worldsize.yaml import Mapping as YamlMapping
 from worldsize.yaml import Scalar
 from worldsize.yaml.nodes import Node
@@ -69,6 +69,7 @@ class AssetMap:
         entries: Those of the project; of two for the same reference the last counts.
         options: Those of the call, which override all of ``entries``, even more specific ones.
         sources: The texts that contain ``entries``, for the lines that a problem shows.
+        in_workspace: Whether the job is the local workspace's, where assets are registered.
     """
 
     def __init__(
@@ -76,8 +77,11 @@ class AssetMap:
         entries: Iterable[AssetEntry] = (),
         options: Iterable[AssetEntry] = (),
         sources: Sources | None = None,
+        *,
+        in_workspace: bool = False,
     ) -> None:
         self.sources: Sources = sources or {}
+        self._in_workspace = in_workspace
         self._tiers = [{_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
         self._broken: dict[Span, Problem] = {}
         self._resolved: dict[Path, tuple[AssetEntry, str]] = {}  # the entries that were used, by path
@@ -145,16 +149,27 @@ class AssetMap:
             if key not in keys and entry.span not in self._broken
         ]
 
-    def missing(self, text: str, what: str = "data") -> str:
-        """The help of a diagnostic about a reference that :meth:`local` does not know."""
+    def missing(self, text: str, what: str = "data", type_: str | None = None) -> str:
+        """The help of a diagnostic about a reference that :meth:`local` does not know.
+
+        Args:
+            text: The reference.
+            what: ``data``, ``component`` or ``code``.
+            type_: The type of the data, such as ``uri_file``.
+        """
         text = canonical(text)  # the name of an asset, not its long id
+        if self._in_workspace and (named := _NAMED.match(text)) is not None and what != "code":
+            return _explain_registering(named, what, type_)
         path = f"./{EXAMPLES.get(what) or _last_name(text) or what}"
         address = text if _http(text) else _twin(text)
         one = address is not None and not text.endswith("/") and "*" not in text  # curl fetches no folder
         fetch = f"fetch it with `{_curl(address, path)}`, then " if address and one else ""
         option = shlex.quote(f"{text}={path}")
         line = f"{_yaml_key(text)}: {path}"
-        return f"{fetch}write `{line}` under `assets:` of `worldsize.yml`, or add `--map {option}`"
+        if self._in_workspace:
+            return f"{fetch}write `{line}` under `assets:` of the `worldsize.yml` where the workspace started"
+        copy = "" if fetch else " with the path of your copy"
+        return f"{fetch}write `{line}` under `assets:` of `worldsize.yml`{copy}, or add `--map {option}`"
 
     def _resolve_entry(self, entry: AssetEntry, text: str, rest: str) -> Path | None:
         path = normalise(entry.path / rest)
@@ -202,7 +217,7 @@ def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> Ass
         AssetEntry(name, Path(path).absolute(), Span(f"--map {shorten(f'{name}={path}')}", 1, 1, 1, 1))
         for name, path in (mapped or {}).items()
     ]
-    return AssetMap(entries, options, sources)
+    return AssetMap(entries, options, sources, in_workspace=is_served_job(target.absolute()))
 
 
 def read_learned_sizes(target: Path) -> Learned:
@@ -278,6 +293,28 @@ def _last_name(text: str) -> str:
     if named is not None:
         return named["name"]
     return _VERSION.sub("", text.partition("?")[0].rstrip("/")).rpartition("/")[2]
+
+
+def _explain_registering(named: re.Match[str], what: str, type_: str | None) -> str:
+    """How an asset is registered in a workspace, by the command line and in Python."""
+    if what == "component":
+        return (
+            "register it in the workspace: `az ml component create -f component.yml`, or in Python"
+            ' `client.components.create_or_update(load_component("component.yml"))`'
+        )
+    is_model = (type_ or "").endswith("_model")
+    type_ = type_ or "uri_folder"
+    name, version = named["name"], named["version"]
+    options = f"--name {name}" + (f" --version {version}" if version else "")
+    arguments = f'name="{name}", ' + (f'version="{version}", ' if version else "")
+    kind, call = (
+        ("model", "models.create_or_update(Model") if is_model else ("data", "data.create_or_update(Data")
+    )
+    return (
+        f"register it in the workspace: `az ml {kind} create {options} --type {type_} --path ./{name}`,"
+        f' or in Python `client.{call}({arguments}type="{type_}", path="./{name}"))`,'
+        " with the path of your file or folder"
+    )
 
 
 def _curl(address: str, path: str) -> str:

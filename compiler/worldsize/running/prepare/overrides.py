@@ -40,8 +40,7 @@ class _Setting:
     @property
     def span(self) -> Span:
         """The position of the option, which is not in a file."""
-        shown = HIDDEN if is_secret(self.name) else self.text[:80]
-        return Span(f"--set {self.name}={shown}", 1, 1, 1, 1)
+        return Span(f"--set {self.name}={show_value(self.name, self.text)}", 1, 1, 1, 1)
 
     def quiet(self, text: str, ports: list[Port]) -> str:
         """A message that quotes the value, with a secret masked."""
@@ -49,6 +48,11 @@ class _Setting:
         return (
             text.replace(f"`{self.text}`", f"`{HIDDEN}`").replace(repr(self.text), HIDDEN) if secret else text
         )
+
+
+def show_value(name: str, text: str) -> str:
+    """The value of a setting as messages show it."""
+    return HIDDEN if is_secret(name) else text[:80]
 
 
 def override_inputs(job: Job, settings: Mapping[str, str]) -> tuple[Job, list[Problem]]:
@@ -70,12 +74,40 @@ def override_inputs(job: Job, settings: Mapping[str, str]) -> tuple[Job, list[Pr
             changed, setting, problems
         )
         if overridden is None:
-            known = sorted({*_names(job)})
-            help_ = did_you_mean(name, known) or "see `inputs:` of the pipeline and of its steps"
-            problems.append(Problem("run-refused", setting.span, f"there is no input `{name}`", help_))
+            problems.append(_report_unknown(job, setting))
         else:
             changed = overridden
     return (job if problems else changed), problems
+
+
+def _report_unknown(job: Job, setting: _Setting) -> Problem:
+    """A setting of no input that is known; what a registered component declares is not known here."""
+    name, span = setting.name, setting.span
+    registered = {step.name: step for step in job.steps.values() if _is_registered(step)}
+    step_name, _, port = name.partition(".")
+    if step_name in registered and port:
+        reference = registered[step_name].reference
+        shown = shorten(str(reference.value)) if reference is not None else ""
+        message = (
+            f"of `{shown}` only the inputs that the file gives are known here, and `{port}` is none of them"
+        )
+        help_ = (
+            f"write `{port}:` under `inputs:` of step `{step_name}`; `worldsize submit` without `--dry-run`"
+            " reads the others from the workspace"
+        )
+        return Problem("run-refused", span, message, help_)
+    help_ = did_you_mean(name, sorted({*_names(job)})) or "see `inputs:` of the pipeline and of its steps"
+    if registered and not port:
+        help_ = (
+            "write `STEP.INPUT`; of registered components only the inputs that the file gives are known here"
+        )
+    return Problem("run-refused", span, f"there is no input `{name}`", help_)
+
+
+def _is_registered(step: Step) -> bool:
+    """Whether the step names a component that only a workspace or registry has."""
+    reference = step.reference.value if step.reference is not None else None
+    return step.component is None and isinstance(reference, str) and classify(reference) == "asset"
 
 
 def _names(job: Job) -> Iterator[str]:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from worldsize.running.model.folder import is_served_job
 from worldsize.running.model.results import DONE
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.folder import is_alive
@@ -56,6 +57,7 @@ class RunRecord:
     reference: str = ""  # `file.py:function`, where that is what ran
     started: datetime | None = None
     seconds: float = 0.0
+    reason: str | None = None  # why it failed, where none of its steps did
     steps: dict[str, StepRecord] = field(default_factory=dict)
     resumed: int = 0
     damaged: int = 0  # lines of the event log that could not be read
@@ -74,8 +76,7 @@ class RunRecord:
         """
         if self.reference:
             return self.reference
-        is_served = Path(self.pipeline).parts[-4:-2] == ("serve", "jobs")
-        return self.title if is_served and self.title else self.pipeline
+        return self.title if self.title and is_served_job(Path(self.pipeline)) else self.pipeline
 
     @property
     def done(self) -> int:

@@ -131,7 +131,15 @@ def list_containers(
 
 
 def put_version(
-    database: Database, kind: str, name: str, version: str, properties: JsonObject, *, job: str | None = None
+    database: Database,
+    kind: str,
+    name: str,
+    version: str,
+    properties: JsonObject,
+    *,
+    job: str | None = None,
+    created: str | None = None,
+    modified: str | None = None,
 ) -> Asset:
     """Store a version, new or changed, and its container.
 
@@ -142,22 +150,25 @@ def put_version(
         version: Any text.
         properties: Of the REST body; ``isArchived`` among them archives it.
         job: The name of the job that made it.
+        created: When a new version was made, if not now.
+        modified: When it was changed, if not now.
     """
     archived = bool(properties.get("isArchived"))
     time = now()
+    created, modified = created or time, modified or time
     text = json.dumps({key: value for key, value in properties.items() if key != "isArchived"})
     container = json.dumps({"isAnonymous": bool(properties.get("isAnonymous"))})
     with database.transaction() as connection:
         connection.execute(
             "INSERT INTO containers (kind, name, properties, created, modified) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT DO UPDATE SET archived = MIN(archived, ?)",
-            (kind, name, container, time, time, archived),
+            (kind, name, container, created, modified, archived),
         )
         connection.execute(
             "INSERT INTO assets (kind, name, version, properties, archived, created, modified, job)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET properties = excluded.properties,"
             " archived = excluded.archived, modified = excluded.modified",
-            (kind, name, version, text, archived, time, time, job),
+            (kind, name, version, text, archived, created, modified, job),
         )
         asset = get_version(database, kind, name, version)
     assert asset is not None

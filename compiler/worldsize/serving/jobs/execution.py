@@ -124,7 +124,7 @@ def end_job(database: Database, job: JobRecord, status: str, error: tuple[str, s
 
 
 _EXCEPTION = re.compile(
-    r"(?:\[rank\d+\]:\s*)?((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b.*)"
+    r"(?:\[rank\d+\]:\s*)?((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b.*|error: .+)"
 )
 
 
@@ -138,7 +138,7 @@ def describe_failure(failure: Failure) -> str:
 
 
 def _find_exception(lines: Sequence[str]) -> str | None:
-    """The last exception that a log ends with; without one its last line, which may say why."""
+    """The last exception or error that a log ends with; without one its last line, which may say why."""
     matches = [match[1] for line in lines if (match := _EXCEPTION.match(line)) is not None]
     if matches:
         return matches[-1].rstrip()[:MAX_CAUSE]

@@ -18,6 +18,7 @@ from worldsize.serving.artifacts.folders import find_artifact, parts_below, path
 from worldsize.serving.control import assets
 from worldsize.serving.control.paths import local_path
 from worldsize.serving.control.uris import StorePath
+from worldsize.serving.database import milliseconds_of, time_of
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.tracking.mlmodel import read_flavors
 from worldsize.serving.tracking.versions import (
@@ -45,7 +46,9 @@ def sync_models(workspace: Workspace) -> None:
         theirs = read_versions(registry)
         ours = _read_assets(connection)
         mirrored = _read_mirrored(connection)
-        for key in sorted(theirs.keys() | ours.keys() | mirrored.keys()):
+        keys = theirs.keys() | ours.keys() | mirrored.keys()
+        # The oldest first: what is added last is the newest version.
+        for key in sorted(keys, key=lambda key: (theirs[key].created if key in theirs else 0, key)):
             before = mirrored.get(key)
             base = _compare(_Sides(workspace, registry, theirs.get(key), ours.get(key), before))
             if base != before:
@@ -100,7 +103,8 @@ def _merge(sides: _Sides, theirs: ModelVersion, ours: assets.Asset) -> str:
         return _words(version)
     words = {"description": theirs.description or None, "tags": dict(theirs.tags)}
     properties = {**ours.properties, **words, "isArchived": ours.archived}
-    assets.put_version(sides.workspace.database, KIND, ours.name, ours.version, properties)
+    modified = time_of(theirs.modified)
+    assets.put_version(sides.workspace.database, KIND, ours.name, ours.version, properties, modified=modified)
     return _words(theirs)
 
 
@@ -112,7 +116,8 @@ def _words(version: ModelVersion) -> str:
 def _as_version(asset: assets.Asset, location: str = "") -> ModelVersion:
     tags = {str(key): str(value) for key, value in (asset.properties.get("tags") or {}).items()}
     description = asset.properties.get("description")
-    return ModelVersion(asset.name, asset.version, location, asset.job, description, tags)
+    times = milliseconds_of(asset.created), milliseconds_of(asset.modified)
+    return ModelVersion(asset.name, asset.version, location, asset.job, description, tags, *times)
 
 
 def _location(workspace: Workspace, asset: assets.Asset) -> str:
@@ -140,7 +145,16 @@ def _add_asset(workspace: Workspace, version: ModelVersion) -> None:
         "provisioningState": "Succeeded",
     }
     job = _job_of(workspace, version.run)
-    assets.put_version(workspace.database, KIND, version.name, version.version, properties, job=job)
+    assets.put_version(
+        workspace.database,
+        KIND,
+        version.name,
+        version.version,
+        properties,
+        job=job,
+        created=time_of(version.created),
+        modified=time_of(version.modified),
+    )
 
 
 def _model_uri(workspace: Workspace, location: str, path: Path | None) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -28,6 +27,8 @@ class ModelVersion:
     run: str | None
     description: str | None
     tags: Mapping[str, str]
+    created: int  # milliseconds since 1970, as MLflow counts them
+    modified: int
 
 
 @contextlib.contextmanager
@@ -50,8 +51,8 @@ def read_versions(registry: sqlite3.Connection) -> dict[tuple[str, str], ModelVe
     for row in registry.execute("SELECT name, version, key, value FROM model_version_tags"):
         tags.setdefault((row["name"], row["version"]), {})[row["key"]] = row["value"]
     query = (
-        "SELECT name, version, COALESCE(storage_location, source) AS location, run_id, description"
-        " FROM model_versions WHERE current_stage <> ?"
+        "SELECT name, version, COALESCE(storage_location, source) AS location, run_id, description,"
+        " creation_time, last_updated_time FROM model_versions WHERE current_stage <> ?"
     )
     found = {}
     for row in registry.execute(query, (DELETED,)):
@@ -63,16 +64,17 @@ def read_versions(registry: sqlite3.Connection) -> dict[tuple[str, str], ModelVe
             row["run_id"],
             row["description"],
             tags.get((name, number), {}),
+            row["creation_time"] or 0,
+            row["last_updated_time"] or row["creation_time"] or 0,
         )
     return found
 
 
 def write_version(registry: sqlite3.Connection, version: ModelVersion) -> None:
     """Add a version."""
-    moment = int(time.time() * 1000)
     registry.execute(
         "INSERT OR IGNORE INTO registered_models (name, creation_time, last_updated_time) VALUES (?, ?, ?)",
-        (version.name, moment, moment),
+        (version.name, version.created, version.modified),
     )
     remove_version(registry, version.name, version.version)
     registry.execute(
@@ -82,8 +84,8 @@ def write_version(registry: sqlite3.Connection, version: ModelVersion) -> None:
         (
             version.name,
             int(version.version),
-            moment,
-            moment,
+            version.created,
+            version.modified,
             version.description,
             version.location,
             version.location,
@@ -96,8 +98,8 @@ def write_version(registry: sqlite3.Connection, version: ModelVersion) -> None:
 def change_version(registry: sqlite3.Connection, version: ModelVersion) -> None:
     """Change the description and the tags of a version."""
     registry.execute(
-        "UPDATE model_versions SET description = ? WHERE name = ? AND version = ?",
-        (version.description, version.name, int(version.version)),
+        "UPDATE model_versions SET description = ?, last_updated_time = ? WHERE name = ? AND version = ?",
+        (version.description, version.modified, version.name, int(version.version)),
     )
     _write_tags(registry, version)
 

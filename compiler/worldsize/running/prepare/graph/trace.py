@@ -193,7 +193,8 @@ class Tracer:
             return Text(value)
         if binding.find_expressions(value):
             return self._text(scope, value, is_data=is_data, depth=depth)
-        traced = self.data(scope, value) if is_data else self._literal(value)
+        type_ = argument.type if isinstance(argument, Data) else None
+        traced = self.data(scope, value, type_) if is_data else self._literal(value)
         return _add_declared(traced, argument) if isinstance(argument, Data) else traced
 
     def _literal(self, value: str) -> Text | File:
@@ -201,8 +202,8 @@ class Tracer:
         mapped = self.assets.local(value)
         return Text(value) if mapped is None else File(mapped)
 
-    def data(self, scope: Scope, text: str) -> Traced:
-        """Data by its path, relative to the file of the graph."""
+    def data(self, scope: Scope, text: str, type_: str | None = None) -> Traced:
+        """Data by its path, relative to the file of the graph, and the type that the job gives it."""
         path = local_path(text, scope.folder)
         if path is None:
             mapped = self.assets.local(text)
@@ -212,7 +213,7 @@ class Tracer:
             what = "a Git repository" if classify(text) == "git" else what
             message = f"is `{shorten(canonical(text))}`, {what} that this machine does not have"
             address = text if classify(text) == "web" else None
-            return Reason(message, self.assets.missing(text, "data"), address=address)
+            return Reason(message, self.assets.missing(text, "data", type_), address=address)
         if not exists(path):
             return Reason(
                 f"is `{shorten(text)}`, which does not exist", "the path is relative to the job's file"

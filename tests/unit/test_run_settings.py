@@ -266,7 +266,7 @@ def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:
     wanted["own.epochs"] = "5"
     problems = override_spec(yaml.load(spec), wanted)[1]
     assert [(problem.message, problem.help) for problem in problems] == [
-        ("`on.a` names no input of a step: write `STEP.INPUT`", "did you mean `one`?"),
+        ("`on.a` names no input of a step: write `STEP.INPUT`", "write one of `group`, `one`, `own`, `two`"),
         ("`rate` names no input of a step: write `STEP.INPUT`", "did you mean `--set own.rate=2`?"),
         ("`one` names no input of a step: write `STEP.INPUT`", "write `--set one.INPUT=…`"),
         ("`with:` of step `two` is shared with another step by an alias", "change it in the file"),

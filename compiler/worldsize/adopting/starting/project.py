@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.adopting.project.files import CODE, relative_path
 from worldsize.adopting.project.spec import most_instances
@@ -114,7 +115,8 @@ def make_start(kind: Kind, folder: Path, source: Path | None, table: Table | Non
     assert table is not None
     assert answers.label is not None
     settings, rows = find_settings(table, answers.label), len(table.head.rows)
-    return start_table(answers.name, path, answers.label, answers.why, settings, rows=rows)
+    start = start_table(answers.name, path, answers.label, answers.why, settings.inputs, rows=rows)
+    return replace(start, said=settings.said)
 
 
 def _list_pictures(folder: Path) -> list[str]:

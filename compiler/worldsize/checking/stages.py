@@ -281,10 +281,46 @@ def _data(run: CheckRun, root: yaml.Mapping, _path: Path) -> None:
         run.feed(asset, root.span)
 
 
+def _model(run: CheckRun, root: yaml.Mapping, _path: Path) -> None:
+    """Check the path of a model, which is a file or a folder."""
+    from worldsize.azureml import fields
+    from worldsize.azureml.model import Data
+
+    kind = fields.read_text(root, "type") or ""
+    asset = Data(kind if kind.endswith("_model") else "custom_model", fields.read_field(root, "path"), None)
+    run.feed(asset, root.span)
+
+
+def _deployment(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
+    """Check a deployment as a component of its code and environment, and its model and VM size."""
+    from worldsize.azureml import fields
+    from worldsize.azureml.job import Compute  # few trees have such files
+    from worldsize.azureml.model import Component
+
+    model, configuration = root.get("model"), root.get("code_configuration")
+    if isinstance(model, yaml.Mapping):
+        _model(run, model, path)
+    size, on_vms = fields.read_field(root, "instance_type"), fields.read_text(root, "type") != "kubernetes"
+    known = run.context.vm_size(str(size.value)) if size is not None else None
+    # Nearly all official examples name a size that retires in some years, which is said of clusters.
+    if size is not None and on_vms and (known is None or known.status != "retiring"):
+        run.feed(Compute(fields.read_text(root, "name") or "", path, size), root.span)
+    code = fields.read_field(configuration, "code") if isinstance(configuration, yaml.Mapping) else None
+    environment = fields.read_field(root, "environment")
+    bare = Component(
+        path, "deployment", None, None, {}, {},
+        code=code, environment=environment, raw=root, folder=path.parent,
+    )  # fmt: skip
+    _feed_component(run, bare, root.span)
+
+
 _STAGES = {
+    "batch-deployment": _deployment,
     "compute": _compute,
     "data": _data,
     "environment": _environment,
+    "model": _model,
+    "online-deployment": _deployment,
     "schedule": _schedule,
     "other": _other,
 }

@@ -188,7 +188,9 @@ def test_a_table_of_ids_alone_is_refused(folder: Path) -> None:
     done = init("--from", "data.csv")
 
     assert done.exit_code == 1
-    assert "`data.csv` has no column to learn `label` from: `CustomerId` only name" in done.output
+    assert (
+        "`data.csv` has no column to learn `label` from: the rest, `CustomerId`, names the row" in done.output
+    )
 
 
 def test_a_fault_names_the_table_and_not_the_spec_that_is_not_written(folder: Path) -> None:

@@ -146,14 +146,14 @@ def surround_pipeline(folder: Path, pipeline: Path, sizes: dict[str, str | None]
 
     ``sizes`` are the VM sizes of its clusters, as far as the user knows them.
     """
-    clusters = {name: (sizes.get(name), most) for name, most in find_clusters(pipeline, folder).items()}
+    clusters = {name: (sizes.get(name), None) for name in find_clusters(pipeline, folder)}
     ignored = {
         (Path(each) / files.IGNORED).as_posix(): files.write_ignored() for each in find_code(pipeline, folder)
     }
     return NewProject({**_surround(clusters), **ignored}, None)
 
 
-def _surround(clusters: Mapping[str, tuple[str | None, int]]) -> dict[str, str]:
+def _surround(clusters: Mapping[str, tuple[str | None, int | None]]) -> dict[str, str]:
     return {
         files.SETTINGS: files.write_settings(clusters),
         files.WORKFLOW: files.write_workflow(version("worldsize")),

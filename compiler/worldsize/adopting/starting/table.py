@@ -119,7 +119,9 @@ def find_settings(table: Table, label: str) -> Settings:
     if not chosen:
         names = quoted_list([each.name or "(no name)" for each in judged])
         found = f"`{table.path.name}` has no column to learn `{label}` from"
-        raise UserError(f"{found}: {names} only name the row, or cannot be read", "give it columns of values")
+        raise UserError(
+            f"{found}: the rest, {names}, names the row or cannot be read", "give it columns of values"
+        )
     inputs = _find_task(table, label)
     if not text and len(chosen) < len(judged):
         inputs["features"] = Field(join_names([each.name for each in chosen]), comment=_why_not(judged))

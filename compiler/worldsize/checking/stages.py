@@ -37,6 +37,7 @@ class CheckRun(Struct):
     kinds: dict[str, str] = field(default_factory=dict)  # what each file was recognised as, by path
     resolved: list[ResolvedSpec] = field(default_factory=list)
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
+    passed_over: set[str] = field(default_factory=set)  # Azure ML's, of kinds whose keys are not known here
     _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
 
     def check_file(self, file: discover.CheckedFile, kind: str = "") -> None:
@@ -229,7 +230,9 @@ def _other(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     """Check when a monitor or an import of data runs, and the file that the import names."""
     from worldsize.azureml import job, shape  # few trees have such files
 
-    if "create_monitor" in root or "import_data" in root:
+    if "create_monitor" not in root and "import_data" not in root:
+        run.passed_over.add(str(path))
+    else:
         schedule = job.read_import(root, path)
         run.problems += shape.check_member(root, "schedule", "trigger")
         run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()

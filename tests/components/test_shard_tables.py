@@ -178,6 +178,7 @@ def test_rows_without_a_label_are_left_out_where_others_are_filled(
     import pandas as pd
 
     frame = pd.DataFrame(_houses(tmp_path / "houses.txt", 60, gaps=False))[["size", "garden", "price"]]
+    frame["garden"] = frame["garden"] == "true"
     frame.loc[7, "price"] = frame.loc[8, "price"] = frame.loc[9, "size"] = None
     path = tmp_path / f"d.{kind}"
     if kind == "csv":

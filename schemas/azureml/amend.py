@@ -193,22 +193,36 @@ def amend_kind(kind: str, shape: Shape) -> Shape:
             shape["properties"]["type"] = {"type": ["string", "null"], "enum": [name, None]}
         elif name != "command":
             shape["required"] = sorted({*shape.get("required", []), "type"})
-    if kind in ("data", "environment") or kind.startswith("compute-"):
-        # `az ml ... create --file` takes `--name`, and fills it in before the schema is applied.
-        shape["required"] = [key for key in shape["required"] if key != "name"]
+    if kind in ("data", "environment", "model") or kind.startswith(tuple(f"{each}-" for each in VARIANTS)):
+        # `az ml ... create --file` takes `--name` and `--endpoint-name`, and `--set` the compute of a batch
+        # deployment, as the official examples do. They are filled in before the schema is applied.
+        given = ("name", "endpoint_name", "compute")
+        shape["required"] = [key for key in shape.get("required", []) if key not in given]
     if kind.endswith("-component"):
         # A file that a pipeline refers to is anonymous: its name is neither read nor judged.
         shape["x-registered-only"] = ["name"]
     return shape
 
 
-def compute(kinds: dict[str, Shape]) -> Shape:
-    """One shape of all computes, told apart by `type` in any case (Compute._load)."""
-    mapping = {name.removeprefix("compute-"): position for position, name in enumerate(kinds)}
-    return {
-        "oneOf": list(kinds.values()),
-        "x-discriminator": {"key": "type", "case": "ignore", "mapping": mapping},
-    }
+# Kinds of several classes -> how the alternative is chosen: Compute._load, OnlineEndpoint._load,
+# OnlineDeployment._load; for batch deployments the command line, which loads one of three entities.
+VARIANTS: dict[str, Shape] = {
+    "compute": {"key": "type", "case": "ignore"},
+    "online-endpoint": {"present": {"compute": 1}, "absent": 0},
+    "online-deployment": {"key": "type", "case": "snake", "absent": 0},
+    "batch-deployment": {"key": "type", "case": "ignore", "absent": 0},
+}
+
+
+def variants(shapes: list[Shape], names: list[str], kind: str, discriminator: Shape) -> Shape:
+    """One shape of all variants of a kind; ``names`` end with what their `type` says."""
+    chosen = dict(discriminator)
+    if "key" in chosen:
+        words = [name.removeprefix(f"{kind}-") for name in names]
+        mapping = {word: position for position, word in enumerate(words) if word != "untyped"}
+        absent = {"absent": chosen.pop("absent")} if "absent" in chosen else {}
+        chosen |= {"mapping": mapping, **absent}
+    return {"oneOf": shapes, "x-discriminator": chosen}
 
 
 def merge(shapes: list[Shape], target: Callable[[Shape], Shape]) -> Shape:

@@ -41,12 +41,40 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "schedule": ("schedule.schedule", "JobScheduleSchema", RAISE),
     "data": ("assets.data", "DataSchema", RAISE),
     "environment": ("assets.environment", "EnvironmentSchema", RAISE),
+    "model": ("assets.model", "ModelSchema", RAISE),
+    "online-endpoint-managed": ("_endpoint", "ManagedOnlineEndpointSchema", RAISE),
+    "online-endpoint-kubernetes": ("_endpoint", "KubernetesOnlineEndpointSchema", RAISE),
+    "online-deployment-managed": (
+        "_deployment.online.online_deployment",
+        "ManagedOnlineDeploymentSchema",
+        RAISE,
+    ),
+    "online-deployment-kubernetes": (
+        "_deployment.online.online_deployment",
+        "KubernetesOnlineDeploymentSchema",
+        RAISE,
+    ),
+    "batch-endpoint": ("_endpoint", "BatchEndpointSchema", RAISE),
+    "batch-deployment-untyped": ("_deployment.batch.batch_deployment", "BatchDeploymentSchema", RAISE),
+    "batch-deployment-model": (
+        "_deployment.batch.model_batch_deployment",
+        "ModelBatchDeploymentSchema",
+        RAISE,
+    ),
+    "batch-deployment-pipeline": (
+        "_deployment.batch.pipeline_component_batch_deployment_schema",
+        "PipelineComponentBatchDeploymentSchema",
+        RAISE,
+    ),
     "compute-amlcompute": ("compute.aml_compute", "AmlComputeSchema", RAISE),
     "compute-computeinstance": ("compute.compute_instance", "ComputeInstanceSchema", RAISE),
     "compute-kubernetes": ("compute.kubernetes_compute", "KubernetesComputeSchema", RAISE),
     "compute-virtualmachine": ("compute.virtual_machine_compute", "VirtualMachineComputeSchema", RAISE),
     "compute-synapsespark": ("compute.synapsespark_compute", "SynapseSparkComputeSchema", RAISE),
 }
+
+# Kinds that share the shapes of steps; a batch deployment may define a pipeline in place.
+_PIPELINES = {"pipeline-job", "pipeline-component", "batch-deployment"}
 
 # Where an entity class with a documented constructor may be found.
 ENTITY_MODULES = (
@@ -141,7 +169,9 @@ class Registry:
         if free:
             return free[0]
         if all("type" not in target["properties"] for target in targets):
-            discriminator = {"present": amend.telling_keys(targets), "absent": 0}
+            telling = amend.telling_keys(targets)
+            without = (position for position in range(len(targets)) if position not in telling.values())
+            discriminator = {"present": telling, "absent": next(without, 0)}
             return {"oneOf": branches, "x-discriminator": discriminator}
         return self.by_allowed_types(branches, targets)
 
@@ -229,8 +259,9 @@ def collect() -> tuple[dict[str, Shape], dict[str, Shape]]:
         schema = getattr(importlib.import_module(f"azure.ai.ml._schema.{module}"), name)
         kinds[kind] = registry.make(schema(context={BASE_PATH_CONTEXT_KEY: HERE}), unknown)
         kinds[kind] = amend.amend_kind(kind, kinds[kind])
-    computes = [kind for kind in kinds if kind.startswith("compute-")]
-    kinds["compute"] = amend.compute({kind: kinds.pop(kind) for kind in computes})
+    for kind, discriminator in amend.VARIANTS.items():
+        own = [each for each in kinds if each.startswith(f"{kind}-")]
+        kinds[kind] = amend.variants([kinds.pop(each) for each in own], own, kind, discriminator)
     return kinds, {**SCALARS, **registry.shapes}
 
 
@@ -255,7 +286,7 @@ def files() -> dict[str, str]:
         if len(by) == 1:
             home[name] = f"{next(iter(by))}.schema.json"
         else:
-            home[name] = NODES_FILE if by <= {"pipeline-job", "pipeline-component"} else COMMON_FILE
+            home[name] = NODES_FILE if by <= _PIPELINES else COMMON_FILE
     documents: dict[str, Shape] = {NODES_FILE: {}, COMMON_FILE: {}}
     documents.update({f"{kind}.schema.json": shape for kind, shape in kinds.items()})
     return {name: render(name, shape, definitions, home) for name, shape in documents.items()}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from worldsize.resolving.row_counts import count_split
 from wsshards import manifest as contents
 from wsshards import terms
 from wsshards.verify import verify_shards
@@ -166,6 +167,36 @@ def test_rows_without_a_value_are_dropped(component: Run, tmp_path: Path) -> Non
     whole = sum("" not in house.values() for house in houses)
     assert manifest.train.rows + manifest.validation.rows == whole
     assert not any(column.optional for column in manifest.features.columns)
+    done = component("shard_data", shards=tmp_path / "again", **given)
+    assert f"left out: {400 - whole} of 400 rows, without a value" in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_rows_without_a_label_are_left_out_where_others_are_filled(
+    component: Run, tmp_path: Path, kind: str
+) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(_houses(tmp_path / "houses.txt", 60, gaps=False))[["size", "garden", "price"]]
+    frame["garden"] = frame["garden"] == "true"
+    frame.loc[7, "price"] = frame.loc[8, "price"] = frame.loc[9, "size"] = None
+    path = tmp_path / f"d.{kind}"
+    if kind == "csv":
+        frame.to_csv(path, index=False)
+    elif kind == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_parquet(path)
+    given = {"data": path, "label": "price", "missing": "fill"}
+    done = component("shard_data", shards=tmp_path / "s", **given)
+
+    assert "left out: 2 of 60 rows, without a label" in done.stdout
+    manifest = contents.read_manifest(tmp_path / "s")
+    assert manifest.train.rows + manifest.validation.rows == 58
+    assert [column.optional for column in manifest.features.columns] == [True, False]
+    planned = count_split(path, {"format": "auto", "sequence_length": 1, "validation_fraction": 0.2, **given})
+    assert planned is not None
+    assert planned.rows == manifest.train.rows
 
 
 @pytest.mark.parametrize("layout", ["columns", "text", "lists"])

@@ -55,11 +55,17 @@ def refusal() -> Iterator[Callable[[Path, str], str | None]]:
         "schedule": sdk.load_schedule,
         "data": sdk.load_data,
         "environment": sdk.load_environment,
+        "model": sdk.load_model,
+        "online-endpoint": sdk.load_online_endpoint,
+        "online-deployment": sdk.load_online_deployment,
+        "batch-endpoint": sdk.load_batch_endpoint,
+        "batch-deployment": sdk.load_model_batch_deployment,
     }
 
     def judge(path: Path, kind: str) -> str | None:
         try:
-            entity = loaders[kind.rpartition("-")[2]](path)
+            load = loaders.get(kind) or loaders[kind.rpartition("-")[2]]
+            entity = load(path)
             if kind.endswith(("-job", "-component")) and hasattr(entity, "_validate"):
                 result = entity._validate()
                 return None if result.passed else str(result._to_dict())

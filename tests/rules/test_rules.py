@@ -53,5 +53,7 @@ def test_good_files_are_silent_under_all_rules(path: Path, monkeypatch: pytest.M
     configure(path.parent, monkeypatch)
     # Most files name the size of the examples, and whether Azure adds more of it is not their subject.
     report = worldsize.check(path.name, ignore=[] if path.parent.name.startswith("WS225") else ["WS225"])
-    assert report.files
-    assert report.render() == f"nothing found in {len(report.files)} file{'s' * (len(report.files) != 1)}\n"
+    assert report.files or report.passed_over
+    assert report.render().startswith(
+        f"nothing found in {len(report.files)} file{'s' * (len(report.files) != 1)}"
+    )

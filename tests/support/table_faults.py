@@ -112,7 +112,9 @@ DIABETES: dict[str, Edit] = {
 CANCER: dict[str, Edit] = {
     "empty cells are not expected": spec(", missing: fill", ""),
     "the label is misspelt": spec("label: diagnosis", "label: Diagnosis"),
-    "a label of numbers with fractions": spec("label: diagnosis", "label: mean_radius"),
+    "a label of numbers with fractions": both(
+        spec("label: diagnosis", "label: mean_radius"), spec(', auroc: ">= 0.95"', "")
+    ),
     "a label of numbers, said to be classes": spec(
         "label: diagnosis", "label: mean_radius, task: classification"
     ),
@@ -121,7 +123,6 @@ CANCER: dict[str, Edit] = {
         spec(", best_metric: auroc", ""),
         spec('accuracy: ">= 0.9", auroc: ">= 0.95"', 'r2: ">= 0.9"'),
     ),
-    "a label in some rows only": cell(B, 5, 21, ""),
     "one class": lines(B, lambda texts: [text.replace("benign", "malignant") for text in texts]),
     "a class of one row": cell(B, 5, 21, "unclear"),
     "a class in two spellings": cell(B, 5, 21, "Malignant"),
@@ -143,7 +144,6 @@ CANCER: dict[str, Edit] = {
     "a comma in a cell": cell(B, 5, 20, "large, or more"),
     "an open quote": cell(B, 5, 20, '"large'),
     "a column without values": cells(B, lambda table: [row.__setitem__(3, "") for row in table[1:]]),
-    "a row of commas": lines(B, lambda texts: [*texts, "," * 21]),
     "notes below the table": lines(B, lambda texts: [*texts, "", "Source: the hospital"]),
     "a title above the table": lines(B, lambda texts: ["Tumours of 1995", "", *texts]),
     "two tables": both(
@@ -186,6 +186,8 @@ GOOD: dict[str, tuple[str, Edit]] = {
             D, lambda table: [row.__setitem__(slice(None), [f'"{each}"' for each in row]) for row in table]
         ),
     ),
+    "a row of commas": ("breast_cancer_ddp", lines(B, lambda texts: [*texts, "," * 21])),
+    "a label in some rows only": ("breast_cancer_ddp", cell(B, 5, 21, "")),
     "hidden files": ("diabetes_ddp", content("diabetes/.DS_Store", lambda _: b"\0\0\0\1Bud1")),
     "a note beside the table": (
         "breast_cancer_ddp",

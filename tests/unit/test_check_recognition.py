@@ -1,9 +1,12 @@
-"""Which files with ``steps:`` are specs, and which are other tools'."""
+"""Which files with ``steps:`` are specs or other tools', and which kinds of Azure ML's are checked."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import worldsize
 from worldsize.checking.discover import recognise_kind
 from worldsize.yaml import load
 
@@ -44,3 +47,34 @@ def test_a_spec_that_is_named_may_lack_more() -> None:
     document = load("spec.yml", "name: x\nsteps:\n  train: {use: train_ddp}")
     assert recognise_kind(document, named=True) == "spec"
     assert recognise_kind(document, named=False) is None
+
+
+def test_files_of_kinds_that_are_not_checked_are_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    schema = "$schema: https://azuremlschemas.azureedge.net/latest"
+    (tmp_path / "model.yml").write_text(f"{schema}/model.schema.json\nname: m\npath: azureml:x:1\n")
+    (tmp_path / "space.yml").write_text(f"{schema}/workspace.schema.json\nname: w\n")
+
+    report = worldsize.check(["."])
+
+    assert (report.files, report.passed_over) == (("model.yml",), ("space.yml",))
+    assert str(report) == "nothing found in 1 file; 1 file of other Azure ML kinds is not checked"
+    assert 'tests="1"' in report.render("junit")
+
+
+def test_a_deployment_is_checked_with_what_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blue.yml").write_text(
+        "$schema: https://azuremlschemas.azureedge.net/latest/managedOnlineDeployment.schema.json\n"
+        "name: blue\nendpoint_name: digits\ninstance_type: Standard_NC24s_v99\ninstance_counts: 1\n"
+        "model: {path: ./digits, type: mlflow_model}\n"
+        "code_configuration: {code: ./src, scoring_script: score.py}\n"
+    )
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").touch()
+
+    found = {each.code for each in worldsize.check(["."]).diagnostics}
+
+    assert found == {"WS140", "WS201", "WS501", "WS524"}

@@ -101,7 +101,7 @@ def test_a_label_that_is_no_column_is_refused(folder: Path) -> None:
 def test_faults_of_the_data_keep_it_from_being_written(folder: Path) -> None:
     (folder / "data.csv").write_text("area,price\n" + "".join(f"{n},\n" for n in range(60)), encoding="utf-8")
 
-    done = init("--from", "data.csv")
+    done = init("--from", "data.csv", "--label", "price")
 
     assert done.exit_code == 1
     assert "the data has faults; nothing is written" in done.output
@@ -168,7 +168,7 @@ def test_a_pipeline_stays_and_no_size_of_its_clusters_is_invented(folder: Path, 
 
     assert done.exit_code == 0, done.output
     text = (folder / "worldsize.yml").read_text(encoding="utf-8")
-    assert yaml.safe_load(text)["compute"] == {"cpus": {"max_instances": 1}, "gpus": {"max_instances": 3}}
+    assert yaml.safe_load(text)["compute"] == {"cpus": {}, "gpus": {}}
     assert text.count("# TODO: add `instance_type`") == 2
     assert pipeline.read_text(encoding="utf-8") == PIPELINE
     assert not checking.check(["."]).errors
@@ -192,7 +192,7 @@ def test_a_size_that_a_file_or_the_user_gives_is_kept(folder: Path, pipeline: Pa
 
     assert done.exit_code == 0, done.output
     settings = yaml.safe_load((folder / "worldsize.yml").read_text(encoding="utf-8"))
-    assert settings["compute"] == {"gpus": {"instance_type": "Standard_ND96isr_H100_v5", "max_instances": 3}}
+    assert settings["compute"] == {"gpus": {"instance_type": "Standard_ND96isr_H100_v5"}}
 
 
 def test_a_script_gets_its_ignore_file_beside_its_code(folder: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from worldsize import checking
@@ -59,3 +61,143 @@ def test_blanks_after_commas_of_the_header_are_kept(folder: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "by its name" in done.output
     assert checking.check(["."]).diagnostics == ()
+
+
+def table(folder: Path, columns: dict[str, list[object]]) -> dict[str, str]:
+    """Start a project from a table of these columns; returns the inputs of `shard_data` that it wrote."""
+    with (folder / "data.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    done = init("--from", "data.csv", "--force")
+    assert done.exit_code == 0, done.output
+    assert checking.check(["."]).diagnostics == ()
+    spec = yaml.safe_load((folder / "data.yml").read_text(encoding="utf-8"))
+    return {**spec["steps"]["shard"]["with"], "said": done.output}
+
+
+LABEL = ["ab"[n % 2] for n in range(60)]
+VISITS = [n % 7 for n in range(60)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("id", "ID", "CustomerId", "userID", "PassengerId", "order_no", "uuid", "Row-Nr", "rowid"),
+        *("IDNumber", "Row #", "Order No.", "Kunden-Nr", "#", "Unnamed: 0", "customer id", "index"),
+    ],
+)
+@pytest.mark.parametrize("start", [0, 7000], ids=["from 0", "offset"])
+def test_numbers_of_rows_have_many_names(folder: Path, name: str, start: int) -> None:
+    shuffled = [start + n * 7 % 60 for n in range(60)]
+
+    given = table(folder, {name: shuffled, "visits": VISITS, "label": LABEL})
+
+    assert given["features"] == "visits"
+    assert f"left out, because it only names the row: `{name}`" in given["said"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("UserID", [n % 50 for n in range(60)]),  # of several rows each
+        ("account number", [n + 0.5 for n in range(60)]),
+        ("amount paid", [*range(60)]),
+        ("price index", [*range(60)]),
+        ("No. of rooms", [*range(60)]),
+        ("humid", [*range(60)]),
+    ],
+)
+def test_features_with_names_like_those_of_rows_stay(folder: Path, name: str, values: list[object]) -> None:
+    assert "features" not in table(folder, {name: values, "visits": VISITS, "label": LABEL})
+
+
+DATES = [f"{n % 28 + 1:02}/03/2021" for n in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("values", "kept", "why"),
+    [
+        (DATES, True, "has dates such as `01/03/2021`, of which the day and the month are not certain"),
+        ([f"{n}.3.21" for n in range(1, 61)], False, "`odd` of `data.csv` has dates such as `1.3.21`"),
+        ([f"{n % 30 + 1},000" for n in range(60)], True, "numbers with separators of thousands"),
+        ([f"{n + 1},000" for n in range(60)], False, "numbers with separators of thousands"),
+        ([n % 9 or "unknown" for n in range(60)], True, "has `unknown`, which is not a number"),
+        ([n or "unknown" for n in range(60)], False, "has `unknown`, which is not a number"),
+        (["" for _ in range(60)], False, "has no value in any of 60 rows"),
+        (["true", "false", "yes", "true"] * 15, True, "has `yes`, which is neither true nor false"),
+        (["2021-03-04", "2021-03-05", "soon", "2021-03-05"] * 15, True, "has `soon`, which is not a date"),
+    ],
+)
+def test_what_the_step_would_refuse_is_a_category_or_left_out(
+    folder: Path, values: list[object], kept: bool, why: str
+) -> None:
+    given = table(folder, {"odd": values, "visits": VISITS, "label": LABEL})
+
+    assert why in given["said"]
+    assert given.get("column_types") == ("odd=category" if kept else None)
+    assert given.get("features") == (None if kept else "visits")
+
+
+@pytest.mark.parametrize("sign", ["N/A", "NaN", "null", ""])
+def test_signs_for_missing_numbers_are_filled(folder: Path, sign: str) -> None:
+    given = table(folder, {"age": [n % 9 or sign for n in range(60)], "visits": VISITS, "label": LABEL})
+
+    assert given["missing"] == "fill"
+    assert "column_types" not in given
+
+
+def test_rows_without_a_label_are_counted(folder: Path) -> None:
+    gaps = [each if n % 20 else "" for n, each in enumerate(LABEL)]
+    given = table(folder, {"age": [n % 9 or "" for n in range(60)], "visits": VISITS, "label": gaps})
+
+    assert given["missing"] == "fill"
+    comment = "missing: fill  # 3 of 60 rows have no label, and are left out; other empty cells are filled"
+    assert comment in (folder / "data.yml").read_text(encoding="utf-8")
+
+
+def test_targets_that_are_not_available_are_left_out(folder: Path) -> None:
+    prices = [n + 0.5 if n % 20 else "N/A" for n in range(60)]
+
+    given = table(folder, {"visits": VISITS, "target": prices})
+
+    assert (given["task"], given["missing"]) == ("regression", "fill")
+
+
+def test_a_long_text_beside_columns_is_left_out(folder: Path) -> None:
+    notes = [f"a long remark on the visit number {n} of all" for n in range(60)]
+
+    given = table(folder, {"visits": VISITS, "label": LABEL, "notes": notes})
+
+    assert given["features"] == "visits"
+    assert "left out, because a long text is read alone, not beside columns: `notes`" in given["said"]
+
+
+def test_a_text_or_a_date_in_the_last_column_is_no_label(folder: Path) -> None:
+    remarks = [f"remark {n}" for n in range(60)]
+    given = table(folder, {"visits": VISITS, "churned": LABEL, "sold": DATES, "comment": remarks})
+
+    assert given["label"] == "churned"
+    assert "the label is `churned`, the last column of classes or numbers: `--label`" in given["said"]
+
+
+def test_a_table_of_ids_alone_is_refused(folder: Path) -> None:
+    rows = "".join(f"{n},{'ab'[n % 2]}\n" for n in range(60))
+    (folder / "data.csv").write_text("CustomerId,label\n" + rows, encoding="utf-8")
+
+    done = init("--from", "data.csv")
+
+    assert done.exit_code == 1
+    assert (
+        "`data.csv` has no column to learn `label` from: the rest, `CustomerId`, names the row" in done.output
+    )
+
+
+def test_a_fault_names_the_table_and_not_the_spec_that_is_not_written(folder: Path) -> None:
+    (folder / "data.csv").write_text("area,price\n" + "".join(f"{n},\n" for n in range(60)), encoding="utf-8")
+
+    done = init("--from", "data.csv", "--label", "price")
+
+    assert done.exit_code == 1
+    assert "nothing is written: " in done.output
+    assert "data.yml" not in done.output

@@ -106,6 +106,7 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
         {},
         ("WS533", "line 7 of `data/labels.csv` has no label in column `kind`"),
     ),
+    "label left out": ({**FLAT, "labels.csv": "file,kind\n" + ROWS + "5.png,\n"}, {"missing": "fill"}, None),
     "two labels of a picture": (
         {**FLAT, "labels.csv": "file,kind\n" + ROWS + "0.png,1\n"},
         {},
@@ -199,6 +200,11 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
     "text of a row missing, left out": (
         {"a.jsonl": LINES + '{"body": "", "label": 1}\n{"body": "a"}\n'},
         {"text": "body", "missing": "drop"},
+        None,
+    ),
+    "label of a text missing, left out": (
+        {"a.jsonl": LINES + '{"body": "a"}\n'},
+        {"text": "body", "missing": "fill"},
         None,
     ),
     "tokenizer unknown": (CORPUS, {"tokenizer": "bpee"}, ("WS532", "unknown tokenizer `bpee`")),

@@ -77,6 +77,7 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
     "tags": ({"a.csv": TAGS}, {"label": "tags"}, None),
     "columns of 0 and 1": ({"a.csv": "x,a,b\n" + "1,0,1\n2,1,1\n" * 9}, {"label": "a,b"}, None),
     "empty cells filled": ({"a.csv": PRICES + ",,,,3.5\n"}, PRICE | {"missing": "fill"}, None),
+    "labels missing, cells filled": ({"a.csv": PRICES + "1,Oslo,,,\n"}, PRICE | {"missing": "fill"}, None),
     "empty cells dropped": ({"a.csv": PRICES + ",,,,\n"}, PRICE | {"missing": "drop"}, None),
     "by group": ({"a.csv": PRICES}, PRICE | {"split_by": "city"}, None),
     "by time": (
@@ -142,7 +143,7 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
     ),
     "target missing": (
         {"a.csv": PRICES + "1,Oslo,2026-02-03,true,\n"},
-        PRICE | {"missing": "fill"},
+        PRICE,
         ("WS533", "line 62 of `data/a.csv` has no label in column `price`"),
     ),
     "names of rows": (

@@ -47,6 +47,7 @@ class Report(Struct, frozen=True):
     known: int = 0  # findings that the baseline has
     notes: bool = False  # whether findings of severity `info` are listed: they were asked for
     unchecked: str = ""  # why there was no file to check
+    passed_over: tuple[str, ...] = ()  # Azure ML's files of kinds that are not checked, without a finding
 
     @property
     def exit_code(self) -> int:
@@ -104,6 +105,7 @@ class Report(Struct, frozen=True):
             known=self.known,
             notes=self.notes,
             unchecked=self.unchecked,
+            passed_over=len(self.passed_over),
         )
 
     def _rule_infos(self) -> dict[str, Any]:
@@ -190,16 +192,14 @@ def check_files(
     masked, shown_sources = reports.mask_findings(
         shorten.cap_report(sort_unique(diagnostics), requested), sources, roots
     )
-    checked = sorted(path for run in runs for path in run.files)
+    checked, passed = _sort_files(runs, masked)
     notes = choice.min_severity is not None or bool(choice.select)
     unchecked = ""
-    if not masked and all(discover.is_settings(path) for path in checked):
+    if not masked and all(discover.is_settings(path) for path in (*checked, *passed)):
         from worldsize.checking.nothing import explain_nothing  # nearly all checks find a file
 
         unchecked = explain_nothing(named, choice.exclude, projects, excluded)
-    report = Report(
-        tuple(masked), shown_sources, tuple(checked), known=known, notes=notes, unchecked=unchecked
-    )
+    report = Report(tuple(masked), shown_sources, checked, 0, known, notes, unchecked, passed)
     return report, runs
 
 
@@ -255,6 +255,17 @@ def _narrow(wanted: Wanted, chosen: Settings | None) -> Wanted:
     own = (*dict.fromkeys(chosen.select), "WS03") if chosen.select else ()
     silent = [code for code, level in chosen.severity.items() if level == "off"]
     return Wanted(wanted.selected or own, tuple({*wanted.ignored, *chosen.ignore, *silent}))
+
+
+def _sort_files(
+    runs: Iterable[CheckRun], found: Sequence[Diagnostic]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files that were checked, and those of kinds that are not, in which nothing was found."""
+    passed = {path for run in runs for path in run.passed_over} - {each.span.path for each in found}
+    every = sorted(path for run in runs for path in run.files)
+    return tuple(each for each in every if each not in passed), tuple(
+        each for each in every if each in passed
+    )
 
 
 def _read_settings(project: discover.Project, files: Files, budgets: Budgets) -> Settings | None:

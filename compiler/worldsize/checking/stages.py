@@ -37,6 +37,7 @@ class CheckRun(Struct):
     kinds: dict[str, str] = field(default_factory=dict)  # what each file was recognised as, by path
     resolved: list[ResolvedSpec] = field(default_factory=list)
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
+    passed_over: set[str] = field(default_factory=set)  # Azure ML's, of kinds whose keys are not known here
     _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
 
     def check_file(self, file: discover.CheckedFile, kind: str = "") -> None:
@@ -229,7 +230,9 @@ def _other(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     """Check when a monitor or an import of data runs, and the file that the import names."""
     from worldsize.azureml import job, shape  # few trees have such files
 
-    if "create_monitor" in root or "import_data" in root:
+    if "create_monitor" not in root and "import_data" not in root:
+        run.passed_over.add(str(path))
+    else:
         schedule = job.read_import(root, path)
         run.problems += shape.check_member(root, "schedule", "trigger")
         run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()
@@ -281,10 +284,46 @@ def _data(run: CheckRun, root: yaml.Mapping, _path: Path) -> None:
         run.feed(asset, root.span)
 
 
+def _model(run: CheckRun, root: yaml.Mapping, _path: Path) -> None:
+    """Check the path of a model, which is a file or a folder."""
+    from worldsize.azureml import fields
+    from worldsize.azureml.model import Data
+
+    kind = fields.read_text(root, "type") or ""
+    asset = Data(kind if kind.endswith("_model") else "custom_model", fields.read_field(root, "path"), None)
+    run.feed(asset, root.span)
+
+
+def _deployment(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
+    """Check a deployment as a component of its code and environment, and its model and VM size."""
+    from worldsize.azureml import fields
+    from worldsize.azureml.job import Compute  # few trees have such files
+    from worldsize.azureml.model import Component
+
+    model, configuration = root.get("model"), root.get("code_configuration")
+    if isinstance(model, yaml.Mapping):
+        _model(run, model, path)
+    size, on_vms = fields.read_field(root, "instance_type"), fields.read_text(root, "type") != "kubernetes"
+    known = run.context.vm_size(str(size.value)) if size is not None else None
+    # Nearly all official examples name a size that retires in some years, which is said of clusters.
+    if size is not None and on_vms and (known is None or known.status != "retiring"):
+        run.feed(Compute(fields.read_text(root, "name") or "", path, size), root.span)
+    code = fields.read_field(configuration, "code") if isinstance(configuration, yaml.Mapping) else None
+    environment = fields.read_field(root, "environment")
+    bare = Component(
+        path, "deployment", None, None, {}, {},
+        code=code, environment=environment, raw=root, folder=path.parent,
+    )  # fmt: skip
+    _feed_component(run, bare, root.span)
+
+
 _STAGES = {
+    "batch-deployment": _deployment,
     "compute": _compute,
     "data": _data,
     "environment": _environment,
+    "model": _model,
+    "online-deployment": _deployment,
     "schedule": _schedule,
     "other": _other,
 }

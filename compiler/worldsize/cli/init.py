@@ -15,7 +15,8 @@ from worldsize.base.wording import describe_os_error, quoted_list
 from worldsize.cli import common
 
 if TYPE_CHECKING:
-    from worldsize.adopting.starting.project import Answers, NewProject
+    from worldsize.adopting.starting.project import Answers, Kind, NewProject
+    from worldsize.adopting.starting.spec import Start
     from worldsize.adopting.starting.table import Table
 
 EPILOG = """\b
@@ -118,12 +119,15 @@ def _start(folder: Path, given: Given, *, asks: bool, force: bool) -> None:
         assert path is not None
         table = _read_table(path)
         answers = _choose_label(table, answers, asks=asks)
-    start = project.make_start(kind, folder, path, table, answers)
+    start = _make_start(kind, folder, path, table, answers)
     made = project.make_files(folder, path, start, answers)
     _check(folder, made)
     _write(folder, {name: text.encode() for name, text in made.files.items()}, made.spec, force=force)
+    said = list(start.said)
     if table is not None and answers.why not in ("as given", "as chosen"):
-        common.say(f"\nthe label is `{answers.label}`, {answers.why}: `--label` chooses another column")
+        said.insert(0, f"the label is `{answers.label}`, {answers.why}: `--label` chooses another column")
+    for number, sentence in enumerate(said):
+        common.say_sentences(sentence if number else f"\n{sentence}")
     _say_next(folder, made.spec)
 
 
@@ -242,8 +246,18 @@ def _choose_label(table: Table, answers: Answers, *, asks: bool) -> Answers:
     return answers
 
 
+def _make_start(kind: Kind, folder: Path, path: Path | None, table: Table | None, answers: Answers) -> Start:
+    from worldsize.adopting.starting import project
+    from wsshards.errors import UserError
+
+    try:
+        return project.make_start(kind, folder, path, table, answers)
+    except UserError as error:
+        common.refuse(str(error.message), error.help)
+
+
 def _check(folder: Path, made: NewProject) -> None:
-    """Refuse to write a spec that has errors: they are those of the data."""
+    """Refuse to write a spec that has errors: they are those of the data, and shown without its places."""
     from worldsize import yaml
     from worldsize.azureml.files import allow_anything
     from worldsize.checking import check_spec
@@ -254,8 +268,10 @@ def _check(folder: Path, made: NewProject) -> None:
     try:
         check_spec(path, yaml.load(path, made.files[made.spec]), readable=allow_anything)
     except SpecError as error:
-        common.say("error: the data has faults; nothing is written", err=True)
-        common.refuse_spec(error)
+        if any(each.code == "WS000" for each in error.diagnostics):
+            common.refuse_spec(error)
+        first = next(each for each in error.diagnostics if each.severity == "error")
+        common.refuse(f"the data has faults; nothing is written: {first.message} [{first.code}]", first.help)
 
 
 def _start_script(folder: Path, script: Path, answers: Answers, *, force: bool) -> None:

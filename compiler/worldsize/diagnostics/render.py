@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from worldsize.base.wording import plural
 from worldsize.diagnostics.diagnostic import Diagnostic, count_severities
 from worldsize.diagnostics.snippet import Sources
 
@@ -26,6 +27,7 @@ def render_report(
     known: int = 0,
     notes: bool = False,
     unchecked: str = "",
+    passed_over: int = 0,
 ) -> str:
     """Render a whole report.
 
@@ -41,6 +43,7 @@ def render_report(
         notes: Whether findings of severity ``info`` are listed, in every format; ``text``, ``concise`` and
             ``json`` count them if not.
         unchecked: Why there was no file to check, for ``text`` and ``concise``.
+        passed_over: How many files of Azure ML have a kind that is not checked, for ``text`` and ``concise``.
 
     Raises:
         ValueError: The format is unknown.
@@ -54,7 +57,8 @@ def render_report(
             report = text.render_concise(diagnostics, **options)
         else:
             report = text.render_short(diagnostics, sources, **options)
-        return f"{report.rstrip()}: {unchecked}\n" if unchecked else report
+        end = f": {unchecked}" if unchecked else _count_passed_over(passed_over)
+        return f"{report.rstrip()}{end}\n" if end else report
     from worldsize.diagnostics import ci_formats
 
     shown = [each for each in diagnostics if notes or each.is_shown_by_default]
@@ -70,3 +74,8 @@ def render_report(
 
         return ci_formats.render_sarif(shown, rules(), version=version("worldsize"))
     raise ValueError(f"`{format_}` is not one of {', '.join(FORMATS)}")
+
+
+def _count_passed_over(files: int) -> str:
+    are = "is" if files == 1 else "are"
+    return f"; {plural(files, 'file')} of other Azure ML kinds {are} not checked" if files else ""

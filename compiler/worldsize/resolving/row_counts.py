@@ -29,7 +29,7 @@ from wssources.part_counts import PartCounts, count_windows
 from wssources.picture_folders import find_class
 from wssources.picture_labels import find_label_file, read_picture_labels
 from wssources.planned_rows import divide_rows
-from wssources.request import DROP, Files, Request
+from wssources.request import REFUSE, Files, Request
 from wssources.split_settings import GIVEN, UNDECIDED, SplitSettings, find_parts, fixed_parts, make_split
 from wssources.table_rows import Tally, plan_file_table, read_rows
 from wssources.tasks import AUTO, FEW_VALUES
@@ -101,7 +101,7 @@ def _count_files(root: Path, values: Mapping[str, Any]) -> TableCount | None:
         if sum(check_regular(file) for file in wanted) > MAX_BYTES:
             return None
         return _count_table(_make_request(root, wanted, values, split), kind)
-    if not by_hash or (values.get("text") and values.get("missing") == DROP):
+    if not by_hash or (values.get("text") and values.get("missing", REFUSE) != REFUSE):
         return _count_divided(root, files, wanted, values, kind)
     label, length = str(values["label"]), int(values["sequence_length"])
     texts = task == CLASSIFICATION and kind in ("", "text")

@@ -67,7 +67,7 @@ def find_kind(values: Iterable[Any], *, cells: bool) -> str:
     counts = {NUMBER: 0, BOOLEAN: 0, DATE: 0, CATEGORY: 0}
     for value in values:
         if value is not None and value != "" and not (cells and value in MISSING_NUMBERS):
-            counts[_kind_of(value, cells=cells)] += 1
+            counts[kind_of(value, cells=cells)] += 1
     total = sum(counts.values())
     for kind in (NUMBER, BOOLEAN, DATE):
         if counts[kind] * 2 > total or not total:
@@ -111,7 +111,8 @@ def describe_texts(name: str, distinct: int, rows: int, *, sampled: bool, called
     )
 
 
-def _kind_of(value: Any, *, cells: bool) -> str:
+def kind_of(value: Any, *, cells: bool) -> str:
+    """Return the kind of one value that is not missing."""
     if isinstance(value, bool):
         return BOOLEAN
     if isinstance(value, dt.date):

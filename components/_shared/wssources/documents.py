@@ -18,7 +18,7 @@ from wssources.input_error import blame_input, suggest
 from wssources.media_options import BYTES_TOKENIZER, MediaOptions
 from wssources.parquet_head import kind_of_type
 from wssources.picture_labels import DEFAULT_LABEL
-from wssources.request import DROP, Request, unreadable
+from wssources.request import DROP, FILL, Request, unreadable
 from wssources.row_division import RowDivision, find_row_division
 from wssources.split_settings import UNDECIDED, find_parts
 from wssources.table_plan import HEAD_BYTES, LABEL_HELP, Head
@@ -217,7 +217,7 @@ def _read_rows(request: Request, kind: str, *, labelled: bool) -> Iterator[Docum
                 part = parts.get(file, UNDECIDED) or division.find_part(values, where)
                 group = division.find_group(values, where)
                 yield Document(where, lambda text=text: iter([text]), label, part, group)  # type: ignore[misc]
-            elif request.missing != DROP or not _is_empty(text, *rest):
+            elif not _leaves_out(request, text, rest):
                 raise UserError(f"{where} {fault[0]}", fault[1])
 
 
@@ -251,6 +251,13 @@ def _find_fault(request: Request, text: Any, rest: Sequence[Any]) -> tuple[str, 
     if rest and _is_empty(*rest):
         return f"has no label in column `{clip_text(request.label)}`", LABEL_HELP
     return None
+
+
+def _leaves_out(request: Request, text: Any, rest: Sequence[Any]) -> bool:
+    """Return whether a row without a text or a label is left out; nothing stands for either."""
+    if request.missing == DROP:
+        return _is_empty(text, *rest)
+    return request.missing == FILL and _is_empty(*rest)
 
 
 def _is_empty(*values: Any) -> bool:

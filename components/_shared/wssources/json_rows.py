@@ -11,8 +11,8 @@ from typing import Any
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER, REGRESSION
 from wssources.column_kinds import parse_date
-from wssources.request import BLOCK_BYTES, DROP, REFUSE, Request, first_line, open_data, unreadable
-from wssources.table_plan import FILL_HELP, KIND_HELP, LABEL_HELP, Head, TablePlan, may_miss
+from wssources.request import BLOCK_BYTES, REFUSE, Request, first_line, open_data, unreadable
+from wssources.table_plan import FILL_HELP, KIND_HELP, LABEL_HELP, Head, TablePlan, leaves_out, may_miss
 
 _HEAD_FILES = 100
 ONE_KIND = "give every field one kind of value"
@@ -160,7 +160,7 @@ def read_json_rows(
         wrong = _json_fault(row, plan, kinds, missing)
         if wrong:
             raise UserError(f"row {number} of `{request.show(file)}` {wrong[0]}", wrong[1])
-        yield None if missing and plan.missing == DROP else row
+        yield None if any(leaves_out(plan, name) for name in missing) else row
 
 
 def _describe_misfit(value: Any, name: str, kind: str) -> tuple[str, str]:

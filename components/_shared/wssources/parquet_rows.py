@@ -41,7 +41,8 @@ def tally_files(request: Request, most_bytes: int) -> Tally | None:
     for file in request.files:
         with open_regular(file) as stream:
             for row in _read_rows(stream, names, most_bytes):
-                tally.add(file, row)
+                left_out = plan.missing == FILL and any(row[name] is None for name in plan.labels)
+                tally.add(file, None if left_out else row)
             if plan.missing == FILL:
                 tally.incomplete.update(_find_incomplete(stream, plan.features))
     return tally

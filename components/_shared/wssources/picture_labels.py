@@ -14,7 +14,7 @@ from wssources.formats import LABEL_FILE, MAX_CLASSES, PICTURES
 from wssources.input_error import suggest
 from wssources.name_lists import split_names
 from wssources.part_counts import PartCounts
-from wssources.request import DROP, Files, Request
+from wssources.request import REFUSE, Files, Request
 from wssources.row_division import RowDivision, find_row_division
 from wssources.split_settings import UNDECIDED, SplitSettings, TimeBounds, divide_files, fixed_parts
 from wssources.table_plan import HEAD_BYTES, LABEL_HELP
@@ -164,7 +164,7 @@ def read_picture_labels(request: Request, file: Path) -> PictureLabels:
     names = _PictureNames(request, file)
     for line, row in row_faults.read_csv_cells(request, file, header):
         cells = tuple(row[header.index(column)] for column in columns)
-        if request.missing == DROP and not all(cell.strip() for cell in cells):
+        if request.missing != REFUSE and not all(cell.strip() for cell in cells):
             continue
         _check_cells(request, file, line, columns, cells)
         picture = names.find(row[place])

@@ -12,8 +12,8 @@ from pathlib import Path
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import BOOLEAN, CATEGORY, DATE, MULTI_LABEL, NUMBER, REGRESSION
 from wssources.column_kinds import MISSING_NUMBERS, parse_date
-from wssources.request import BLOCK_BYTES, DROP, REFUSE, Request, first_line, open_data, unreadable
-from wssources.table_plan import FILL_HELP, KIND_HELP, LABEL_HELP, Head, TablePlan, may_miss
+from wssources.request import BLOCK_BYTES, REFUSE, Request, first_line, open_data, unreadable
+from wssources.table_plan import FILL_HELP, KIND_HELP, LABEL_HELP, Head, TablePlan, leaves_out, may_miss
 from wssources.tasks import BOOLEANS
 
 _FAULTS = (OSError, ValueError, EOFError, csv.Error, zlib.error)  # of damaged files
@@ -212,7 +212,7 @@ def _check_cells(
         shown = f"`{clip_text(name)}`"
         if _is_missing(plan, name, cell):
             if may_miss(plan, name):
-                dropped = dropped or plan.missing == DROP
+                dropped = dropped or leaves_out(plan, name)
                 continue
             is_label = name in plan.labels
             what, help_ = ("label", LABEL_HELP) if is_label else ("value", FILL_HELP)

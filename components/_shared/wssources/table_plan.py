@@ -21,7 +21,7 @@ from wssources.split_settings import SplitSettings, TimeBounds, find_bounds, fin
 from wssources.tasks import Decision, LabelValues, decide_task, split_label
 
 FILL_HELP = "fill or drop missing values: `missing: fill` or `missing: drop`"
-LABEL_HELP = "give every row a label, or leave such rows out with `missing: drop`"
+LABEL_HELP = "give every row a label, or leave such rows out with `missing: fill` or `missing: drop`"
 KIND_HELP = {
     NUMBER: "correct it, list the numeric columns in `features`, or say `column_types: NAME=category`",
     BOOLEAN: "correct it, or say `column_types: NAME=category`",
@@ -122,7 +122,12 @@ def may_miss(plan: TablePlan, name: str) -> bool:
     """Return whether a row may lack a value of a column, which is then filled, or the row dropped."""
     if plan.missing == REFUSE or name in (plan.by, plan.time):
         return False
-    return plan.missing == DROP or name in plan.features
+    return plan.missing == DROP or name in plan.features or name in plan.labels
+
+
+def leaves_out(plan: TablePlan, name: str) -> bool:
+    """Return whether a row is left out if it lacks a value that it may miss, as a label always is."""
+    return plan.missing == DROP or name in plan.labels
 
 
 def plan_table(request: Request, head: Head) -> TablePlan:

@@ -13,24 +13,26 @@ SETTINGS, IGNORED, WORKFLOW = "worldsize.yml", ".amlignore", ".github/workflows/
 _SCHEMAS = "https://raw.githubusercontent.com/worldsize/worldsize/main/schemas"
 SPEC_SCHEMA = f"yaml-language-server: $schema={_SCHEMAS}/spec.schema.json"
 _SETTINGS_SCHEMA = f"yaml-language-server: $schema={_SCHEMAS}/worldsize.schema.json"
-NO_SIZE = "TODO: add `instance_type`, the VM size, or run `worldsize catalogue --refresh`"
+NO_SIZE = (
+    "TODO: add `instance_type`, the VM size, and `max_instances`, or run `worldsize catalogue --refresh`"
+)
 _NOT_UPLOADED = (".git/", ".github/", ".venv/", ".worldsize/", "__pycache__/", "mlruns/", "*.pyc")
 # Actions by the hash of their commit: a tag can be moved to other code.
 _CHECKOUT = ("actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8", "v5.0.0")
 _SETUP_PYTHON = ("actions/setup-python@e797f83bcb11b83ae66e0230d6156d7c80228e7c", "v6.0.0")
 
 
-def write_settings(clusters: Mapping[str, tuple[str | None, int]]) -> str:
-    """``worldsize.yml``: the VM size, if known, and the most instances of each cluster."""
+def write_settings(clusters: Mapping[str, tuple[str | None, int | None]]) -> str:
+    """``worldsize.yml``: the VM size and the most instances of each cluster, as far as they are known."""
     compute = {name: _describe_cluster(size, count) for name, (size, count) in clusters.items()}
     document: dict[str, Any] = {"compute": compute} if compute else {"exclude": [".venv"]}
     return yaml_dump.dump(document, header=_SETTINGS_SCHEMA)
 
 
-def _describe_cluster(size: str | None, count: int) -> Any:
+def _describe_cluster(size: str | None, count: int | None) -> Any:
     if size is None:
-        return Field(Flow(max_instances=count), comment=NO_SIZE)
-    return Flow(instance_type=size, max_instances=count)
+        return Field(Flow(), comment=NO_SIZE)
+    return Flow(instance_type=size, **({"max_instances": count} if count is not None else {}))
 
 
 def write_ignored(*also: str) -> str:

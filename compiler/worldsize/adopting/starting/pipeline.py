@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from worldsize import yaml
 from worldsize.adopting.project.files import relative_path
@@ -59,16 +58,12 @@ def check_inside(path: Path, folder: Path) -> None:
         )
 
 
-def find_clusters(path: Path, folder: Path) -> dict[str, int]:
-    """The clusters that a pipeline names and no file below ``folder`` describes, with the most instances."""
+def find_clusters(path: Path, folder: Path) -> list[str]:
+    """The clusters that a pipeline names and no file below ``folder`` describes."""
     document = yaml.load(path)
-    found: dict[str, int] = {}
-    if document.root is None:
-        return found
-    for name, instances in _walk(document.root, None):
-        found[name] = max(found.get(name, 1), instances)
+    found = dict.fromkeys(_walk(document.root, None)) if document.root is not None else {}
     known = set(_list_described(folder)) if found else set()
-    return {name: most for name, most in found.items() if name not in known}
+    return [name for name in found if name not in known]
 
 
 def _list_described(folder: Path) -> Iterator[str]:
@@ -107,8 +102,8 @@ def _list_code(steps: Iterable[Step]) -> Iterator[Path]:
             yield place
 
 
-def _walk(node: Node, inherited: str | None) -> Iterator[tuple[str, int]]:
-    """The cluster and the instances of each job."""
+def _walk(node: Node, inherited: str | None) -> Iterator[str]:
+    """The cluster of each job."""
     if isinstance(node, Sequence):
         for each in node.items:
             yield from _walk(each, inherited)
@@ -120,7 +115,7 @@ def _walk(node: Node, inherited: str | None) -> Iterator[tuple[str, int]]:
     named = _cluster(node.get("compute"))
     cluster = named or (inherited if node.get("command") is not None or _is_step(node) else None)
     if cluster is not None:
-        yield cluster, _number(_get(node, "resources", "instance_count"))
+        yield cluster
     for entry in node.items():
         yield from _walk(entry[1], named or inherited)
 
@@ -129,20 +124,8 @@ def _is_step(node: Mapping) -> bool:
     return node.get("component") is not None
 
 
-def _get(node: Mapping, *names: str) -> Any:
-    found: Any = node
-    for name in names:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
-
-
 def _cluster(node: Node | None) -> str | None:
     """The name in ``azureml:NAME``."""
     text = node.text if isinstance(node, Scalar) else ""
     name = text.removeprefix("azureml:")
     return name if name != text and name and not name.startswith("/") and "${{" not in name else None
-
-
-def _number(node: Node | None) -> int:
-    value = node.value if isinstance(node, Scalar) else None
-    return value if isinstance(value, int) and value > 0 else 1

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.adopting.project.files import CODE, relative_path
 from worldsize.adopting.project.spec import most_instances
@@ -114,7 +115,8 @@ def make_start(kind: Kind, folder: Path, source: Path | None, table: Table | Non
     assert table is not None
     assert answers.label is not None
     settings, rows = find_settings(table, answers.label), len(table.head.rows)
-    return start_table(answers.name, path, answers.label, answers.why, settings, rows=rows)
+    start = start_table(answers.name, path, answers.label, answers.why, settings.inputs, rows=rows)
+    return replace(start, said=settings.said)
 
 
 def _list_pictures(folder: Path) -> list[str]:
@@ -144,14 +146,14 @@ def surround_pipeline(folder: Path, pipeline: Path, sizes: dict[str, str | None]
 
     ``sizes`` are the VM sizes of its clusters, as far as the user knows them.
     """
-    clusters = {name: (sizes.get(name), most) for name, most in find_clusters(pipeline, folder).items()}
+    clusters = {name: (sizes.get(name), None) for name in find_clusters(pipeline, folder)}
     ignored = {
         (Path(each) / files.IGNORED).as_posix(): files.write_ignored() for each in find_code(pipeline, folder)
     }
     return NewProject({**_surround(clusters), **ignored}, None)
 
 
-def _surround(clusters: Mapping[str, tuple[str | None, int]]) -> dict[str, str]:
+def _surround(clusters: Mapping[str, tuple[str | None, int | None]]) -> dict[str, str]:
     return {
         files.SETTINGS: files.write_settings(clusters),
         files.WORKFLOW: files.write_workflow(version("worldsize")),

@@ -15,12 +15,6 @@ from worldsize.facts import vm_sizes
 GPU_CLUSTER, CPU_CLUSTER = "gpu-cluster", "cpu-cluster"
 CPU_SIZE = "Standard_D16s_v5"
 _SPLIT = "a fifth is held out for validation"
-_WHY = {
-    ("task", "regression"): "more than 20 whole numbers",
-    ("missing", "fill"): "cells are empty",
-    ("missing", "drop"): "labels are empty",
-    ("features", ""): "without columns that only name the row",
-}
 _ADAM = {"optimizer": "adamw"}
 
 
@@ -33,6 +27,7 @@ class Start(Struct, frozen=True):
     train: dict[str, Any] = {}
     epochs: int = 20
     rows: int | None = None  # of the data, where they are known
+    said: tuple[str, ...] = ()  # about the data, that is not in the spec
 
 
 def choose_batch(rows: int | None, world_size: int) -> int:
@@ -88,17 +83,14 @@ def start_pictures(name: str, path: str, rows: int) -> Start:
 
 
 def start_table(
-    name: str, path: str, label: str, why: str, settings: Mapping[str, str], *, rows: int
+    name: str, path: str, label: str, why: str, settings: Mapping[str, Field[str]], *, rows: int
 ) -> Start:
     """A table with a label; ``settings`` are further inputs of ``shard_data``."""
     shard: dict[str, Any] = {
         "data": Field(Flow(type="uri_file", path=path), comment=_SPLIT),
         "label": Field(label, comment=why),
     }
-    shard |= {
-        key: Field(value, comment=_WHY.get((key, value)) or _WHY.get((key, "")))
-        for key, value in settings.items()
-    }
+    shard |= settings
     if "text" in settings:
         return Start(name, shard, "gpt", rows=rows)
     return Start(name, shard, "mlp", {"early_stopping_patience": 5}, rows=rows)

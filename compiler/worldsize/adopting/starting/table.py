@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
+from worldsize.adopting.starting.features import Feature, is_empty, is_missing, judge_column
+from worldsize.azureml.model import Field
+from worldsize.base.wording import quoted_list
 from wsshards.errors import UserError
-from wsshards.terms import CATEGORY
-from wssources.column_kinds import check_categories, find_kind
+from wsshards.terms import DATE, NUMBER
+from wssources.column_kinds import find_kind
 from wssources.formats import TABLES
 from wssources.name_lists import join_names
 from wssources.request import Request, unreadable
@@ -19,8 +22,6 @@ from wssources.tasks import FEW_VALUES, LabelValues
 
 LABELS = ("label", "labels", "target", "targets", "y", "class", "classes", "outcome", "response")
 _FRACTION = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
-_NUMBER_OF_ROW = re.compile(r"(?:.*[_\s])?id|index|row_?(?:id|number|no)|unnamed: 0", re.IGNORECASE)
-_LONG_TEXT = 40  # characters on average, above which a text is read, not sorted into categories
 _MEMORY = 16 << 20
 
 
@@ -30,6 +31,13 @@ class Table(Struct, frozen=True):
     path: Path
     columns: tuple[str, ...]
     head: Head
+
+
+class Settings(Struct, frozen=True):
+    """Inputs of ``shard_data``, with comments that say why, and sentences about the columns."""
+
+    inputs: dict[str, Field[str]]
+    said: tuple[str, ...] = ()
 
 
 class Label(Struct, frozen=True):
@@ -80,62 +88,106 @@ def _read_parquet(path: Path) -> Head:
 
 
 def find_labels(table: Table) -> list[Label]:
-    """The columns that may be the label: those with the name of one, else the last column."""
+    """The columns that may be the label: those with the name of one, else the last that may be predicted."""
     named = [each for each in table.columns if each.strip().lower() in LABELS]
     if named:
         return [Label(each, "by its name") for each in named]
-    return [Label(table.columns[-1], "the last column")] if table.columns else []
+    if not table.columns:
+        return []
+    last = table.columns[-1]
+    found = next((each for each in reversed(table.columns) if _may_be_label(table, each)), last)
+    return [Label(found, "the last column" if found == last else "the last column of classes or numbers")]
 
 
-def find_settings(table: Table, label: str) -> dict[str, str]:
-    """The inputs of ``shard_data`` that the values of the table ask for."""
-    settings: dict[str, str] = {}
-    values = LabelValues(label)
-    for value in table.head.values(label):
-        values.add(value)
-    if values.numbers == values.rows and not values.fractions and len(values.distinct) > FEW_VALUES:
-        settings["task"] = "regression"
-    features = [each for each in table.columns if each != label and not _is_identifier(table, each)]
-    if features and len(features) < len(table.columns) - 1:
-        settings["features"] = join_names(features)
-    if any(_is_missing(value) for value in table.head.values(label)):
-        settings["missing"] = "drop"
-    elif any(_is_missing(value) for name in features for value in table.head.values(name)):
-        settings["missing"] = "fill"
-    text = [name for name in features if _is_long_text(table.head.values(name))]
-    if len(text) == 1 and len(features) == 1:
-        settings |= {"text": text[0]}
-    return settings
-
-
-def _is_identifier(table: Table, name: str) -> bool:
-    """Whether a column only names its row: numbers without a name, or a text of its own in each row."""
-    if not name:
-        return True
+def _may_be_label(table: Table, name: str) -> bool:
+    """Whether a column is neither a text, a date nor the name of a row, and its values differ."""
     values = table.head.values(name)
-    if _NUMBER_OF_ROW.fullmatch(name.strip()) and _counts(values):
-        return True
-    if _is_long_text(values) or find_kind(values, cells=table.head.cells) != CATEGORY:
-        return False
-    try:
-        check_categories(name, values, sampled=not table.head.complete, called=table.path.name)
-    except UserError:
-        return True
-    return False
+    judged = judge_column(table.head, name, table.path.name)
+    plain = judged.kept and not judged.fault and not judged.is_text
+    kind = find_kind(values, cells=table.head.cells)
+    return plain and kind != DATE and len({str(each) for each in values if not is_empty(each)}) > 1
 
 
-def _counts(values: Sequence[object]) -> bool:
-    """Whether these are whole numbers, each another, as those of rows are."""
-    whole = [str(each) for each in values]
-    return len(set(whole)) == len(whole) and all(each.isdecimal() for each in whole)
+def find_settings(table: Table, label: str) -> Settings:
+    """The inputs of ``shard_data`` that the values of the table ask for.
+
+    Raises:
+        UserError: Nothing is left to learn from.
+    """
+    judged = [judge_column(table.head, each, table.path.name) for each in table.columns if each != label]
+    chosen, text = _choose(judged)
+    if not chosen:
+        names = quoted_list([each.name or "(no name)" for each in judged])
+        found = f"`{table.path.name}` has no column to learn `{label}` from"
+        raise UserError(
+            f"{found}: the rest, {names}, names the row or cannot be read", "give it columns of values"
+        )
+    inputs = _find_task(table, label)
+    if not text and len(chosen) < len(judged):
+        inputs["features"] = Field(join_names([each.name for each in chosen]), comment=_why_not(judged))
+    missing = _find_missing(table, label, chosen)
+    if missing:
+        inputs["missing"] = Field("drop" if text else "fill", comment=missing)
+    categories = [f"{each.name}=category" for each in chosen if each.fault]
+    if categories:
+        inputs["column_types"] = Field(join_names(categories), comment="not read as dates or numbers")
+    if text:
+        inputs["text"] = Field(text)
+    return Settings(inputs, tuple(_say_choices(judged, chosen)))
 
 
-def _is_missing(value: object) -> bool:
-    return value is None or value == ""
+def _choose(judged: Sequence[Feature]) -> tuple[list[Feature], str]:
+    """The columns that are learned from, and the column of text if that is the one."""
+    columns = [each for each in judged if each.kept and not each.is_text]
+    texts = [each for each in judged if each.is_text][:1]
+    return (columns, "") if columns or not texts else (texts, texts[0].name)
 
 
-def _is_long_text(values: Sequence[object]) -> bool:
-    texts = [each for each in values if isinstance(each, str) and each]
-    return (
-        bool(texts) and sum(map(len, texts)) > _LONG_TEXT * len(texts) and any(" " in each for each in texts)
-    )
+def _find_task(table: Table, label: str) -> dict[str, Field[str]]:
+    """The task, where the labels leave it open that they are numbers to predict."""
+    cells, given = table.head.cells, table.head.values(label)
+    kind = find_kind(given, cells=cells)
+    values, marks = LabelValues(label), False
+    for value in given:
+        if is_missing(value, kind, cells=cells):
+            marks = marks or not is_empty(value)
+        else:
+            values.add(value)
+    few = len(values.distinct) <= FEW_VALUES
+    if kind != NUMBER or few or values.numbers < values.rows or (values.fractions and not marks):
+        return {}
+    which = "whole numbers" if not values.fractions else "numbers"
+    return {"task": Field("regression", comment=f"more than {FEW_VALUES} {which}")}
+
+
+def _find_missing(table: Table, label: str, chosen: Sequence[Feature]) -> str:
+    """What is missing, with the number of rows that are left out; nothing if all is there."""
+    head, values = table.head, table.head.values(label)
+    kind = find_kind(values, cells=head.cells)
+    count = sum(is_missing(each, kind, cells=head.cells) for each in values)
+    cells = any(each.incomplete for each in chosen)
+    if not count:
+        return "cells are empty" if cells else ""
+    total = f"{len(values):,}" if head.complete else f"the first {len(values):,}"
+    filled = "; other empty cells are filled" if cells else ""
+    return f"{count:,} of {total} rows have no label, and are left out{filled}"
+
+
+def _why_not(judged: Sequence[Feature]) -> str:
+    names = any(not each.kept and not each.fault for each in judged)
+    others = any((not each.kept and each.fault) or each.is_text for each in judged)
+    reasons = ["only name the row"] * names + ["are not read"] * others
+    return f"without columns that {' or '.join(reasons)}"
+
+
+def _say_choices(judged: Sequence[Feature], chosen: Sequence[Feature]) -> Iterator[str]:
+    """What a reader of the spec may want to correct, as sentences."""
+    names = [each.name for each in judged if each.name and not each.kept and not each.fault]
+    if names:
+        what = "it only names" if len(names) == 1 else "they only name"
+        yield f"left out, because {what} the row: {quoted_list(names)}"
+    for each in judged:
+        if each.is_text and each not in chosen:
+            yield f"left out, because a long text is read alone, not beside columns: `{each.name}`"
+        elif each.fault:
+            yield f"{each.fault}: it is {'read as a category' if each.kept else 'left out'}"

@@ -19,7 +19,8 @@ CHECKED = frozenset(
     {
         "pipeline-job", "command-job", "sweep-job", "spark-job", "parallel-job",
         "command-component", "pipeline-component", "parallel-component", "spark-component",
-        "compute", "schedule", "data", "environment",
+        "compute", "schedule", "data", "environment", "model",
+        "online-endpoint", "online-deployment", "batch-endpoint", "batch-deployment",
     }
 )  # fmt: skip
 
@@ -28,6 +29,7 @@ _LOOSE_JOBS = ("automl", "import", "data_transfer", "finetuning", "fine_tuning",
 _COMPONENTS = ("command", "pipeline", "parallel", "spark")
 _COMPUTES = ("amlcompute", "computeinstance", "kubernetes", "virtualmachine", "synapsespark")
 _DATA = ("uri_file", "uri_folder", "mltable")
+_MODELS = ("custom_model", "mlflow_model", "triton_model")
 _OF_COMMANDS = ("code", "inputs", "outputs", "version", "resources", "distribution", "is_deterministic")
 _LITERALS = ("string", "number", "integer", "boolean")
 
@@ -45,6 +47,11 @@ _BY_SCHEMA = {
     "schedule": "schedule",
     "data": "data",
     "environment": "environment",
+    "model": "model",
+    **{f"{each}onlineendpoint": "online-endpoint" for each in ("", "managed", "kubernetes")},
+    **{f"{each}onlinedeployment": "online-deployment" for each in ("", "managed", "kubernetes")},
+    "batchendpoint": "batch-endpoint",
+    **{f"{each}batchdeployment": "batch-deployment" for each in ("", "model", "pipelinecomponent")},
 }
 
 
@@ -53,7 +60,7 @@ def recognise(root: Node | None, path: str = "") -> str | None:
 
     Returns:
         One of :data:`CHECKED`; ``other`` for what is Azure ML's but not checked here (AutoML jobs,
-        endpoints, models, MLTable files, monitors); None for everything else.
+        MLTable files, monitors); None for everything else.
     """
     if not isinstance(root, Mapping):
         return None
@@ -133,14 +140,26 @@ def _by_keys(root: Mapping) -> str | None:
         return "compute"
     if _is_left_alone(root, kind):
         return "other"
-    if kind in _DATA and ("path" in root or "name" in root):
-        return "other" if _is_imported(root) else "data"
+    asset = _asset(root, kind)
+    if asset is not None:
+        return asset
     if isinstance(root.get("jobs"), Mapping):
         return _pipeline(root, kind)
     if kind == "pipeline":  # with its jobs misspelt, or not a mapping
         own = ("jobs", "settings", "experiment_name", "component", "compute", "outputs")
         return "pipeline-job" if any(key in root for key in own) else None
     return _single(root, kind) or _environment(root, kind)
+
+
+def _asset(root: Mapping, kind: str) -> str | None:
+    """Data, a model or the deployment of one."""
+    if kind in _DATA and ("path" in root or "name" in root):
+        return "other" if _is_imported(root) else "data"
+    if "path" in root and closest(kind, _MODELS) is not None:
+        return "model"
+    if "endpoint_name" in root and ("model" in root or "code_configuration" in root):
+        return "batch-deployment" if "compute" in root else "online-deployment"
+    return None
 
 
 def _is_imported(root: Mapping) -> bool:

@@ -83,7 +83,8 @@ def _has_other_path(node: Node | None) -> bool:
 
 
 def check_data(context: Context, asset: Data) -> Iterator[Problem]:
-    for data in _read_field(Field(asset), None, "the data asset"):
+    what = "the model" if (asset.type or "").endswith("_model") else "the data asset"
+    for data in _read_field(Field(asset), None, what):
         yield from _check_argument(context, data)
 
 

@@ -220,10 +220,13 @@ def _started(command: Command) -> Word | None:
     return named if named is not None and _NAME.fullmatch(named.text) else None
 
 
+_ENTRIES = {"spark": ("entry", "file"), "deployment": ("code_configuration", "scoring_script")}
+
+
 def _find_entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:
-    """The entry of a parallel task or Spark job, its code and the folder that the code is relative to."""
+    """The entry of a parallel task, Spark job or deployment, its code and the folder of the code's path."""
     raw = component.raw if isinstance(component.raw, Mapping) else None
-    kind, key = ("entry", "file") if component.type.lower() == "spark" else ("task", "entry_script")
+    kind, key = _ENTRIES.get(component.type.lower(), ("task", "entry_script"))
     block = raw.get(kind) if raw is not None else None
     entry = block.get(key) if isinstance(block, Mapping) else None
     code = (block.get("code") if isinstance(block, Mapping) else None) or (raw.get("code") if raw else None)

@@ -91,7 +91,7 @@ class _Parquet:
         for name, kind in plan.features.items():
             own = kind_of_type(self.schema.field(name).type)
             if own is None or (
-                (kind == NUMBER) != (own in (NUMBER, BOOLEAN)) and kind not in (CATEGORY, DATE)
+                (kind in (NUMBER, BOOLEAN)) != (own in (NUMBER, BOOLEAN)) and kind not in (CATEGORY, DATE)
             ):
                 self.refuse_type(name, "numbers" if kind == NUMBER else kind)
         self.check_nested(plan.labels)

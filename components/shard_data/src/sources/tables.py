@@ -20,7 +20,7 @@ from wsshards.terms import DATE
 from wssources.formats import MAX_CLASSES
 from wssources.request import DROP, REFUSE, Request
 from wssources.split_settings import TEST, UNDECIDED, VALIDATION, find_parts, fixed_parts
-from wssources.table_plan import FILL_HELP, LABEL_HELP, TablePlan, may_miss
+from wssources.table_plan import FILL_HELP, LABEL_HELP, TablePlan, leaves_out, may_miss
 
 SIGNATURE_COLUMNS = 1_000  # a table of more numbers is one vector to a model
 
@@ -75,15 +75,20 @@ def make_source(request: Request, plan: TablePlan, width: int, stream: Stream) -
         features = replace(features, columns=columns)
 
     def batches() -> Iterator[Batch]:
+        read = kept = 0
         for piece in stream(plan):
             try:
                 made = _make_batch(request, plan, codes, piece, width)
             except UserError as error:
                 raise (piece.explain(error) if piece.explain else error) from None
+            read, kept = read + piece.table.num_rows, kept + len(made.features)
             part = parts.get(piece.file, UNDECIDED)
             if part:
                 made = replace(made, parts=np.full(len(made.features), part, np.uint8))
             yield made
+        if kept < read:
+            lacking = "a value in some column" if plan.missing == DROP else "a label"
+            print(f"left out: {read - kept:,} of {read:,} rows, without {lacking}")
 
     return Source(
         plan.decision.task,
@@ -168,7 +173,7 @@ def _drop_missing(plan: TablePlan, table: Any, place: Place) -> tuple[Any, Calla
                 f"{place(row)} has no value in column `{clip_text(name)}`",
                 LABEL_HELP if name in plan.labels else FILL_HELP,
             )
-        if plan.missing == DROP:
+        if leaves_out(plan, name):
             dropped = missing if dropped is None else dropped | missing
     if dropped is None:
         return table, place

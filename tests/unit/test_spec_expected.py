@@ -42,6 +42,11 @@ FILES = {
     ),
     "endpoint.yml": (
         SCHEMA.format("managedOnlineEndpoint") + "name: e\nauth_mode: key\n",
+        "this is an Azure ML online endpoint, not a spec",
+        "use `worldsize check` for it",
+    ),
+    "workspace.yml": (
+        SCHEMA.format("workspace") + "name: w\nlocation: westeurope\n",
         "this is an Azure ML file, not a spec",
         "use `worldsize check` for it",
     ),

@@ -178,3 +178,13 @@ def test_all_processes_split_the_rows_alike(split: str, seeds: list[str]) -> Non
     text = adopt_text(HIDDEN.replace("def fit(", f"rows = load()\n{split}\n\n\ndef fit(")).text
     assert [each for each in text.splitlines() if "seed(0)" in each] == seeds
     assert ("import numpy as np" in text) is (len(seeds) == 2)
+
+
+def test_a_schedule_that_is_made_in_each_epoch_is_not_registered_before_them() -> None:
+    text = (SCRIPTS.with_name("more") / "accelerate_patience.py").read_text(encoding="utf-8")
+    made = "    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)\n"
+    assert "register_for_checkpointing(scheduler)" in adopt_text(text).text
+    inside = text.replace(made, "").replace(
+        "        loss = train_epoch", f"    {made}        loss = train_epoch"
+    )
+    assert "register_for_checkpointing" not in adopt_text(inside).text

@@ -13,7 +13,7 @@ from worldsize.adopting.libraries.resuming_trainers import name_folder
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
+from worldsize.adopting.source.tracing import Tracer, is_under
 from worldsize.adopting.training.epoch_counter import name_epoch
 
 _SCHEDULES = re.compile(r"sched|anneal|plateau|warm", re.IGNORECASE)
@@ -111,4 +111,7 @@ def _list_others(script: Script, loop: ast.For, prepared: Collection[str]) -> li
         if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
         if script.scope(call) is script.scope(loop) and _SCHEDULES.search(call.func.value.id)
     }
-    return sorted(names - known - set(prepared))
+    made_inside = {
+        each for each in names if any(is_under(script, node, loop) for node in script.module.stores(each))
+    }
+    return sorted(names - known - made_inside - set(prepared))

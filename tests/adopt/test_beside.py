@@ -1,0 +1,66 @@
+"""What modules beside the script do is known: their layers, their random numbers, their packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from worldsize.adopting.adopt import adopt_script
+from worldsize.adopting.model import Adoption
+
+SCRIPT = (Path(__file__).with_name("scripts") / "argparse_digits.py").read_text(encoding="utf-8")
+CLASS = "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        self.layer = "
+
+
+def adopt(folder: Path, files: dict[str, str]) -> Adoption:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    script = folder / "train.py"
+    line = "import argparse\n"
+    script.write_text(SCRIPT.replace(line, f"{line}from net import Net\n", 1), encoding="utf-8")
+    return adopt_script(script)
+
+
+@pytest.mark.parametrize(
+    ("known", "code"),
+    [
+        ("has_batch_norm", f"{CLASS}nn.BatchNorm2d(3)\n"),
+        ("has_dropout", f"{CLASS}nn.Dropout(0.1)\n"),
+        ("has_attention", f"{CLASS}nn.MultiheadAttention(8, 2)\n"),
+        ("draws_noise", f"{CLASS}torch.randn_like(3)\n".replace("from", "import torch\nfrom", 1)),
+        ("random_augmentation", "from torchvision import transforms\nNet = transforms.RandomCrop(8)\n"),
+    ],
+)
+@pytest.mark.parametrize("where", ["net.py", "net/__init__.py", "parts/inner.py", "net/inner.py"])
+def test_a_module_beside_has_known_causes(tmp_path: Path, known: str, code: str, where: str) -> None:
+    package = where.startswith("net/")
+    files = {"net/__init__.py" if package else "net.py": "from .inner import Net" if package else ""}
+    if where == "parts/inner.py":
+        files = {"net.py": "from parts.inner import Net\n"}
+    profile = adopt(tmp_path, {**files, where: code}).profile
+    assert getattr(profile, known)
+
+
+def test_what_is_not_imported_is_no_cause(tmp_path: Path) -> None:
+    files = {"net.py": "from net import Net\nNet = 1\n", "other.py": f"{CLASS}nn.BatchNorm2d(3)\n"}
+    adoption = adopt(tmp_path, files)
+    assert not adoption.profile.has_batch_norm
+    assert not any("normalization" in each.message for each in adoption.obstacles)
+
+
+def test_batch_normalization_beside_is_told_at_its_import(tmp_path: Path) -> None:
+    adoption = adopt(tmp_path, {"net.py": f"{CLASS}nn.BatchNorm2d(3)\n"})
+    told = [each for each in adoption.obstacles if "normalization" in each.message]
+    message = "the batch normalization in `net.py` takes the mean of the rows of one process"
+    assert [each.message for each in told] == [message]
+    assert adoption.source.splitlines()[told[0].span.line - 1] == "from net import Net"
+
+
+def test_the_packages_of_modules_beside_are_imported(tmp_path: Path) -> None:
+    files = {
+        "net.py": "import parts.rows\nNet = 1\n",
+        "parts/rows.py": "import json\nfrom PIL import Image\n",
+    }
+    assert "PIL" in adopt(tmp_path, files).profile.imports

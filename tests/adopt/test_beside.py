@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from worldsize.adopting.adopt import adopt_script
-from worldsize.adopting.model import Adoption
+from worldsize.adopting.model import Adoption, ScriptProfile
+from worldsize.adopting.project.environment import pin_environment
 
 SCRIPT = (Path(__file__).with_name("scripts") / "argparse_digits.py").read_text(encoding="utf-8")
 CLASS = "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        self.layer = "
@@ -64,3 +65,31 @@ def test_the_packages_of_modules_beside_are_imported(tmp_path: Path) -> None:
         "parts/rows.py": "import json\nfrom PIL import Image\n",
     }
     assert "PIL" in adopt(tmp_path, files).profile.imports
+
+
+@pytest.mark.parametrize(
+    ("code", "need"),
+    [
+        ("from torch.utils.tensorboard import SummaryWriter", "tensorboard"),
+        ("from torch.utils import tensorboard as tb\nw = tb.SummaryWriter()", "tensorboard"),
+        ("from lightning.pytorch.loggers import TensorBoardLogger", "tensorboard"),
+        ("import pandas as pd\npd.read_parquet(path)", "pyarrow"),
+        ("import pandas as pd\npd.DataFrame(x).to_parquet(path)", "pyarrow"),
+        ("import pandas as pd\npd.read_excel('rows.xls')", "xlrd"),
+        ("import pandas as pd\npd.read_excel(path)", "openpyxl"),
+        ("from transformers import TrainingArguments as A\nA(report_to=['tensorboard'])", "tensorboard"),
+        ("import polars as pl\nimport pandas\npl.DataFrame(x).to_parquet(path)", None),
+        ("import pandas as pd\npd.read_csv('rows.csv')", None),
+        ("from tensorboardX import SummaryWriter", None),
+    ],
+)  # fmt: skip
+def test_a_call_needs_a_package(tmp_path: Path, code: str, need: str | None) -> None:
+    profile = adopt(tmp_path, {"net.py": f"{code}\nNet = 1\n"}).profile
+    assert [each[0] for each in profile.needs] == ([] if need is None else [need])
+
+
+def test_a_needed_package_is_pinned_or_told(tmp_path: Path) -> None:
+    profile = ScriptProfile("train.py", "torch", needs=(("nowhere-a", "click"), ("nowhere-b",)))
+    made = pin_environment("train", profile, (), "Standard_NC24ads_A100_v4")
+    assert any(each.startswith("click==") for each in made.conda["dependencies"][-1]["pip"])
+    assert made.unknown == ("nowhere-b",)

@@ -65,6 +65,7 @@ class ScriptProfile(Struct, frozen=True):
     framework: Framework
     flags: tuple[Flag, ...] = ()
     imports: tuple[str, ...] = ()  # top-level modules, without the standard library
+    needs: tuple[tuple[str, ...], ...] = ()  # packages that calls need, of which one is enough
     reads: tuple[str, ...] = ()  # paths in the text that are read
     writes: tuple[str, ...] = ()  # paths in the text that are written
     optimizer: str | None = None  # `sgd`, `adamw`

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
 from worldsize.adopting.source.beside import read_with_beside
+from worldsize.adopting.training.needs import list_needs
 from worldsize.adopting.training.samples import list_sample_draws
 from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
 
@@ -44,6 +45,7 @@ def describe_script(
         framework=framework,
         flags=flags,
         imports=tuple(sorted({name for each in modules for name in list_imports(each)})),
+        needs=tuple(sorted({need for each in modules for need in list_needs(each)})),
         reads=_list_paths(module, _READS, "r"),
         writes=_list_paths(module, _WRITES, "w"),
         optimizer=find_optimizer_name(module),

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from worldsize.adopting.adopt import adopt_script
 from worldsize.adopting.model import Adoption, ScriptProfile
 from worldsize.adopting.project.environment import pin_environment
+from worldsize.adopting.project.files import ProjectRequest, make_project
+from worldsize.adopting.proving.prove import Measured
 
 SCRIPT = (Path(__file__).with_name("scripts") / "argparse_digits.py").read_text(encoding="utf-8")
 CLASS = "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        self.layer = "
@@ -93,3 +96,17 @@ def test_a_needed_package_is_pinned_or_told(tmp_path: Path) -> None:
     made = pin_environment("train", profile, (), "Standard_NC24ads_A100_v4")
     assert any(each.startswith("click==") for each in made.conda["dependencies"][-1]["pip"])
     assert made.unknown == ("nowhere-b",)
+
+
+@pytest.mark.parametrize(
+    ("options", "keeps"),
+    [("", True), (", drop_last=False", True), (", drop_last=True", False), (", drop_last=args.drop", False)],
+)
+def test_the_plan_counts_the_last_batch_that_the_loaders_keep(
+    tmp_path: Path, options: str, keeps: bool
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("shuffle=True", f"shuffle=True{options}"), encoding="utf-8")
+    request = ProjectRequest(adopt_script(script), script, measured=Measured(rows=2405))
+    spec = yaml.safe_load(make_project(request, tmp_path / "job", beside=False).files["train.yml"])
+    assert spec["steps"]["train"]["scale"].get("drop_last") is (False if keeps else None)

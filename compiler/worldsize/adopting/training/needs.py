@@ -12,20 +12,17 @@ Need = tuple[str, ...]  # the packages of which one is enough, the usual one fir
 
 _TENSORBOARD = ("tensorboard", "tensorboardx")
 _PARQUET = ("pyarrow", "fastparquet")
-_BY_NAME: tuple[tuple[re.Pattern[str], Need], ...] = tuple(
-    (re.compile(pattern), need)
-    for pattern, need in (
-        (r"torch\.utils\.tensorboard(?:\..+)?", ("tensorboard",)),
-        (r"(?:lightning|pytorch_lightning)\.(?:\w+\.)*TensorBoardLogger", _TENSORBOARD),
-        (r"(?:lightning|pytorch_lightning)\.(?:\w+\.)*WandbLogger", ("wandb",)),
-        (r"(?:lightning|pytorch_lightning)\.(?:\w+\.)*MLFlowLogger", ("mlflow", "mlflow-skinny")),
-        (r"(?:lightning|pytorch_lightning)\.(?:\w+\.)*CometLogger", ("comet-ml",)),
-        (r"pandas\.read_parquet", _PARQUET),
-        (r"pandas\.read_(?:feather|orc)", ("pyarrow",)),
-        (r"pandas\.(?:read_hdf|HDFStore)", ("tables",)),
-        (r"transformers\.(?:\w+\.)*BitsAndBytesConfig", ("bitsandbytes",)),
-        (r"torchvision\.datasets\.Coco(?:Detection|Captions)", ("pycocotools",)),
-    )
+_BY_NAME: tuple[tuple[re.Pattern[str], Need], ...] = (
+    (re.compile(r"torch\.utils\.tensorboard(?:\..+)?"), ("tensorboard",)),
+    (re.compile(r"(?:pytorch_)?lightning\.[\w.]{0,60}TensorBoardLogger"), _TENSORBOARD),
+    (re.compile(r"(?:pytorch_)?lightning\.[\w.]{0,60}WandbLogger"), ("wandb",)),
+    (re.compile(r"(?:pytorch_)?lightning\.[\w.]{0,60}MLFlowLogger"), ("mlflow", "mlflow-skinny")),
+    (re.compile(r"(?:pytorch_)?lightning\.[\w.]{0,60}CometLogger"), ("comet-ml",)),
+    (re.compile(r"pandas\.read_parquet"), _PARQUET),
+    (re.compile(r"pandas\.read_(?:feather|orc)"), ("pyarrow",)),
+    (re.compile(r"pandas\.(?:read_hdf|HDFStore)"), ("tables",)),
+    (re.compile(r"transformers\.[\w.]{0,60}BitsAndBytesConfig"), ("bitsandbytes",)),
+    (re.compile(r"torchvision\.datasets\.Coco(?:Detection|Captions)"), ("pycocotools",)),
 )
 _OF_FRAMES: dict[str, Need] = {
     "to_parquet": _PARQUET,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
@@ -60,6 +61,7 @@ def describe_script(
         or any(any(list_sample_draws(each)) for each in modules),
         draws_noise=any(map(_draws_noise, modules)),
         shuffles=_shuffles(module),
+        keeps_last=framework != "keras" and _keeps_last(modules, framework),
         own_sampler=any(map(_takes_sampler, modules)),
         module=find_module_name(module),
         compares_rows=any(map(_CONTRASTS.search, words)) or any(map(_compares_rows, modules)),
@@ -142,6 +144,18 @@ def _draws_noise(module: Module) -> bool:
 
 def _takes_sampler(module: Module) -> bool:
     return any(keyword.arg in _SAMPLER for call in module.called("DataLoader") for keyword in call.keywords)
+
+
+def _keeps_last(modules: Sequence[Module], framework: Framework) -> bool:
+    """Whether no loader drops its last batch, where loaders make all batches."""
+    maker = "TrainingArguments" if framework == "transformers" else "DataLoader"
+    loaders = [call for module in modules for call in module.called(maker)]
+    says = (*_SAMPLER, "drop_last", "dataloader_drop_last", None)
+    return bool(loaders) and not any(
+        len(call.args) > 2
+        or any(each.arg in says and constant_value(each.value) is not False for each in call.keywords)
+        for call in loaders
+    )
 
 
 def _shuffles(module: Module) -> bool:

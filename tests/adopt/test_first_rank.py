@@ -83,8 +83,10 @@ with open("end.txt", "w") as end:
 def test_all_processes_train_in_a_with_and_the_first_writes() -> None:
     adoption = adopt_text(WITH)
 
-    assert 'open(file="log.csv" if RANK == 0 else os.devnull, mode="w") as log, gzip.open(' in adoption.text
-    assert 'gzip.open("x.gz" if RANK == 0 else os.devnull, mode="w") as packed:' in adoption.text
+    log = 'open(file=os.path.join(args.output, "log.csv") if RANK == 0 else os.devnull, mode="w") as log'
+    assert f"{log}, gzip.open(" in adoption.text
+    packed = 'gzip.open(os.path.join(args.output, "x.gz") if RANK == 0 else os.devnull, mode="w") as packed:'
+    assert packed in adoption.text
     assert "            best = state" in adoption.text
     assert "            tries = state" in adoption.text
     assert 'if RANK == 0:\n    with open(os.path.join(args.output, "end.txt"), "w")' in adoption.text
@@ -100,7 +102,7 @@ def test_all_processes_train_in_a_with_and_the_first_writes() -> None:
     [
         (
             'jsonlines.open("x.jsonl", mode="w")',
-            'jsonlines.open("x.jsonl" if RANK == 0 else os.devnull, mode="w")',
+            'jsonlines.open(os.path.join(args.output, "x.jsonl") if RANK == 0 else os.devnull, mode="w")',
         ),
         (
             'SummaryWriter("logs")',

@@ -89,15 +89,17 @@ def test_modules_beside_the_script_and_data_go_with_it(folder: Path) -> None:
         text.replace("import argparse\n", "import argparse\nimport shapes\n", 1), encoding="utf-8"
     )
     (folder / "shapes.py").write_text("import colours\n", encoding="utf-8")
-    (folder / "colours.py").write_text("", encoding="utf-8")
-    (folder / "unused.py").write_text("", encoding="utf-8")
+    (folder / "colours.py").write_text("import click\nimport nowhere\n", encoding="utf-8")
+    (folder / "unused.py").write_text("import pytest\n", encoding="utf-8")
 
     done = adopt(SCRIPT, "--no-run", "-o", "job")
 
     assert done.exit_code == 0, done.output
     assert sorted(each.name for each in Path("job/src").iterdir()) == [SCRIPT, "colours.py", "shapes.py"]
     pins = yaml.safe_load(Path("job/conda.yml").read_text(encoding="utf-8"))["dependencies"][-1]["pip"]
-    assert not any("shapes" in each for each in pins)
+    assert not any("shapes" in each or "pytest" in each for each in pins)
+    assert any(each.startswith("click==") for each in pins)
+    assert "no package here has `nowhere`, which the script needs" in done.output
     assert any(each.startswith("scikit-learn==") for each in pins)
 
 
@@ -220,19 +222,20 @@ def test_adopting_again_adds_what_the_script_imports_by_now(folder: Path) -> Non
     before = Path("conda.yml").read_text(encoding="utf-8")
     text = (folder / SCRIPT).read_text(encoding="utf-8")
     (folder / SCRIPT).write_text(
-        text.replace("import argparse\n", "import argparse\nimport click\nimport nowhere_known\n", 1),
+        text.replace("import argparse\n", "import argparse\nimport beside\nimport nowhere_known\n", 1),
         encoding="utf-8",
     )
+    (folder / "beside.py").write_text("import click\n", encoding="utf-8")
 
     shown = adopt(SCRIPT, "--no-run")
-    assert "`conda.yml` lacks `click`, which the script imports: `--write` adds it" in shown.output
+    assert "`conda.yml` lacks `click`, which the script needs: `--write` adds it" in shown.output
 
     done = adopt(SCRIPT, "--write")
     assert done.exit_code == 0, done.output
     added = Path("conda.yml").read_text(encoding="utf-8").removeprefix(before.rstrip("\n")).strip()
     assert added.startswith("- click==")
-    assert f"wrote conda.yml: `{added.removeprefix('- ')}`, which the script imports" in done.output
-    assert "`nowhere_known` is imported, and no package here has it" in done.output
+    assert f"wrote conda.yml: `{added.removeprefix('- ')}`, which the script needs" in done.output
+    assert "the script needs `nowhere_known`, and no package here has it" in done.output
     assert "nothing to write" in adopt(SCRIPT, "--write").output
 
 
@@ -254,7 +257,7 @@ def test_a_module_of_no_package_is_told(folder: Path) -> None:
     text = (folder / SCRIPT).read_text(encoding="utf-8")
     (folder / SCRIPT).write_text(text.replace("import argparse\n", "import argparse\nimport nowhere\n", 1))
     done = adopt(SCRIPT, "--no-run", "-o", "job")
-    assert "no package here has `nowhere`, which the script imports: add it to `conda.yml`" in done.output
+    assert "no package here has `nowhere`, which the script needs: add it to `conda.yml`" in done.output
 
 
 @pytest.mark.parametrize("spec", ["argparse_digits.yml", "renamed.yml"])

@@ -147,6 +147,8 @@ def test_steps() -> None:
     assert batch.count_steps(None, 256, 20, 2) == batch.Steps(None, None, None)
     assert batch.count_steps(None, 256, 20, 0) == batch.Steps(None, None, 0)
     assert batch.count_steps(1438, 256, None, 2) == batch.Steps(5, None, 10)
+    assert batch.count_steps(2405, 1024, 20, 0, drop_last=False) == batch.Steps(3, 60, 0)
+    assert batch.count_steps(2048, 1024, 20, 0, drop_last=False) == batch.Steps(2, 40, 0)
     assert batch.count_steps(100, 256, 20, 0) == batch.Steps(0, 0, 0)
 
 

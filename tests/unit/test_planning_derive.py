@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +33,23 @@ def test_the_example_of_the_design(planner: Planner) -> None:
     assert step.inputs["epochs"] == 20
     assert isinstance(step.inputs["epochs"], int)
     assert "worker_count" not in step.inputs
+
+
+def test_a_script_may_keep_its_last_batch(planner: Planner, tmp_path: Path) -> None:
+    scale = planner.scaled("optimizer: sgd", "epochs: 2", "rows: 1438", "drop_last: false")
+    text = planner.write(scale, more="instance_count: 2")
+    plan, problems = planner.planned(text)
+    assert problems == []
+    found = planner.training(plan)
+    assert (found.steps_per_epoch, found.total_steps) == (6, 12)
+    told = next(each for each in plan.steps["train"].derivations if each.quantity == "steps_per_epoch")
+    assert (told.formula, told.source) == ("⌈1438 / 256⌉", "an incomplete last batch is a step too")
+
+    command = "    command: python train.py\n    code: .\n    environment: azureml:env:1\n"
+    text = planner.write(scale, distribution=None)
+    assert command in text
+    found = planner.check(tmp_path, text.replace(command, "    uses: train_ddp\n"))
+    assert any("only a step with its own `command`" in each.message for each in found)
 
 
 @pytest.mark.parametrize(

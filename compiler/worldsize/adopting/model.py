@@ -65,6 +65,7 @@ class ScriptProfile(Struct, frozen=True):
     framework: Framework
     flags: tuple[Flag, ...] = ()
     imports: tuple[str, ...] = ()  # top-level modules, without the standard library
+    needs: tuple[tuple[str, ...], ...] = ()  # packages that calls need, of which one is enough
     reads: tuple[str, ...] = ()  # paths in the text that are read
     writes: tuple[str, ...] = ()  # paths in the text that are written
     optimizer: str | None = None  # `sgd`, `adamw`
@@ -78,6 +79,7 @@ class ScriptProfile(Struct, frozen=True):
     random_augmentation: bool = False
     draws_noise: bool = False  # random numbers in the model or in its steps
     shuffles: bool = True  # the loader draws the order of the rows
+    keeps_last: bool = False  # each loader gives an incomplete last batch
     own_sampler: bool = False  # a sampler of the script chooses the rows
     compares_rows: bool = False  # the loss is of the rows of a batch together, as a contrastive one is
     prepared_scheduler: bool = False  # Accelerate steps its scheduler

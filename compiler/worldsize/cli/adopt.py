@@ -341,7 +341,7 @@ def _show_outcome(
     for name in written:
         common.say(f"wrote {name}")
     for name in place_project(request).unknown:
-        common.say(f"no package here has `{name}`, which the script imports: add it to `conda.yml`")
+        common.say(f"no package here has `{name}`, which the script needs: add it to `conda.yml`")
     if written:
         spec = next(name for name in written if name.endswith(".yml") and not name.endswith("conda.yml"))
         common.say(f"\ntry it here: worldsize run {shlex.quote(spec)}")

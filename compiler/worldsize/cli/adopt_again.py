@@ -8,7 +8,7 @@ from typing import Any
 
 from worldsize.adopting.options.arguments import read_arguments
 from worldsize.adopting.project.files import Project, ProjectRequest
-from worldsize.adopting.project.missing_packages import add_packages, list_missing
+from worldsize.adopting.project.missing_packages import add_packages, list_missing, list_unknown
 from worldsize.adopting.project.spec import CONDA_FILE
 from worldsize.base.wording import quoted_list
 from worldsize.cli import common
@@ -18,7 +18,7 @@ from worldsize.fixing.apply import replace_content
 def say_adopted(request: ProjectRequest, project: Project, options: Any, size: str | None) -> None:
     """Add the packages that the environment lacks, and say what is left."""
     missing = list_missing(project)
-    unknown = [each for each in project.unknown if each not in missing]
+    unknown = list_unknown(project)
     is_done = f"`{request.script}` is adopted already, and its spec is there"
     common.say(f"{is_done}: nothing to write" if not missing else is_done)
     if missing:
@@ -27,7 +27,7 @@ def say_adopted(request: ProjectRequest, project: Project, options: Any, size: s
         after = add_packages(before, list(missing.values()))
         reason = replace_content(path, before, after) if after is not None else "it has no list of pip"
         if reason is None:
-            common.say(f"wrote {path}: {quoted_list(missing.values())}, which the script imports")
+            common.say(f"wrote {path}: {quoted_list(missing.values())}, which the script needs")
         else:
             common.say(f"  add {quoted_list(missing.values())} to `{path}` yourself: {reason}")
     for line in (*_list_unknown(unknown), *_list_unwritten(request, project, options, size)):
@@ -36,7 +36,7 @@ def say_adopted(request: ProjectRequest, project: Project, options: Any, size: s
 
 def _list_unknown(modules: list[str]) -> Iterator[str]:
     for each in modules:
-        yield f"`{each}` is imported, and no package here has it: see that `{CONDA_FILE}` installs it"
+        yield f"the script needs `{each}`, and no package here has it: see that `{CONDA_FILE}` installs it"
 
 
 def _list_unwritten(
@@ -67,4 +67,4 @@ def find_lacking(request: ProjectRequest, project: Project) -> str | None:
     missing = list_missing(project) if done else {}
     if not missing:
         return None
-    return f"`{CONDA_FILE}` lacks {quoted_list(missing)}, which the script imports: `--write` adds it\n"
+    return f"`{CONDA_FILE}` lacks {quoted_list(missing)}, which the script needs: `--write` adds it\n"

@@ -32,11 +32,19 @@ class Steps(Struct, frozen=True):
     warmup: int | None
 
 
-def count_steps(rows: int | None, global_batch: int, epochs: float | None, warmup_epochs: float) -> Steps:
+def count_steps(
+    rows: int | None,
+    global_batch: int,
+    epochs: float | None,
+    warmup_epochs: float,
+    *,
+    drop_last: bool = True,
+) -> Steps:
     """Count the steps per epoch, in total, and of the warm-up; what is None is unknown before the run."""
     if rows is None:
         return Steps(None, None, 0 if warmup_epochs == 0 else None)
-    per_epoch = step_counts.steps_per_epoch(rows, global_batch)
+    counted = rows if drop_last else rows + global_batch - 1  # the incomplete batch is a step too
+    per_epoch = step_counts.steps_per_epoch(counted, global_batch)
     total = None if epochs is None else step_counts.total_steps(epochs, per_epoch)
     return Steps(per_epoch, total, step_counts.warmup_steps(warmup_epochs, per_epoch))
 

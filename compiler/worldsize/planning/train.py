@@ -45,9 +45,10 @@ def plan_training(
     epochs = _epochs(settings, notes)
     warm = _warmup(scale, scaled, kappa, epochs, notes)
     rows = _rows(scale, counted, notes)
-    counts = count_steps(rows, batches.global_batch, epochs, warm)
+    drops = _drops_last(step, scale, notes)
+    counts = count_steps(rows, batches.global_batch, epochs, warm, drop_last=drops)
     _check_length(settings, batches, rows, epochs, counts=counts, notes=notes)
-    _explain_steps(batches, rows, epochs, warm=warm, counts=counts, notes=notes)
+    _explain_steps(batches, rows, epochs, warm=warm, counts=counts, drops=drops, notes=notes)
     per_rank = _shards(settings, replicas, rows, notes)
     return Training(
         optimizer=scaled.optimizer,
@@ -156,6 +157,16 @@ def _rows(scale: Scale, counted: int | None, notes: Notes) -> int | None:
     return pinned.value
 
 
+def _drops_last(step: Step, scale: Scale, notes: Notes) -> bool:
+    """Whether an incomplete last batch is no step: the built-in components drop it, a script says so."""
+    keeps = scale.drop_last is not None and not scale.drop_last.value
+    if scale.drop_last is not None and keeps and step.command is None:
+        message = "`drop_last` is false, but only a step with its own `command` can keep an incomplete batch"
+        notes.report("scale-disagrees-with-input", scale.drop_last.span, message, "remove it")
+        return True
+    return not keeps
+
+
 def _check_length(
     settings: Settings,
     batches: Batches,
@@ -189,16 +200,20 @@ def _check_length(
 
 
 def _explain_steps(
-    batches: Batches, rows: int | None, epochs: float | None, *, warm: float, counts: Steps, notes: Notes
-) -> None:
-    source = "an incomplete last batch is dropped"
+    batches: Batches, rows: int | None, epochs: float | None, *, warm: float, counts: Steps, drops: bool,
+    notes: Notes,
+) -> None:  # fmt: skip
     if rows is None:
         notes.advice.append(
             "training rows are unknown here, so steps are counted when the data is there;"
             " give `rows:` under `scale:` to plan them"
         )
         return
-    notes.derive("steps_per_epoch", counts.per_epoch or 0, f"⌊{rows} / {batches.global_batch}⌋", source)
+    division = f"{rows} / {batches.global_batch}"
+    formula, source = f"⌊{division}⌋", "an incomplete last batch is dropped"
+    if not drops:
+        formula, source = f"⌈{division}⌉", "an incomplete last batch is a step too"
+    notes.derive("steps_per_epoch", counts.per_epoch or 0, formula, source)
     if counts.total is not None:
         formula = f"{plural(epochs or 0, 'epoch')} × {counts.per_epoch}"
         notes.derive("total_steps", counts.total, formula, "rounded half up")

@@ -70,6 +70,7 @@ class Scale(Struct, frozen=True):
     epsilon: Located[float] | None
     warmup_epochs: Located[float] | None
     rows: Located[int] | None  # training rows, where they cannot be counted at compile time
+    drop_last: Located[bool] | None  # for own scripts; default true, as the built-in components do
     batch_size_per_device: Located[int] | None
     gradient_accumulation_steps: Located[int] | None
     global_batch_size: Located[int] | None

@@ -210,6 +210,7 @@ def _scale(section: tuple[Mapping, Span] | None) -> Scale | None:
         epsilon=_number(node, "epsilon"),
         warmup_epochs=_number(node, "warmup_epochs"),
         rows=_integer(node, "rows"),
+        drop_last=_choice(node, "drop_last"),
         batch_size_per_device=_integer(node, "batch_size_per_device"),
         gradient_accumulation_steps=_integer(node, "gradient_accumulation_steps"),
         global_batch_size=_integer(node, "global_batch_size"),

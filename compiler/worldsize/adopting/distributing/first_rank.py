@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TypeAlias
 
+from worldsize.adopting.distributing.log_files import SINK, log_on_first_rank
 from worldsize.adopting.distributing.mlflow_runs import keep_run_of_job, start_run_once
 from worldsize.adopting.distributing.opening import FILE, open_on_first_rank, opens_to_write
 from worldsize.adopting.distributing.savers_beside import saves_beside
@@ -41,7 +42,7 @@ _WRITES = frozenset(
 )
 # Their last words name other things too: `names.remove(name)`, `text.replace(old, new)`.
 _MOVES = frozenset(
-    {"os.replace", "os.rename", "os.remove", "os.link", "os.symlink"}
+    {"os.replace", "os.rename", "os.remove", "os.link", "os.symlink", SINK}
     | {"shutil.copy", "shutil.copy2", "shutil.move", "torch.onnx.export"}
 )
 _PATH_MOVES = frozenset({"replace", "rename"})  # methods of a path, which take one argument
@@ -64,6 +65,7 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     quiet = _quieten_logging(script, test)
     shared = _list_shared(script, together)
     open_on_first_rank(script, header, shared)
+    log_on_first_rank(script, header)
     start_run_once(script, header)
     keep_run_of_job(script, header)
     chosen: dict[ast.stmt, str] = {}

@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterator
 
 from worldsize.adopting.distributing.first_rank import is_own_method
+from worldsize.adopting.distributing.log_files import leave_log_files, list_log_files
+from worldsize.adopting.distributing.opening import is_opener, opens_to_write
 from worldsize.adopting.options.flags import add_flag, list_flags, open_with, set_in_file
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.options.reaching import find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.rules.script._module import keyword_argument
 
 _SAVES = {"torch.save": 1, "joblib.dump": 1, "numpy.save": 0, "numpy.savez": 0, "numpy.savetxt": 0}
 _SAVES |= {"torchvision.utils.save_image": 1, "os.replace": 1, "os.rename": 1}
@@ -59,9 +61,11 @@ _READS = (
 def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) -> None:
     """Write into `--output`, and read from `--data`, unless the script has options for them."""
     roles = {flag.role for flag in list_flags(parser)}
-    written = _list_written(script, tracer)
+    left_logs = leave_log_files(script, tracer, parser, placed="output" not in roles)
+    logs = [each for _, each in list_log_files(script.module) if each not in left_logs]
+    written = _list_written(script, tracer, logs)
     if written and "output" not in roles:
-        apart = _list_written(script, tracer, openly=True)
+        apart = _list_written(script, tracer, logs, openly=True)
         _write_to_output(script, tracer, parser, header=header, written=written, apart=[*apart.values()])
     elif "output" not in roles:
         _set_folder_of_file(script, tracer, parser)
@@ -83,10 +87,12 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
         script.leave(node, "this file is read from the folder of the script", "add an option for its path")
 
 
-def _list_written(script: Script, tracer: Tracer, *, openly: bool = False) -> dict[str, ast.expr]:
+def _list_written(
+    script: Script, tracer: Tracer, logs: list[ast.expr], *, openly: bool = False
+) -> dict[str, ast.expr]:
     """The files and folders of the text that are written; ``openly`` by what makes no folder for them."""
     written: dict[str, ast.expr] = {}
-    for node in _list_targets(script, openly=openly):
+    for node in (*_list_targets(script, openly=openly), *logs):
         _collect(tracer, script, node, written)
     return written
 
@@ -110,8 +116,8 @@ def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]
         if openly and name.rpartition(".")[2] in _MAKERS:
             continue
         position = _SAVES.get(name, 0 if name.rpartition(".")[2] in _LAST else None)
-        if name == "open" and len(call.args) > 1 and set(str(constant_value(call.args[1]))) & set("wa"):
-            position = 0
+        opens = opens_to_write(call) and (name == "open" or is_opener(call))
+        position = 0 if opens else position
         if (
             position is None
             and name.rpartition(".")[2] in _METHODS
@@ -123,6 +129,11 @@ def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]
                        and (found := keyword_argument(call, word)) is not None), None)  # fmt: skip
         if folder is None and name.endswith(_BY_PLACE) and call.args:
             position = 0
+        if opens and not call.args and (named := keyword_argument(call, "file")) is not None:
+            yield named
+        writes = name.rpartition(".")[2] in ("write_text", "write_bytes") or opens_to_write(call)
+        if writes and position is None and isinstance(call.func, ast.Attribute):
+            yield call.func.value  # `Path("x.txt").open("w")`
         if folder is not None:
             yield folder
         if position is not None and position < len(call.args):

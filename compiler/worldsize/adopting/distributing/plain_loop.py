@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 from worldsize.adopting.distributing.accumulation import sync_once
 from worldsize.adopting.distributing.devices import may_use_gpu, refuse_several_gpus, use_own_gpu
@@ -26,6 +27,7 @@ from worldsize.adopting.distributing.savers_beside import leave_paths_beside
 from worldsize.adopting.distributing.wrapping import WRAP, wrap_model, write_wrap
 from worldsize.adopting.options.flags import write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
+from worldsize.adopting.source.beside import list_imported_beside
 from worldsize.adopting.source.header import start_header, write_header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
@@ -90,11 +92,21 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
 
 def _leave_norm(script: Script) -> None:
     """Say what batch normalization computes in each process."""
-    for name, call in script.module.calls:
-        if name.rpartition(".")[2].startswith("BatchNorm"):
-            help_ = (
-                "on GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes,"
-                " and is slower: write it under `if torch.cuda.is_available():`"
-            )
-            script.leave(call, "batch normalization takes the mean of the rows of one process", help_)
+    help_ = (
+        "on GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes,"
+        " and is slower: write it under `if torch.cuda.is_available():`"
+    )
+    takes = "takes the mean of the rows of one process"
+    own = next((call for name, call in script.module.calls if _is_norm(name)), None)
+    if own is not None:
+        script.leave(own, f"batch normalization {takes}", help_)
+        return
+    for module, statement in list_imported_beside(script.module):
+        if any(_is_norm(name) for name, _ in module.calls):
+            path = Path(module.source.path).name
+            script.leave(statement, f"the batch normalization in `{path}` {takes}", help_)
             return
+
+
+def _is_norm(name: str) -> bool:
+    return name.rpartition(".")[2].startswith("BatchNorm")

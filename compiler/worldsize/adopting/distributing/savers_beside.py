@@ -16,6 +16,9 @@ _WRITES = frozenset(
     {"save", "savefig", "save_image", "save_pretrained", "dump", "to_csv", "to_json", "copyfile", "copy"}
     | {"write_text", "imwrite", "savez", "savetxt"}
 )
+# Their functions are for all processes: they set up loggers.
+_LOGS = _WRITES | {"FileHandler", "RotatingFileHandler", "TimedRotatingFileHandler", "WatchedFileHandler"}
+_LOGS |= {"basicConfig"}
 
 
 def saves_beside(script: Script, call: ast.Call) -> bool:
@@ -27,7 +30,7 @@ def leave_paths_beside(script: Script) -> None:
     """Report what such a function, or a setting beside the script, lets a job write into its folder."""
     _leave_settings_beside(script)
     for name, call in script.module.calls:
-        found = _find_saver(script, call) if _SAVES.search(name) else None
+        found = _find_saver(script, call, _LOGS) if _SAVES.search(name) else None
         path = next(_list_paths(found, call), None) if found is not None else None
         if path is not None:
             help_ = "let the function take a folder, and pass the one that an option names"
@@ -51,21 +54,21 @@ def _leave_settings_beside(script: Script) -> None:
                 script.leave(each, f"`{path}` is written beside the script, where a job loses it", help_)
 
 
-def _find_saver(script: Script, call: ast.Call) -> ast.FunctionDef | None:
+def _find_saver(script: Script, call: ast.Call, words: frozenset[str] = _WRITES) -> ast.FunctionDef | None:
     name = script.module.name_of(call.func)
     if not _SAVES.search(name.rpartition(".")[2]):
         return None
     found = find_function_beside(script.module, name)
-    return found[1] if found is not None and any(_list_written(found[1])) else None
+    return found[1] if found is not None and any(_list_written(found[1], words)) else None
 
 
-def _list_written(function: ast.FunctionDef) -> Iterator[ast.Call]:
+def _list_written(function: ast.FunctionDef, words: frozenset[str]) -> Iterator[ast.Call]:
     """The calls of a function that write."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call):
             last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             mode = constant_value(node.args[1]) if last == "open" and len(node.args) > 1 else None
-            if last in _WRITES or (isinstance(mode, str) and set(mode) & set("wax")):
+            if last in words or (isinstance(mode, str) and set(mode) & set("wax")):
                 yield node
 
 
@@ -76,7 +79,8 @@ def _list_paths(function: ast.FunctionDef, call: ast.Call) -> Iterator[str]:
     given = {*names[: len(call.args)], *(each.arg for each in call.keywords)}
     kept = dict(zip(names[len(names) - len(parts.defaults) :], parts.defaults, strict=True))
     texts = [value for name, value in kept.items() if name not in given]
-    texts += [each for written in _list_written(function) for each in written.args]
+    for written in _list_written(function, _LOGS):
+        texts += [*written.args, *(each.value for each in written.keywords if each.arg == "filename")]
     for each in texts:
         value = constant_value(each)
         if isinstance(value, str) and "." in value[1:] and not value.startswith("/") and " " not in value:

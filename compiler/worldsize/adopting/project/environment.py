@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from worldsize.adopting.model import Framework
+from worldsize.adopting.model import Framework, ScriptProfile
 from worldsize.facts import cuda, vm_sizes
 from worldsize.planning.gpu_support import INDEX, judge_build
 
@@ -34,7 +34,7 @@ _WITH_CUDA = {"tensorflow": "tensorflow[and-cuda]"}
 
 
 class Environment(Struct, frozen=True):
-    """The conda file as plain values, and the modules that no package here provides."""
+    """The conda file as plain values, and the modules that no package here provides, or what they need."""
 
     image: str
     conda: dict[str, Any]
@@ -54,21 +54,20 @@ def list_local_modules(folder: Path, script: str) -> tuple[str, ...]:
 
 
 def pin_environment(
-    name: str, framework: Framework, imports: Sequence[str], local: Sequence[str], instance_type: str
+    name: str, profile: ScriptProfile, local: Sequence[str], instance_type: str
 ) -> Environment:
     """The environment of a script.
 
     Args:
         name: Of the conda environment.
-        framework: Of the script.
-        imports: The top-level modules it imports, without those of the standard library.
+        profile: Of the script: its framework, what it imports, and what its calls need.
         local: Modules beside it, which no package provides.
         instance_type: The VM size, whose GPUs and driver the build of torch is for.
     """
     providers = _read_providers()
     pins: dict[str, str] = {}
     unknown = []
-    for module in imports:
+    for module in profile.imports:
         if module in local:
             continue
         package = _choose(module, providers.get(module, ()))
@@ -76,8 +75,12 @@ def pin_environment(
             unknown.append(module)
         else:
             pins |= _pin(package)
-    for package in _NEEDED[framework]:
+    for package in _NEEDED[profile.framework]:
         pins |= _pin(package)
+    for need in profile.needs:
+        pinned = next(filter(None, map(_pin, need)), {})
+        pins |= pinned
+        unknown += [] if pinned else [need[0]]
     lines = [*_choose_build(pins, instance_type), *(pins[each] for each in sorted(pins))]
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     conda = {
@@ -85,7 +88,7 @@ def pin_environment(
         "channels": ["conda-forge"],
         "dependencies": [f"python={python}", f"pip={_PIP}", {"pip": lines}],
     }
-    return Environment(IMAGES[framework], conda, tuple(unknown))
+    return Environment(IMAGES[profile.framework], conda, tuple(dict.fromkeys(unknown)))
 
 
 @cache

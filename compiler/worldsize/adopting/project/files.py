@@ -65,9 +65,7 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
         read = dict(_read_imported(source, text, local, own))
         read |= dict(_read_settings(request, source, inputs))
         files |= {f"{CODE}/{path}": content for path, content in (read | {inside: text}).items()}
-    environment = pin_environment(
-        name.replace("_", "-"), profile.framework, profile.imports, local, request.target.instance_type
-    )
+    environment = pin_environment(name.replace("_", "-"), profile, local, request.target.instance_type)
     data = request.data
     spec = describe_spec(
         SpecRequest(

@@ -27,6 +27,12 @@ def list_missing(project: Project) -> dict[str, str]:
     }
 
 
+def list_unknown(project: Project) -> list[str]:
+    """What no package here provides, and the conda file on the disk does not name."""
+    found = _list_packages(yaml.load(str(project.folder / CONDA_FILE)).root)
+    return [each for each in project.unknown if _normalise(each) not in found]
+
+
 def add_packages(content: bytes, lines: list[str]) -> bytes | None:
     """A conda file with more lines at the end of its list of pip; None if it has none."""
     text = content.decode()
@@ -54,6 +60,10 @@ def _list_pip(root: Any) -> list[Scalar]:
     return lines
 
 
+def _normalise(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def _list_packages(root: Any) -> dict[str, str]:
     """The packages of a conda file by their names in one spelling."""
     listed = root.get("dependencies") if isinstance(root, Mapping) else None
@@ -64,5 +74,5 @@ def _list_packages(root: Any) -> dict[str, str]:
     for each in (*own, *_list_pip(root)):
         name = _NAME.match(each.text.rpartition("::")[2])
         key = name[0] if name is not None else each.text
-        packages[re.sub(r"[-_.]+", "-", key).lower()] = each.text
+        packages[_normalise(key)] = each.text
     return packages

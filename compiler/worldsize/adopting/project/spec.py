@@ -187,6 +187,8 @@ def _describe_scale(request: SpecRequest) -> dict[str, Any] | None:
     measured = request.measured
     if measured.rows:
         scale["rows"] = measured.rows
+        if request.profile.keeps_last and steps == 1:
+            scale["drop_last"] = Field(False, comment="the script's loaders keep it")
     if measured.parameters and measured.forward_flops and not request.profile.has_attention:
         counted = Flow(
             kind="convolutional", parameters=measured.parameters, forward_flops=round(measured.forward_flops)

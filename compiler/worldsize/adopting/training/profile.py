@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
+from worldsize.adopting.source.beside import read_with_beside
+from worldsize.adopting.training.needs import list_needs
 from worldsize.adopting.training.samples import list_sample_draws
 from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
 
@@ -30,14 +33,20 @@ _SAMPLER = ("sampler", "batch_sampler")
 def describe_script(
     module: Module, framework: Framework, flags: tuple[Flag, ...], numbers: dict[str, float | None]
 ) -> ScriptProfile:
-    """The profile of a script; ``numbers`` are those that the analysis of its loop has found."""
-    words = {*find_mentions(module.tree), *(name.rpartition(".")[2] for name, _ in module.calls)}
+    """The profile of a script; ``numbers`` are those that the analysis of its loop has found.
+
+    What a model or a dataset does is looked for in the modules beside the script too.
+    """
+    modules = read_with_beside(module)
+    words = {word for each in modules for word in _list_words(each)}
+    has_transformers = any(map(_uses_transformers, modules))
     batch, epochs = numbers.get("batch_size"), numbers.get("epochs")
     return ScriptProfile(
         path=module.source.path,
         framework=framework,
         flags=flags,
-        imports=list_imports(module),
+        imports=tuple(sorted({name for each in modules for name in list_imports(each)})),
+        needs=tuple(sorted({need for each in modules for need in list_needs(each)})),
         reads=_list_paths(module, _READS, "r"),
         writes=_list_paths(module, _WRITES, "w"),
         optimizer=find_optimizer_name(module),
@@ -45,17 +54,17 @@ def describe_script(
         learning_rate=numbers.get("learning_rate"),
         epochs=None if epochs is None else int(epochs),
         warms_up=re.search(r"warm_?up", module.text, re.IGNORECASE) is not None,
-        has_attention=_says(words, _ATTENTION) or _uses_transformers(module),
+        has_attention=_says(words, _ATTENTION) or has_transformers,
         has_batch_norm=_says(words, _NORM),
-        has_dropout=_says(words, _DROPOUT) or _uses_transformers(module),
-        random_augmentation=_says(words, _AUGMENTATION) or any(list_sample_draws(module)),
-        draws_noise=_draws_noise(module),
+        has_dropout=_says(words, _DROPOUT) or has_transformers,
+        random_augmentation=_says(words, _AUGMENTATION)
+        or any(any(list_sample_draws(each)) for each in modules),
+        draws_noise=any(map(_draws_noise, modules)),
         shuffles=_shuffles(module),
-        own_sampler=any(
-            keyword.arg in _SAMPLER for call in module.called("DataLoader") for keyword in call.keywords
-        ),
+        keeps_last=framework != "keras" and _keeps_last(modules, framework),
+        own_sampler=any(map(_takes_sampler, modules)),
         module=find_module_name(module),
-        compares_rows=any(map(_CONTRASTS.search, words)) or _compares_rows(module),
+        compares_rows=any(map(_CONTRASTS.search, words)) or any(map(_compares_rows, modules)),
         prepared_scheduler=any(
             "sched" in ast.unparse(each).lower() for call in module.called("prepare") for each in call.args
         ),
@@ -98,6 +107,10 @@ def find_optimizer_name(module: Module) -> str | None:
     return "adamw" if "TrainingArguments" in module.text else None
 
 
+def _list_words(module: Module) -> set[str]:
+    return {*find_mentions(module.tree), *(name.rpartition(".")[2] for name, _ in module.calls)}
+
+
 def _says(words: set[str], pattern: re.Pattern[str]) -> bool:
     return any(pattern.fullmatch(word) for word in words)
 
@@ -126,6 +139,22 @@ def _draws_noise(module: Module) -> bool:
         isinstance(above, ast.ClassDef) and any(ast.unparse(base).endswith("Module") for base in above.bases)
         for call in module.called("torch.randn", "torch.rand", "torch.randint")
         for above, _ in module.ancestors(call)
+    )
+
+
+def _takes_sampler(module: Module) -> bool:
+    return any(keyword.arg in _SAMPLER for call in module.called("DataLoader") for keyword in call.keywords)
+
+
+def _keeps_last(modules: Sequence[Module], framework: Framework) -> bool:
+    """Whether no loader drops its last batch, where loaders make all batches."""
+    maker = "TrainingArguments" if framework == "transformers" else "DataLoader"
+    loaders = [call for module in modules for call in module.called(maker)]
+    says = (*_SAMPLER, "drop_last", "dataloader_drop_last", None)
+    return bool(loaders) and not any(
+        len(call.args) > 2
+        or any(each.arg in says and constant_value(each.value) is not False for each in call.keywords)
+        for call in loaders
     )
 
 

@@ -340,7 +340,7 @@ def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Clos
         for name, level, _ in module.imports[:_IMPORTS]:
             key = (name, level, path if level else None)
             if key not in found:
-                found[key] = list(_imported(context, path, folders, name, level))
+                found[key] = list(find_imported(context, path, folders, name, level))
             places = found[key]
             waiting += places
             if not places and not is_known_package(name, level):
@@ -358,7 +358,7 @@ def _parse(context: Context, source: Source) -> Module | None:
     return _module.parse_module(source)
 
 
-def _imported(
+def find_imported(
     context: Context, path: Path, folders: tuple[Path, ...], name: str, level: int
 ) -> Iterator[Path]:
     """The files of an import that lie beside the script: the module itself and the packages around it."""

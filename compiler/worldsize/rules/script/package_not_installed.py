@@ -15,7 +15,8 @@ from worldsize.azureml.references import folder_of, local_path
 from worldsize.base.problem import Finding, Related
 from worldsize.facts import table
 from worldsize.rules.context import Context
-from worldsize.rules.script._program import Program
+from worldsize.rules.script._module import Module
+from worldsize.rules.script._program import Program, find_imported, read_module
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 # Images that have no packages of their own: conda makes the environment that runs.
@@ -39,23 +40,38 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     provided = _list_provided(root)
     if provided is None:
         return
-    module = program.entry
-    if _OTHERS.search(module.text):
-        return
     told: set[str] = set()
-    for name, level, statement in module.imports:
-        top = name.partition(".")[0]
-        package = _packages().get(top)
-        runs = isinstance(module.parents.get(statement), ast.Module)
-        if level or package is None or top in provided or top in told or not runs:
+    if any(_OTHERS.search(module.text) for module in program.modules):
+        return
+    for module in _list_started(context, program):
+        for name, level, statement in module.imports:
+            top = name.partition(".")[0]
+            package = _packages().get(top)
+            runs = isinstance(module.parents.get(statement), ast.Module)
+            if level or package is None or top in provided or top in told or not runs:
+                continue
+            if any(_has_module(context, folder, top) for folder in program.folders):
+                continue
+            told.add(top)
+            message = f"`{top}` is imported here, but `{place.text}` does not install it"
+            related = (*program.related, Related(place.span, "the environment names the conda file here"))
+            help_ = f"add `{package}` to its packages, with a version"
+            yield Finding(module.span(statement), message, help_, related=related)
+
+
+def _list_started(context: Context, program: Program) -> Iterator[Module]:
+    """The script, and the modules beside it that run at its start: imported at the top of each file."""
+    waiting, seen = [program.path], set()
+    while waiting:
+        path = waiting.pop(0)
+        module = read_module(context, path) if path not in seen else None
+        seen.add(path)
+        if module is None or module not in program.modules:
             continue
-        if any(_has_module(context, folder, top) for folder in program.folders):
-            continue
-        told.add(top)
-        message = f"`{top}` is imported here, but `{place.text}` does not install it"
-        related = (*program.related, Related(place.span, "the environment names the conda file here"))
-        help_ = f"add `{package}` to its packages, with a version"
-        yield Finding(module.span(statement), message, help_, related=related)
+        yield module
+        for name, level, statement in module.imports:
+            if isinstance(module.parents.get(statement), ast.Module):
+                waiting += find_imported(context, path, program.folders, name, level)
 
 
 def _find_conda(context: Context, component: Component) -> tuple[Node, Scalar] | None:

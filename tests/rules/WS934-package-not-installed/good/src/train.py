@@ -14,8 +14,9 @@ except ImportError:
 
 def plot():
     import matplotlib
+    from colours import COLOURS
 
-    return matplotlib
+    return matplotlib, COLOURS
 
 
 print(datasets, mlflow, numpy, torch, transformers, sys.argv)

@@ -1,0 +1,112 @@
+"""What modules beside the script do is known: their layers, their random numbers, their packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from worldsize.adopting.adopt import adopt_script
+from worldsize.adopting.model import Adoption, ScriptProfile
+from worldsize.adopting.project.environment import pin_environment
+from worldsize.adopting.project.files import ProjectRequest, make_project
+from worldsize.adopting.proving.prove import Measured
+
+SCRIPT = (Path(__file__).with_name("scripts") / "argparse_digits.py").read_text(encoding="utf-8")
+CLASS = "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        self.layer = "
+
+
+def adopt(folder: Path, files: dict[str, str]) -> Adoption:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    script = folder / "train.py"
+    line = "import argparse\n"
+    script.write_text(SCRIPT.replace(line, f"{line}from net import Net\n", 1), encoding="utf-8")
+    return adopt_script(script)
+
+
+@pytest.mark.parametrize(
+    ("known", "code"),
+    [
+        ("has_batch_norm", f"{CLASS}nn.BatchNorm2d(3)\n"),
+        ("has_dropout", f"{CLASS}nn.Dropout(0.1)\n"),
+        ("has_attention", f"{CLASS}nn.MultiheadAttention(8, 2)\n"),
+        ("draws_noise", f"{CLASS}torch.randn_like(3)\n".replace("from", "import torch\nfrom", 1)),
+        ("random_augmentation", "from torchvision import transforms\nNet = transforms.RandomCrop(8)\n"),
+    ],
+)
+@pytest.mark.parametrize("where", ["net.py", "net/__init__.py", "parts/inner.py", "net/inner.py"])
+def test_a_module_beside_has_known_causes(tmp_path: Path, known: str, code: str, where: str) -> None:
+    package = where.startswith("net/")
+    files = {"net/__init__.py" if package else "net.py": "from .inner import Net" if package else ""}
+    if where == "parts/inner.py":
+        files = {"net.py": "from parts.inner import Net\n"}
+    profile = adopt(tmp_path, {**files, where: code}).profile
+    assert getattr(profile, known)
+
+
+def test_what_is_not_imported_is_no_cause(tmp_path: Path) -> None:
+    files = {"net.py": "from net import Net\nNet = 1\n", "other.py": f"{CLASS}nn.BatchNorm2d(3)\n"}
+    adoption = adopt(tmp_path, files)
+    assert not adoption.profile.has_batch_norm
+    assert not any("normalization" in each.message for each in adoption.obstacles)
+
+
+def test_batch_normalization_beside_is_told_at_its_import(tmp_path: Path) -> None:
+    adoption = adopt(tmp_path, {"net.py": f"{CLASS}nn.BatchNorm2d(3)\n"})
+    told = [each for each in adoption.obstacles if "normalization" in each.message]
+    message = "the batch normalization in `net.py` takes the mean of the rows of one process"
+    assert [each.message for each in told] == [message]
+    assert adoption.source.splitlines()[told[0].span.line - 1] == "from net import Net"
+
+
+def test_the_packages_of_modules_beside_are_imported(tmp_path: Path) -> None:
+    files = {
+        "net.py": "import parts.rows\nNet = 1\n",
+        "parts/rows.py": "import json\nfrom PIL import Image\n",
+    }
+    assert "PIL" in adopt(tmp_path, files).profile.imports
+
+
+@pytest.mark.parametrize(
+    ("code", "need"),
+    [
+        ("from torch.utils.tensorboard import SummaryWriter", "tensorboard"),
+        ("from torch.utils import tensorboard as tb\nw = tb.SummaryWriter()", "tensorboard"),
+        ("from lightning.pytorch.loggers import TensorBoardLogger", "tensorboard"),
+        ("import pandas as pd\npd.read_parquet(path)", "pyarrow"),
+        ("import pandas as pd\npd.DataFrame(x).to_parquet(path)", "pyarrow"),
+        ("import pandas as pd\npd.read_excel('rows.xls')", "xlrd"),
+        ("import pandas as pd\npd.read_excel(path)", "openpyxl"),
+        ("from transformers import TrainingArguments as A\nA(report_to=['tensorboard'])", "tensorboard"),
+        ("import polars as pl\nimport pandas\npl.DataFrame(x).to_parquet(path)", None),
+        ("import pandas as pd\npd.read_csv('rows.csv')", None),
+        ("from tensorboardX import SummaryWriter", None),
+    ],
+)  # fmt: skip
+def test_a_call_needs_a_package(tmp_path: Path, code: str, need: str | None) -> None:
+    profile = adopt(tmp_path, {"net.py": f"{code}\nNet = 1\n"}).profile
+    assert [each[0] for each in profile.needs] == ([] if need is None else [need])
+
+
+def test_a_needed_package_is_pinned_or_told(tmp_path: Path) -> None:
+    profile = ScriptProfile("train.py", "torch", needs=(("nowhere-a", "click"), ("nowhere-b",)))
+    made = pin_environment("train", profile, (), "Standard_NC24ads_A100_v4")
+    assert any(each.startswith("click==") for each in made.conda["dependencies"][-1]["pip"])
+    assert made.unknown == ("nowhere-b",)
+
+
+@pytest.mark.parametrize(
+    ("options", "keeps"),
+    [("", True), (", drop_last=False", True), (", drop_last=True", False), (", drop_last=args.drop", False)],
+)
+def test_the_plan_counts_the_last_batch_that_the_loaders_keep(
+    tmp_path: Path, options: str, keeps: bool
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("shuffle=True", f"shuffle=True{options}"), encoding="utf-8")
+    request = ProjectRequest(adopt_script(script), script, measured=Measured(rows=2405))
+    spec = yaml.safe_load(make_project(request, tmp_path / "job", beside=False).files["train.yml"])
+    assert spec["steps"]["train"]["scale"].get("drop_last") is (False if keeps else None)

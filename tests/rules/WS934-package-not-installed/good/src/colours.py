@@ -1,0 +1,3 @@
+import matplotlib
+
+COLOURS = matplotlib.colormaps

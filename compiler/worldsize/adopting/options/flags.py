@@ -9,7 +9,7 @@ from msgspec import structs
 from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options.configuration import find_setting
 from worldsize.adopting.options.declared import Declared
-from worldsize.adopting.options.parsers import Parser
+from worldsize.adopting.options.parsers import Parser, find_option
 from worldsize.adopting.options.reaching import find_default_of, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
@@ -91,7 +91,7 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
             name = add_flag(parser, role, number, place=place)
             script.replace(value, name, None, _REASON)
             return
-    declared = declared or parser.options.named(_read_name(value))
+    declared = declared or find_option(parser, value)
     if declared is not None:
         parser.roles[declared.flag.option] = role
         default = declared.flag.default
@@ -101,13 +101,6 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
         return
     what = role.replace("_", " ")
     script.leave(value, f"no option sets the {what} here", "read it from an option of the command line")
-
-
-def _read_name(value: ast.expr) -> str:
-    """``lr`` of ``args.lr``, ``args["lr"]`` and ``lr``."""
-    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
-        return str(value.slice.value)
-    return getattr(value, "attr", getattr(value, "id", ""))
 
 
 def set_in_file(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> bool:

@@ -98,6 +98,39 @@ def test_a_function_that_takes_each_option_by_its_name_gets_none_more(taken: str
     assert text.count("add_argument") == 4 + added
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        *MAKES,
+        "opts = parser.parse_args()\nargs = Settings(opts.batch_size, opts.lr, epochs=opts.epochs)\n",
+        (
+            "opts = parser.parse_args()\nargs = Settings()\nfor name, value in vars(opts).items():\n"
+            "    setattr(args, name, value)\n"
+        ),
+        "opts = parser.parse_args()\nargs = dataclasses.replace(Settings(), **vars(opts))\n",
+    ],
+)
+@pytest.mark.parametrize("default", ["64", "field(default=64)"])
+def test_options_that_replace_the_fields_of_settings_are_known(make: str, default: str) -> None:
+    head, options = HEAD.replace("int = 64", f"int = {default}"), OPTIONS.replace("=64", "=16")
+    adoption = adopt_text(head + TRAINER + place(options + make + START, in_main=True))
+    reported = [each.message for each in adoption.obstacles]
+    assert not any("option" in each for each in reported)
+    assert ("AZURE_ML_OUTPUT" in adoption.text) == ("**" in make)  # else an option more is none too many
+    assert adoption.profile.batch_size == 16
+    assert {each.option for each in adoption.profile.flags if each.role} - {"--checkpoints"} == {
+        "--batch_size", "--lr", "--epochs", "--seed",
+    }  # fmt: skip
+
+
+def test_a_number_that_settings_keep_beside_an_option_is_reported() -> None:
+    make = "opts = parser.parse_args()\nargs = Settings(lr=opts.lr, epochs=opts.epochs)\n"
+    adoption = adopt_text(HEAD + TRAINER + place(OPTIONS + make + START, in_main=True))
+    assert [each.message for each in adoption.obstacles if "size" in each.message] == [
+        "this batch size is written out, beside an option for one"
+    ]
+
+
 def test_where_no_place_reads_the_seed_torch_knows_it() -> None:
     build = "def build():\n    return nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.1))\n\n\n"
     trainer = TRAINER.replace("self, args", "self, epochs, lr").replace(

@@ -11,6 +11,7 @@ from worldsize.adopting.options.configuration import find_setting
 from worldsize.adopting.options.declared import Declared
 from worldsize.adopting.options.parsers import Parser, find_option
 from worldsize.adopting.options.reaching import find_default_of, find_place
+from worldsize.adopting.options.settings import find_field_option
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
@@ -77,6 +78,7 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
         value, scope = tracer.follow(inner, scope)
     number = _read_number(value)
     declared = _find_default(tracer, parser, value) or _find_parameter(script, tracer, parser, value)
+    declared = declared or find_field_option(script, tracer, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
         taken = any(each.flag.role == role for each in parser.options.declared)

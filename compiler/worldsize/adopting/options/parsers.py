@@ -91,7 +91,9 @@ def _is_spread(script: Script, parser: Parser) -> bool:
         taker = functions.get(name) or next((each for each in made if each.name == "__init__"), None)
         if taker is not None:
             return taker.args.kwarg is None
-        if name in classes and "dataclass" in " ".join(map(ast.unparse, classes[name].decorator_list)):
+        decorators = classes[name].decorator_list if name in classes else []
+        replaces = script.module.name_of(call.func) == "dataclasses.replace"
+        if replaces or any("dataclass" in ast.unparse(each) for each in decorators):
             return True
     return False
 

@@ -141,3 +141,57 @@ def test_where_no_place_reads_the_seed_torch_knows_it() -> None:
     start = START.replace("Trainer(args)", "Trainer(args.epochs, args.lr)")
     text = adopt_text(HEAD + build + trainer + place(OPTIONS + MAKES[0] + start, in_main=True)).text
     assert "torch.manual_seed(torch.initial_seed() + RANK)\n" in text
+
+
+LOOPS = [
+    (
+        "for name, field in Settings.__dataclass_fields__.items():",
+        'f"--{name}", type=field.type, default=field.default',
+    ),
+    ("for f in dataclasses.fields(Settings):", 'f"--{f.name}", type=f.type, default=f.default'),
+    (
+        "for f in dataclasses.fields(Settings()):",
+        '"--" + f.name, type=f.type, default=getattr(Settings, f.name)',
+    ),
+    (
+        "for name, kind in Settings.__annotations__.items():",
+        'f"--{name}", type=kind, default=getattr(Settings, name)',
+    ),
+    (
+        "for name, value in dataclasses.asdict(Settings()).items():",
+        '"--" + name, type=type(value), default=value',
+    ),
+    ("for f in Settings.__dataclass_fields__.values():", "f\"--{f.name.replace('_', '-')}\", type=f.type"),
+]
+
+
+def declare(loop: str, given: str) -> str:
+    return f"parser = argparse.ArgumentParser()\n{loop}\n    parser.add_argument({given})\n"
+
+
+@pytest.mark.parametrize(("loop", "given"), LOOPS)
+def test_options_of_a_loop_over_fields_are_read(loop: str, given: str) -> None:
+    start = place(declare(loop, given) + MAKES[0] + START, in_main=True)
+    adoption = adopt_text(HEAD + TRAINER + start)
+    flags = {each.role: each for each in adoption.profile.flags}
+    hyphen = "-" if "replace" in given else "_"
+    assert flags["batch_size"].option == f"--batch{hyphen}size"
+    assert [(flags[role].type, flags[role].default) for role in ("epochs", "learning_rate")] == (
+        [("int", 40), ("float", 1e-3)] if "default" in given else [("int", None), ("float", None)]
+    )
+    assert not any("option" in each.message for each in adoption.obstacles)
+
+
+def test_an_option_more_is_declared_behind_the_loop() -> None:
+    make = "args = parser.parse_args()\n"
+    adoption = adopt_text(HEAD + TRAINER + place(declare(*LOOPS[0]) + make + START, in_main=True))
+    assert '    parser.add_argument(\n        "--checkpoints", ' in adoption.text
+    assert not any("option" in each.message for each in adoption.obstacles)
+
+
+def test_options_that_cannot_be_read_are_reported_once() -> None:
+    loop = declare("for name in open('options.txt'):", '"--" + name')
+    adoption = adopt_text(HEAD + TRAINER + place(loop + MAKES[0] + START, in_main=True))
+    assert [each.message for each in adoption.obstacles if "option" in each.message] == [
+        "which options are declared here cannot be read, so the spec sets no number by them"
+    ]

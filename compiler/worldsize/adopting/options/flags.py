@@ -11,7 +11,7 @@ from worldsize.adopting.options.configuration import find_setting
 from worldsize.adopting.options.declared import Declared
 from worldsize.adopting.options.parsers import Parser, find_option
 from worldsize.adopting.options.reaching import find_default_of, find_place
-from worldsize.adopting.options.settings import find_field_option
+from worldsize.adopting.options.settings import find_field_option, is_field
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
@@ -102,7 +102,17 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
     if set_in_file(script, tracer, parser, role, value):
         return
     what = role.replace("_", " ")
+    if parser.options.unread is not None and (number is None or is_field(script, value)):
+        _leave_unread(script, parser.options.unread)
+        return
     script.leave(value, f"no option sets the {what} here", "read it from an option of the command line")
+
+
+def _leave_unread(script: Script, call: ast.Call) -> None:
+    """Report once that it cannot be told whether an option sets a number."""
+    message = "which options are declared here cannot be read, so the spec sets no number by them"
+    if not any(each.message == message for each in script.obstacles):
+        script.leave(call, message, 'declare each by its name: `add_argument("--batch-size", …)`')
 
 
 def set_in_file(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> bool:

@@ -143,7 +143,10 @@ def _follow_parsed(
     """What holds the options in the end: ``args = parse()``, or a parameter, ``main(vars(parse()))``."""
     last = max(declared, key=lambda each: each.lineno)
     assert isinstance(last.func, ast.Attribute)
-    start = Parser(options, "", behind=script.statement(last), parser=script.written(last.func.value))
+    loops = [each for each, _ in script.module.ancestors(last) if isinstance(each, ast.For | ast.While)]
+    inside = [each for each in loops if script.scope(each) is script.scope(last)]
+    behind = inside[-1] if inside else script.statement(last)
+    start = Parser(options, "", behind=behind, parser=script.written(last.func.value))
     node: ast.AST | None = parse
     found = None
     for _ in range(_DEPTH):

@@ -20,15 +20,26 @@ def find_field_option(script: Script, tracer: Tracer, parser: Parser, value: ast
         return None
     target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
     name = target.id if isinstance(target, ast.Name) else ""
-    for call in _list_made(script.module, class_):
+    calls = list(_list_made(script.module, class_))
+    for call in calls:
         given = _find_given(call, class_, name)
         if given is not None:
             found = find_option(parser, given)
             return found or find_option(parser, tracer.follow(given, script.scope(call))[0])
         if any(each.arg is None for each in call.keywords):
             return parser.options.named(name)
+    read = (script.written(each) for each in script.module.kinds.get(ast.Attribute, ()) if each.attr == name)
+    only_declares = not calls and f"{class_.name}.{name}" not in read  # the script reads what it parses
     # `setattr(settings, name, value)` for each option
-    return parser.options.named(name) if script.module.called("setattr") else None
+    return parser.options.named(name) if only_declares or script.module.called("setattr") else None
+
+
+def is_field(script: Script, value: ast.expr) -> bool:
+    """Whether a value is the default of a field of a class."""
+    statement = script.module.parents.get(value)
+    return isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(
+        script.module.parents.get(statement), ast.ClassDef
+    )
 
 
 def _list_made(module: Module, class_: ast.ClassDef) -> Iterator[ast.Call]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Sequence
 
+from worldsize.adopting.distributing.own_methods import list_classes, list_kept_changes
+from worldsize.adopting.distributing.whole_numbers import WholeNumbers
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import is_under
 from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned
@@ -16,23 +18,29 @@ def list_kept(script: Script, loop: EpochLoop) -> dict[str, str]:
     """Numbers that are kept over the epochs, such as the best loss, with the text that saves them."""
     before = [*list_before(script, loop), *_list_globals(script, loop), *list_made(script, loop)]
     numbers = _list_numbers(before)
-    changed: dict[str, str] = {}
+    changed: dict[str, bool] = {}  # whether all that is assigned is known to be no tensor
     reset = _list_numbers(loop.body)
+    whole = WholeNumbers(script, loop)
     for node in _list_changing(script, loop):
         if isinstance(node, ast.AugAssign) and _is_variable(node.target):
-            name = ast.unparse(node.target)
-            changed[name] = name
+            changed.setdefault(ast.unparse(node.target), True)
         elif isinstance(node, ast.stmt):
             for target, value in list_assigned(node):
-                name = ast.unparse(target)
-                if _is_variable(target) and name not in changed:
-                    changed[name] = name if _is_number(value) else f"float({name})"
-    return {name: text for name, text in sorted(changed.items()) if name in numbers - reset}
+                if _is_variable(target):
+                    name = ast.unparse(target)
+                    known = _is_number(value) or whole.has(value)
+                    changed[name] = changed.get(name, True) and known
+    return {
+        name: name if known else f"float({name})"
+        for name, known in sorted(changed.items())
+        if name in numbers - reset
+    }
 
 
 def _list_changing(script: Script, loop: EpochLoop) -> Iterator[ast.AST]:
-    """The nodes of a loop, and those that set what functions which it calls declare `global`."""
+    """The nodes of a loop, and those by which functions and methods that it calls change what is kept."""
     yield from ast.walk(loop)
+    yield from list_kept_changes(script, loop)
     if not isinstance(script.scope(loop), ast.Module):
         return
     called = {getattr(node.func, "id", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
@@ -62,12 +70,10 @@ def _list_numbers(statements: Sequence[ast.stmt]) -> set[str]:
 
 
 def list_made(script: Script, loop: EpochLoop) -> list[ast.stmt]:
-    """What `__init__` of the class of a loop does."""
-    for above, _ in script.module.ancestors(loop):
-        if isinstance(above, ast.ClassDef):
-            made = (each for each in above.body if getattr(each, "name", "") == "__init__")
-            return [inner for each in made if isinstance(each, ast.FunctionDef) for inner in each.body]
-    return []
+    """What `__init__` of the class of a loop does, and those of its base classes."""
+    made = (each for class_ in list_classes(script, loop) for each in class_.body)
+    starts = [each for each in made if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+    return [inner for each in starts for inner in each.body]
 
 
 def list_before(script: Script, loop: EpochLoop) -> list[ast.stmt]:
@@ -120,7 +126,11 @@ def list_lost(script: Script, loop: EpochLoop, saved: Collection[str]) -> dict[s
             names = {name for target in _list_targets(node) for name in _list_stored(target)} & compared
             started |= {name for name in names if _starts(script, loop, node, name)}
             lost |= {name: node for name in names if name not in lost}
-    return {name: place for name, place in lost.items() if name not in started and name not in saved}
+    lost = {name: place for name, place in lost.items() if name not in started}
+    for change in list_kept_changes(script, loop):
+        if isinstance(change, ast.AugAssign):
+            lost.setdefault(ast.unparse(change.target), change)
+    return {name: place for name, place in lost.items() if name not in saved}
 
 
 def _list_targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.options.flags import add_flag
+from worldsize.adopting.options.flags import add_flag, list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.options.reaching import find_place
 from worldsize.adopting.source.header import Header
@@ -21,6 +21,8 @@ def name_folder(script: Script, tracer: Tracer, training: Training, *, parser: P
     """The folder as the loop over epochs reads it; functions pass it on to a loop that reads no options."""
     loop = training.epoch_loop
     assert loop is not None
+    if any(flag.role == "checkpoints" for flag in list_flags(parser)):  # what the script itself keeps there
+        return name_by_variable(script, header)
     place = find_place(script, tracer, parser, loop)
     if place is not None:
         return add_flag(parser, "checkpoints", None, place=place)

@@ -76,8 +76,8 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
         draw_rows_apart(script, header, wrapped, training.feed.libraries)
     else:
         random = random and training.feed.kind != "ranges"  # whose order all processes draw alike
-        draw_apart(script, tracer, header, wrapped, random=random)
-        draw_samples_apart(script, tracer, header, wrapped)
+        draw_apart(script, tracer, header, wrapped, parser, random=random)
+        draw_samples_apart(script, tracer, header, wrapped, parser)
     chain = [frame.scope for frame in training.frames]
     act_on_first_rank(script, header, {each.name for each in chain if not isinstance(each, ast.Module)})
     load_everywhere(script)

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost
 from worldsize.adopting.distributing.kept_objects import list_collections, list_objects
 from worldsize.adopting.distributing.opening import mode_of_opened
+from worldsize.adopting.distributing.own_resume import resumes_itself
 from worldsize.adopting.distributing.passing import name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
-from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Scope, Script
@@ -35,7 +35,7 @@ def resume_from_checkpoints(
     if loop is None:
         script.leave(training.batch_loop, "no checkpoints: there is no loop over epochs")
         return
-    if _resumes_itself(script, parser):
+    if resumes_itself(script, tracer, parser):
         return
     parts = _list_parts(script, tracer, training, wrapped)
     known = isinstance(loop, ast.While) or find_range(loop) is not None
@@ -140,30 +140,6 @@ def insert_before_loop(script: Script, loop: ast.stmt, lines: list[str]) -> None
         script.insert_after(block[position - 1], blank * defines + lines, None, _REASON)
     else:
         script.insert_before(loop, lines, None, _REASON)
-
-
-def _resumes_itself(script: Script, parser: Parser) -> bool:
-    """Whether the script loads the state of an optimizer, and not only where an option asks for it."""
-    loads = [
-        call
-        for call in script.module.called("load_state_dict")
-        if isinstance(call.func, ast.Attribute) and "optim" in ast.unparse(call.func.value).lower()
-    ]
-    if any(flag.role == "checkpoints" for flag in list_flags(parser)):
-        return bool(loads)
-    return any(not _waits_for_option(script, parser, call) for call in loads)
-
-
-def _waits_for_option(script: Script, parser: Parser, call: ast.Call) -> bool:
-    """Whether a call runs only with an option, as in ``if args.resume:``, that a job does not get."""
-    names = (
-        node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        for above, _ in script.module.ancestors(call)
-        if isinstance(above, ast.If)
-        for node in ast.walk(above.test)
-    )
-    options = filter(None, map(parser.options.named, names))
-    return any(not option.flag.default and not option.flag.required for option in options)
 
 
 def find_range(loop: ast.For) -> ast.Call | None:

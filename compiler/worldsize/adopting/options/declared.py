@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from msgspec import Struct, structs
 
 from worldsize.adopting.model import Flag
+from worldsize.adopting.options.field_loops import choose_default, list_fields, list_looped
 from worldsize.adopting.options.roles import find_role
 from worldsize.rules.script._add_argument import read_option
 from worldsize.rules.script._click import read_parameter
@@ -44,6 +45,7 @@ class Options(Struct, eq=False):
     declared: list[Declared]
     subcommand: str | None = None  # the one that trains
     parser: str | None = None  # what declares its options
+    unread: ast.Call | None = None  # that declares options of which nothing is known
 
     def named(self, name: str) -> Declared | None:
         """The option that is read by a name."""
@@ -112,7 +114,7 @@ def _read_argparse(module: Module) -> Options:
     }
     best = max(counts, key=lambda name: counts[name], default=None)
     if best is None:
-        return Options("argparse", declared)
+        return Options("argparse", declared, unread=_find_unread(module, declared))
     for each in declared:
         each.flag = structs.replace(each.flag, inner=owners[id(each)] == best)
     kept = [each for each in declared if owners[id(each)] in (None, best)]
@@ -136,6 +138,22 @@ def _read_added(module: Module) -> Iterator[Declared]:
         interface = Interface()
         read_option(interface, module, call, sure=True)
         yield from (_describe(module, each, call) for each in _list_options(interface))
+        for option, field in () if interface.closed else list_looped(module, call):
+            kind = keyword_argument(call, "type")
+            known = getattr(kind, "id", "") in ("int", "float", "str")
+            default = _evaluate_default(module, choose_default(call, field))
+            name = option.lstrip("-").replace("-", "_")
+            flag = _make_flag(
+                option, name, kind if known else field.annotation, default,
+                required=constant_value(keyword_argument(call, "required")) is True,
+            )  # fmt: skip
+            yield Declared(flag, name, call)
+
+
+def _find_unread(module: Module, declared: Sequence[Declared]) -> ast.Call | None:
+    """An `add_argument` of which nothing is known."""
+    read = {each.node for each in declared}
+    return next((call for call in module.called("add_argument") if call not in read), None)
 
 
 def _read_click(module: Module) -> Iterator[Declared]:
@@ -261,14 +279,9 @@ def _read_dataclasses(module: Module) -> Iterator[Declared]:
                 Flag("--output_dir", "output", "str", None, added=False), "output_dir", module.tree
             )
     for node in module.kinds.get(ast.ClassDef, ()):
-        for field in node.body if node.name in names else ():
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                given = field.value
-                if isinstance(given, ast.Call) and not _is_path(module, given):
-                    given = keyword_argument(given, "default")
-                default = _evaluate_default(module, given)
-                flag = _make_flag(
-                    f"--{field.target.id}", field.target.id, field.annotation, default,
-                    required=field.value is None,
-                )  # fmt: skip
-                yield Declared(flag, field.target.id, field)
+        for field in list_fields(module, node) if node.name in names else ():
+            default = _evaluate_default(module, field.default)
+            flag = _make_flag(
+                f"--{field.name}", field.name, field.annotation, default, required=field.required
+            )
+            yield Declared(flag, field.name, field.node)

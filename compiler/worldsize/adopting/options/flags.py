@@ -9,8 +9,9 @@ from msgspec import structs
 from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options.configuration import find_setting
 from worldsize.adopting.options.declared import Declared
-from worldsize.adopting.options.parsers import Parser
+from worldsize.adopting.options.parsers import Parser, find_option
 from worldsize.adopting.options.reaching import find_default_of, find_place
+from worldsize.adopting.options.settings import find_field_option, is_field
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
@@ -77,6 +78,7 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
         value, scope = tracer.follow(inner, scope)
     number = _read_number(value)
     declared = _find_default(tracer, parser, value) or _find_parameter(script, tracer, parser, value)
+    declared = declared or find_field_option(script, tracer, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
         taken = any(each.flag.role == role for each in parser.options.declared)
@@ -91,7 +93,7 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
             name = add_flag(parser, role, number, place=place)
             script.replace(value, name, None, _REASON)
             return
-    declared = declared or parser.options.named(_read_name(value))
+    declared = declared or find_option(parser, value)
     if declared is not None:
         parser.roles[declared.flag.option] = role
         default = declared.flag.default
@@ -100,14 +102,17 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
     if set_in_file(script, tracer, parser, role, value):
         return
     what = role.replace("_", " ")
+    if parser.options.unread is not None and (number is None or is_field(script, value)):
+        _leave_unread(script, parser.options.unread)
+        return
     script.leave(value, f"no option sets the {what} here", "read it from an option of the command line")
 
 
-def _read_name(value: ast.expr) -> str:
-    """``lr`` of ``args.lr``, ``args["lr"]`` and ``lr``."""
-    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
-        return str(value.slice.value)
-    return getattr(value, "attr", getattr(value, "id", ""))
+def _leave_unread(script: Script, call: ast.Call) -> None:
+    """Report once that it cannot be told whether an option sets a number."""
+    message = "which options are declared here cannot be read, so the spec sets no number by them"
+    if not any(each.message == message for each in script.obstacles):
+        script.leave(call, message, 'declare each by its name: `add_argument("--batch-size", …)`')
 
 
 def set_in_file(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> bool:

@@ -8,7 +8,7 @@ import re
 from msgspec import Struct, structs
 
 from worldsize.adopting.model import Flag, Role
-from worldsize.adopting.options.declared import Options, read_options
+from worldsize.adopting.options.declared import Declared, Options, read_options
 from worldsize.adopting.source.reading import list_modules_beside, read_beside
 from worldsize.adopting.source.script import Script
 
@@ -34,6 +34,7 @@ class Parser(Struct, eq=False):
     then: list[str] = []  # what follows the parsing
     used: frozenset[str] = frozenset()  # names of the script, where options are parameters
     is_mapping: bool = False  # `vars(parser.parse_args())`
+    is_closed: bool = False  # an option more would be one too many: `Settings(**vars(args))`
 
     @property
     def place(self) -> str:
@@ -41,6 +42,13 @@ class Parser(Struct, eq=False):
         if self.function is not None:
             return "{}"
         return f'{self.name}["{{}}"]' if self.is_mapping else f"{self.name}.{{}}"
+
+
+def find_option(parser: Parser, value: ast.expr) -> Declared | None:
+    """The option that is read: that of ``lr``, ``args.lr`` and ``args["lr"]``."""
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+        return parser.options.named(str(value.slice.value))
+    return parser.options.named(getattr(value, "attr", getattr(value, "id", "")))
 
 
 def find_parser(script: Script) -> Parser:
@@ -62,8 +70,32 @@ def find_parser(script: Script) -> Parser:
         mine = [each for each in declared if _declares_for(script, each, call)]
         found = _follow_parsed(script, options, call, mine) if mine else None
         if found is not None:
-            return found
+            return structs.replace(found, is_closed=_is_spread(script, found))
     return Parser(options, "")
+
+
+def _is_spread(script: Script, parser: Parser) -> bool:
+    """Whether a function or class of the script gets each option by its name, and takes no others."""
+    spread = {f"vars({parser.name})", f"{parser.name}.__dict__", parser.name}
+    functions = {each.name: each for each in script.module.tree.body if isinstance(each, ast.FunctionDef)}
+    classes = {each.name: each for each in script.module.kinds.get(ast.ClassDef, ())}
+    for call in script.module.kinds.get(ast.Call, ()):
+        name = getattr(call.func, "id", "")
+        if not any(each.arg is None and ast.unparse(each.value) in spread for each in call.keywords):
+            continue
+        made = (
+            [each for each in classes[name].body if isinstance(each, ast.FunctionDef)]
+            if name in classes
+            else []
+        )
+        taker = functions.get(name) or next((each for each in made if each.name == "__init__"), None)
+        if taker is not None:
+            return taker.args.kwarg is None
+        decorators = classes[name].decorator_list if name in classes else []
+        replaces = script.module.name_of(call.func) == "dataclasses.replace"
+        if replaces or any("dataclass" in ast.unparse(each) for each in decorators):
+            return True
+    return False
 
 
 def _reads_itself(script: Script) -> bool:
@@ -111,7 +143,10 @@ def _follow_parsed(
     """What holds the options in the end: ``args = parse()``, or a parameter, ``main(vars(parse()))``."""
     last = max(declared, key=lambda each: each.lineno)
     assert isinstance(last.func, ast.Attribute)
-    start = Parser(options, "", behind=script.statement(last), parser=script.written(last.func.value))
+    loops = [each for each, _ in script.module.ancestors(last) if isinstance(each, ast.For | ast.While)]
+    inside = [each for each in loops if script.scope(each) is script.scope(last)]
+    behind = inside[-1] if inside else script.statement(last)
+    start = Parser(options, "", behind=behind, parser=script.written(last.func.value))
     node: ast.AST | None = parse
     found = None
     for _ in range(_DEPTH):

@@ -6,21 +6,23 @@ import ast
 import re
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.source.script import Function, Scope, Script
+from worldsize.adopting.source.script import Scope, Script
 from worldsize.adopting.source.tracing import Tracer
 
 _DEPTH = 8
 
 
 def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
-    """Whether the values of the options can be read at a node."""
+    """Whether the values of the options, also of one that is added, can be read at a node."""
     if (function := find_default_of(script, node)) is not None:  # read where the function is defined
         node = function
     holder = parser.function or parser.holder
-    if holder is not None:
+    if holder is not None and not parser.is_closed:
         return script.scope(node) is holder
-    if not parser.name:
+    if not parser.name or parser.is_closed:
         return False
     if parser.statement is None:
         return True
@@ -46,7 +48,7 @@ def find_place(script: Script, tracer: Tracer, parser: Parser, node: ast.AST) ->
     if is_visible(script, parser, node):
         return parser.place
     scope = script.scope(node)
-    if isinstance(scope, ast.Module) or not (parser.name or parser.function):
+    if isinstance(scope, ast.Module) or parser.is_closed or not (parser.name or parser.function):
         return None
     line = getattr(node, "lineno", 0)
     for holder, is_mapping in _Holders(script, tracer, parser).list_held(scope, line):
@@ -59,14 +61,32 @@ def find_place(script: Script, tracer: Tracer, parser: Parser, node: ast.AST) ->
     return None if hidden else outer
 
 
+def find_read(script: Script, tracer: Tracer, parser: Parser, node: ast.AST, name: str) -> str | None:
+    """How an option of the script is read at a node, also from settings that are made of all options."""
+    opened = structs.replace(parser, is_closed=False)
+    place = find_place(script, tracer, opened, node)
+    if place is None and parser.options.library == "argparse":
+        holders = _Holders(script, tracer, opened, field=name)
+        line = getattr(node, "lineno", 0)
+        held = next(holders.list_held(script.scope(node), line), None)
+        place = held and (f'{held[0]}["{{}}"]' if held[1] else f"{held[0]}.{{}}")
+    return place.format(name) if place else None
+
+
 class _Holders:
-    """What holds the options beside the variable that is assigned what is parsed."""
+    """What holds the options beside the variable that is assigned what is parsed.
 
-    def __init__(self, script: Script, tracer: Tracer, parser: Parser) -> None:
-        self._script, self._tracer, self._parser = script, tracer, parser
+    With a ``field`` also what a dataclass of the script makes of them: ``Settings(**vars(args))``.
+    """
 
-    def list_held(self, scope: Function, line: int) -> Iterator[tuple[str, bool]]:
+    def __init__(self, script: Script, tracer: Tracer, parser: Parser, *, field: str = "") -> None:
+        self._script, self._tracer, self._parser, self._field = script, tracer, parser, field
+
+    def list_held(self, scope: Scope, line: int) -> Iterator[tuple[str, bool]]:
         """The holders that a function knows at a line, and whether each is a mapping."""
+        if isinstance(scope, ast.Module):
+            yield from self._list_of_file(line)
+            return
         names = {each.arg: 0 for each in (*scope.args.args, *scope.args.kwonlyargs)}
         names |= self._tracer.names(scope)
         for name, bound in names.items():
@@ -78,6 +98,16 @@ class _Holders:
             found = self._judge_attribute(name, scope, _DEPTH)
             if found is not None:
                 yield f"self.{name}", found
+        hidden = names.keys()
+        yield from (each for each in self._list_of_file(None) if each[0] not in hidden)
+
+    def _list_of_file(self, line: int | None) -> Iterator[tuple[str, bool]]:
+        """Those that the file has at a line, or that its functions know."""
+        file = self._script.module.tree
+        for name, bound in self._tracer.names(file).items() if self._field else ():
+            found = self._judge_name(name, file, _DEPTH) if line is None or bound < line else None
+            if found is not None:
+                yield name, found
 
     def _judge(self, node: ast.expr, scope: Scope, depth: int) -> bool | None:
         """Whether an expression is a mapping of the options; None if it is something else than these."""
@@ -95,16 +125,24 @@ class _Holders:
     def _judge_call(self, call: ast.Call, scope: Scope, depth: int) -> bool | None:
         if getattr(call.func, "id", "") == "vars" and len(call.args) == 1:
             return True if self._judge(call.args[0], scope, depth) is False else None
-        return False if self._parses(call) else None
+        return False if self._parses(call) or (self._field and self._fills(call, scope, depth)) else None
+
+    def _fills(self, call: ast.Call, scope: Scope, depth: int) -> bool:
+        """Whether a call makes settings of all options, of which one is asked for."""
+        class_ = self._tracer.classes.get(getattr(call.func, "id", ""))
+        spread = [each.value for each in call.keywords if each.arg is None]
+        if class_ is None or depth == 0 or not self._tracer.bindings(self._field, class_):
+            return False
+        return any(self._judge(each, scope, depth - 1) is True for each in spread)
 
     def _judge_name(self, name: str, scope: Scope, depth: int) -> bool | None:
         bound = self._tracer.bindings(name, scope)
-        if depth == 0 or isinstance(scope, ast.Module) or len(bound) > 1:
+        if depth == 0 or (isinstance(scope, ast.Module) and not self._field) or len(bound) > 1:
             return None
         if bound:
             _, value, position = bound[0]
             return self._judge(value, scope, depth - 1) if position is None else None
-        if not self._tracer.is_parameter(scope, name):
+        if isinstance(scope, ast.Module) or not self._tracer.is_parameter(scope, name):
             return None
         kinds = set()
         for call in self._tracer.calls(scope):
@@ -127,4 +165,5 @@ class _Holders:
         values: list[ast.expr] = [call] if function is None else self._tracer.returns(function)
         calls = [each for each in values if isinstance(each, ast.Call)]
         parses = [self._script.module.name_of(each.func).endswith("parse_args") for each in calls]
-        return self._parser.statement is not None and parses == [True] * max(1, len(values))
+        known = self._parser.statement is not None or bool(self._field)
+        return known and parses == [True] * max(1, len(values))

@@ -144,6 +144,30 @@ def test_suppression_on_the_line_and_on_the_line_above(tree: Path) -> None:
     assert codes("other.yml", ignore=["WS001"]) == ["WS002"]
 
 
+def test_a_part_of_a_checkout_does_not_tell_that_a_suppression_is_unused(tree: Path) -> None:
+    (tree / ".git").mkdir()
+    (tree / "jobs").mkdir()
+    comments = "  # worldsize: ignore[WS203]\n  # worldsize: ignore[WS101]\n"
+    lines = CLEAN.splitlines(keepends=True)
+    (tree / "jobs" / "spec.yml").write_text("".join([*lines[:-1], comments, lines[-1]]))
+    assert codes("jobs") == ["WS011"]  # the VM size of a cluster may be outside of the folder
+    assert codes(".") == ["WS011", "WS011"]
+
+
+def test_data_of_the_workspace_is_read_where_the_project_maps_it(tree: Path) -> None:
+    (tree / "data").mkdir()
+    (tree / "data" / "rows.csv").write_text("a,churned\n1,yes\n2,no\n" * 20)
+    (tree / "worldsize.yml").write_text("assets: {azureml:rows@latest: ./data/rows.csv}\n")
+    (tree / "spec.yml").write_text(
+        "name: rows\ncompute:\n  cpu: {target: azureml:c, instance_type: Standard_D16s_v5}\n"
+        "steps:\n  shard:\n    uses: shard_data\n    compute: cpu\n"
+        "    with: {data: {path: 'azureml:rows@latest', type: uri_file}, label: churn}\n"
+    )
+    (found,) = [each for each in worldsize.check("spec.yml").diagnostics if each.code == "WS532"]
+    assert found.help is not None
+    assert "churned" in found.help
+
+
 def test_a_file_given_up_early_has_no_unused_suppressions(tree: Path) -> None:
     (tree / "spec.yml").write_text(CLEAN.replace("name:", "nmae:") + "# worldsize: ignore[WS002]\n")
     assert "WS011" not in codes("spec.yml")

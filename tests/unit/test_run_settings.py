@@ -105,6 +105,7 @@ def commands(path: Path, settings: dict[str, str]) -> dict[str, str]:
     ("name", "value", "step", "said"),
     [
         ("epochs", "5", "train.fit", "fit 5 fast 0.5 1"),
+        ("inputs.epochs", "5", "train.fit", "fit 5 fast 0.5 1"),
         (
             "options.rate",
             "1e-3",

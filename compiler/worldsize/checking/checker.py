@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 MAX_SHOWN = 200  # findings in a notebook
+_OF_CLUSTERS = ("WS2", "WS4", "WS7")  # rules that need the VM size of a cluster, or the plan
 
 
 class Report(Struct, frozen=True):
@@ -179,7 +180,8 @@ def check_files(
             problems = leave_out_provided(leave_out_unfilled(problems, read), read, run.context)
         severity = settings.severity if settings else {}
         levelled = [_apply_severity(each, severity) for each in sort_unique(engine.diagnose(problems))]
-        kept = _apply_suppressions([each for each in levelled if wanted(each.code)], run, wanted)
+        judged = _judge_parts(wanted, whole=discover.is_whole(project, named))
+        kept = _apply_suppressions([each for each in levelled if wanted(each.code)], run, judged)
         kept = [each for each in kept if choice.admits(each) and not left_out(each.span.path)]
         run.files = [path for path in run.files if not left_out(path)]
         excluded += sum(left_out(file.path) for file in project.files)
@@ -297,8 +299,10 @@ def _apply_severity(diagnostic: Diagnostic, severity: dict[str, str]) -> Diagnos
     return replace(diagnostic, severity=cast("Severity", severity[max(matching, key=len)]))
 
 
-def _apply_suppressions(diagnostics: list[Diagnostic], run: CheckRun, wanted: Wanted) -> list[Diagnostic]:
-    """Apply the suppressing comments of all files, and report those without effect."""
+def _apply_suppressions(
+    diagnostics: list[Diagnostic], run: CheckRun, judged: Callable[[str], bool]
+) -> list[Diagnostic]:
+    """Apply the suppressing comments of all files, and report those without effect of rules ``judged``."""
     documents = [run.context.document(path) for path in run.files]
     marked = [document for document in documents if "worldsize" in document.text]
     if not marked:
@@ -316,9 +320,14 @@ def _apply_suppressions(diagnostics: list[Diagnostic], run: CheckRun, wanted: Wa
     kept = suppress.apply_suppressions(diagnostics, suppressions)
     for path, file_suppressions in suppressions.items():
         if path not in run.incomplete | run.context.budgets.exhausted:
-            problems += suppress.report_unused(file_suppressions, lambda word: wanted(_code(word)))
-    extra = [diagnostic for diagnostic in engine.diagnose(problems) if wanted(diagnostic.code)]
+            problems += suppress.report_unused(file_suppressions, lambda word: judged(_code(word)))
+    extra = [diagnostic for diagnostic in engine.diagnose(problems) if judged(diagnostic.code)]
     return sort_unique([*kept, *extra])
+
+
+def _judge_parts(wanted: Wanted, *, whole: bool) -> Callable[[str], bool]:
+    """Whether files show that a rule finds nothing: clusters may be in the rest of a checkout."""
+    return lambda code: wanted(code) and (whole or not code.startswith(_OF_CLUSTERS))
 
 
 def _code(word: str) -> str:

@@ -185,6 +185,13 @@ def find_tree(path: str | os.PathLike[str]) -> str:
     return _with_settings(above) or above[0]
 
 
+def is_whole(project: Project, paths: Iterable[str | os.PathLike[str]]) -> bool:
+    """Whether the paths hold all files of a project in a checkout; without one they are all there is."""
+    if not os.path.exists(os.path.join(project.tree, ".git")):
+        return True
+    return any(project.tree == os.path.realpath(path) for path in paths)
+
+
 def find_project(path: str | os.PathLike[str]) -> str | None:
     """The root of the project, given by a checkout or a ``worldsize.yml``; None without either."""
     above = list(_above(_folder_of(path)))

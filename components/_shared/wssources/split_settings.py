@@ -229,7 +229,7 @@ def find_time_column(split: SplitSettings, kinds: Mapping[str, str]) -> str:
     raise UserError(
         f"rows are divided by time, and the data has {len(dates)} columns of dates"
         + (f": {shown}" if dates else ""),
-        "name the column of dates or numbers in `split_time`",
+        "name the column of dates or numbers in `split_time`, or in a spec under `split:` by `time:`",
     )
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from worldsize.azureml.model import Binding, Data, Field, Job, Literal, Step
+from worldsize.azureml.references import exists, folder_of, local_path
+from worldsize.rules.context import Context
+from worldsize.yaml.nodes import Scalar
 
 MAX_FILES = 20_000  # names in a folder; of more nothing is said
 
@@ -31,3 +35,11 @@ def find_data_path(job: Job, step: Step) -> Field[Any] | None:
         if isinstance(argument.value, Literal)
         else None
     )
+
+
+def find_local_data(context: Context, path: Field[Any]) -> Path | None:
+    """Where data lies in the tree: beside its file, or where the project maps data of the workspace to."""
+    if not isinstance(path.node, Scalar) or not isinstance(path.value, str):
+        return None
+    local = local_path(path.value, folder_of(path.node)) or context.files.mapped_data(path.value)
+    return local if local is not None and context.inside(local) and exists(local) else None

@@ -12,18 +12,17 @@ from msgspec import Struct
 
 from worldsize.azureml.literals import parse_number
 from worldsize.azureml.model import Job, Literal, Step
-from worldsize.azureml.references import exists, folder_of, is_folder, local_path
+from worldsize.azureml.references import exists, is_folder
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.rules.context import Context
-from worldsize.rules.data._data_path import MAX_FILES, find_data_path
+from worldsize.rules.data._data_path import MAX_FILES, find_data_path, find_local_data
 from worldsize.rules.data._doubtful_classes import describe_doubtful
 from worldsize.rules.data._media import read_media
 from worldsize.rules.data._sample import MAX_BYTES, MAX_OPENED, MAX_ROWS
 from worldsize.rules.data._sharded_media import read_texts
 from worldsize.rules.data._sharded_rows import read_sample
-from worldsize.yaml.nodes import Scalar
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import CLASSIFICATION
 from wssources import documents
@@ -167,10 +166,8 @@ def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
     path = find_data_path(job, step)
     if values["source"] in SOURCES or values["format"] not in FORMATS or path is None:
         return None
-    if not isinstance(path.node, Scalar) or not isinstance(path.value, str):
-        return None
-    local = local_path(path.value, folder_of(path.node))
-    if local is None or not context.inside(local) or not exists(local) or _is_placeholder(local):
+    local = find_local_data(context, path)
+    if local is None or path.node is None or _is_placeholder(local):
         return None
     for name, silent in _NUMBERS.items():  # a planned number is judged with the plan
         argument = step.inputs.get(name)

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from worldsize.azureml.model import Binding, Job, Literal, Step
-from worldsize.azureml.references import exists, folder_of, local_path
 from worldsize.base.problem import Problem
 from worldsize.planning.memory.workload import is_sharding, literal_inputs
 from worldsize.rules.context import Context
-from worldsize.rules.data._data_path import MAX_FILES, find_data_path
+from worldsize.rules.data._data_path import MAX_FILES, find_data_path, find_local_data
 from wssources.planned_rows import DIGITS, PYTHON_SOURCE
 
 _TABLE, _PICTURES, _TEXT = "a table", "pictures", "text"
@@ -53,10 +52,8 @@ def _find_kind(context: Context, job: Job, step: Step) -> str:
 
 def _detect(context: Context, job: Job, step: Step, values: Mapping[str, Any]) -> str:
     path = find_data_path(job, step)
-    if path is None or not isinstance(path.value, str) or path.node is None:
-        return ""
-    local = local_path(path.value, folder_of(path.node))
-    if local is None or not context.inside(local) or not exists(local):
+    local = find_local_data(context, path) if path is not None else None
+    if local is None:
         return ""
     from wsshards.errors import UserError  # few steps leave the format of local data to be found out
     from wssources.find_files import choose_files, find_files

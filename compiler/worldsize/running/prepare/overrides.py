@@ -60,8 +60,8 @@ def override_inputs(job: Job, settings: Mapping[str, str]) -> tuple[Job, list[Pr
 
     Args:
         job: The job as in its file.
-        settings: Text by name: an input of the pipeline (``epochs``, ``group.rate``), or an input of one of
-            its steps (``train.epochs``). Paths are relative to the working folder.
+        settings: Text by name: an input of the pipeline (``epochs``, ``inputs.epochs``, ``group.rate``), or
+            an input of one of its steps (``train.epochs``). Paths are relative to the working folder.
 
     Returns:
         The job, and the problems of the settings; if there are any, the job is unchanged.
@@ -69,7 +69,7 @@ def override_inputs(job: Job, settings: Mapping[str, str]) -> tuple[Job, list[Pr
     problems: list[Problem] = []
     changed = job
     for name, text in settings.items():
-        setting = _Setting(name, text)
+        setting = _Setting(name if "inputs" in job.steps else name.removeprefix("inputs."), text)
         overridden = _override_pipeline(changed, setting, problems) or _override_step(
             changed, setting, problems
         )

@@ -106,3 +106,23 @@ def test_a_path_from_the_folder_above_is_an_input_or_told(tmp_path: Path) -> Non
     )
 
     assert told == ["the file `../rows.csv` is here, and no input of the job"]
+
+
+def test_large_files_that_stay_behind_are_told_with_who_names_them(script: Path) -> None:
+    for name in ("data/train.jsonl", "rows.jsonl", "old.pt"):
+        (script.parent / name).write_text("1" * 1_100_000, encoding="utf-8")
+    (script.parent / "config.json").write_text(
+        '{"data": {"rows": ["rows.jsonl", "data/val.jsonl"]}}', "utf-8"
+    )
+    text = "    open(args.config)\n    print('data/train.jsonl', 'old.pt')\n"
+    _, (_, told) = adopt(script, option("--config", "config.json"), text)
+    assert told == [
+        "the file `data/train.jsonl` is here, and no input of the job",
+        "`rows.jsonl`, which `config.json` names, is here, and no input of the job",
+    ]
+
+
+def test_a_script_that_logs_to_mlflow_gets_what_the_workspace_needs(script: Path) -> None:
+    project, _ = adopt(script, "", "    import mlflow\n    mlflow.log_metric('loss', 1.0)\n")
+    lines = yaml.safe_load(project.files["conda.yml"])["dependencies"][-1]["pip"]
+    assert {"mlflow", "azureml-mlflow"} <= {each.partition("==")[0] for each in lines} | {*project.unknown}

@@ -283,3 +283,14 @@ def test_a_scaler_that_may_be_none_is_saved_where_it_is_there() -> None:
 
     assert '"scaler": scaler.state_dict() if scaler is not None else None,\n' in text
     assert '    if scaler is not None:\n        scaler.load_state_dict(state["scaler"])\n' in text
+
+
+def test_names_that_only_the_loop_sets_are_told_where_they_are_read_behind_it() -> None:
+    text = LOOP + "\nprint(total, epoch)\nmodel.eval()\n"
+    told = [each.message for each in adopt_text(text).obstacles if "only the loop" in each.message]
+    assert told == [
+        f"only the loop sets `{name}`: a job that resumes after its last epoch fails here"
+        for name in ("total", "epoch")
+    ]
+    before = text.replace("for epoch in", "total, epoch = 0.0, 0\nfor epoch in", 1)
+    assert not [each for each in adopt_text(before).obstacles if "only the loop" in each.message]

@@ -155,7 +155,8 @@ def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -
     if not options.as_json:
         _show_diff(adoption)
         if options.data is not None and adoption.profile.flag("data") is None:
-            common.say(f"`--data {options.data}` is not used: no option of `{script}` takes its data\n")
+            common.say(f"`--data {options.data}` is not used: no option of `{script}` takes its data")
+            common.say('  read its path from an option, such as `parser.add_argument("--data")`\n')
     proof = _prove(request, options)
     if proof is not None:
         request = replace(request, measured=proof.measured or Measured())

@@ -15,7 +15,7 @@ from worldsize.adopting.distributing.wrapping import Wrapped
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Scope, Script
-from worldsize.adopting.source.tracing import Tracer
+from worldsize.adopting.source.tracing import Tracer, is_under
 from worldsize.adopting.training.epoch_counter import EpochLoop, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 
@@ -93,9 +93,31 @@ def _leave_lost(script: Script, loop: EpochLoop, saved: Collection[str], objects
     for name, place in {**list_lost(script, loop, saved), **lost}.items():
         message = f"`{name}` starts anew when a job resumes"
         script.leave(place, message, "save and load it with the other state")
+    for name, read in _list_unset(script, loop).items():
+        message = f"only the loop sets `{name}`: a job that resumes after its last epoch fails here"
+        script.leave(read, message, f"set `{name}` before the loop too")
     for call in _list_truncated(script, loop):
         help_ = 'open it with "a", and write a header once'
         script.leave(call, "this file starts anew when a job resumes", help_)
+
+
+def _list_unset(script: Script, loop: EpochLoop) -> dict[str, ast.Name]:
+    """Names that are read behind a loop and set nowhere but in it, each with the first such place."""
+    scope, end = script.scope(loop), script.end(loop)
+    own = [each for each in script.module.kinds.get(ast.Name, ()) if script.scope(each) is scope]
+    inside = {
+        each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
+    elsewhere = {
+        each.id for each in own if isinstance(each.ctx, ast.Store) and not is_under(script, each, loop)
+    }
+    for node in ast.walk(scope):  # parameters, and what is of the file
+        elsewhere |= {node.arg} if isinstance(node, ast.arg) else {*getattr(node, "names", ())}
+    found: dict[str, ast.Name] = {}
+    for each in sorted(own, key=script.start):
+        if isinstance(each.ctx, ast.Load) and script.start(each) > end and each.id in inside - elsewhere:
+            found.setdefault(each.id, each)
+    return found
 
 
 def _load(key: str, name: str, state: str, optional: Collection[str]) -> list[str]:

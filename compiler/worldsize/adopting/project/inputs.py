@@ -10,11 +10,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from worldsize import yaml
 from worldsize.adopting.model import Adoption, Flag, ScriptProfile
 from worldsize.adopting.options.arguments import find_given
 from worldsize.adopting.source.reading import MOST_BYTES
 from worldsize.adopting.source.script import Script
 from worldsize.rules.script._module import constant_value
+from worldsize.yaml import nodes
 
 _SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf")
 _ROWS = re.compile(r"(?:.*_)?(?:data|dataset|train|val|valid|validation|eval|test|dev)(?:_.*)?")
@@ -22,6 +24,8 @@ _WRITTEN = re.compile(
     r"(?:.*_)?(?:out|output|save|log|logs|run|runs|result|results|cache|work|model)(?:_.*)?"
 )
 _OUTPUTS = (".pt", ".pth", ".ckpt", ".keras", ".h5", ".safetensors", ".onnx", ".log", ".png", ".svg", ".pdf")
+_CONFIGURED = (".yaml", ".yml", ".json")
+_AS_OPTION = "read its path from an option, whose default adopt makes an input"
 _LISTS = ("listdir", "scandir", "glob", "iglob", "rglob", "iterdir", "walk", "ImageFolder", "load_from_disk")
 _NAME = re.compile(r"[\w./\\ -]{1,200}")
 
@@ -105,24 +109,61 @@ def leave_files(script: Script) -> None:
                 continue
             if not script.is_replaced(node):
                 what = "folder" if path.is_dir() else "file"
-                help_ = "read its path from an option, whose default adopt makes an input"
-                script.leave(node, f"the {what} `{value}` is here, and no input of the job", help_)
+                script.leave(node, f"the {what} `{value}` is here, and no input of the job", _AS_OPTION)
 
 
 def leave_paths_outside(script: Script, defaults: Collection[object]) -> None:
-    """Say which paths from the folder above a job does not have; those of options become inputs."""
+    """Say which large files, and paths from the folder above, a job does not have.
+
+    Those of options become inputs. The others stand in the text, or in a configuration that it names.
+    """
     folder = Path(script.module.source.path).parent
     told = {(each.span.line, each.span.column) for each in script.obstacles}
+    named = {value for value in defaults if isinstance(value, str)}
     for node in script.module.kinds.get(ast.Constant, ()):
         value = node.value
-        if not isinstance(value, str) or not value.startswith("../") or not value.strip("./"):
+        if not isinstance(value, str) or not _NAME.fullmatch(value) or value in defaults:
             continue
         span = script.module.span(node)
-        known = value in defaults or script.is_replaced(node) or (span.line, span.column) in told
-        if not known and _NAME.fullmatch(value) and _exists(folder / value):
+        is_known = script.is_replaced(node) or (span.line, span.column) in told
+        if not is_known and _stays_behind(folder, value):
             what = "folder" if (folder / value).is_dir() else "file"
-            help_ = "read its path from an option, whose default adopt makes an input"
-            script.leave(node, f"the {what} `{value}` is here, and no input of the job", help_)
+            script.leave(node, f"the {what} `{value}` is here, and no input of the job", _AS_OPTION)
+            named.add(value)
+    for node, file, value in _list_configured(script, folder):
+        if value not in named and _stays_behind(folder, value):
+            message = f"`{value}`, which `{file}` names, is here, and no input of the job"
+            script.leave(node, message, _AS_OPTION)
+
+
+def _stays_behind(folder: Path, value: str) -> bool:
+    """Whether a path names what is here, and does not go with the code."""
+    path = folder / value
+    if not value.strip("./") or not _exists(path):
+        return False
+    is_large = path.is_file() and path.stat().st_size > MOST_BYTES and path.suffix not in _OUTPUTS
+    return value.startswith("../") or is_large
+
+
+def _list_configured(script: Script, folder: Path) -> Iterator[tuple[ast.Constant, str, str]]:
+    """The paths in the configurations that the text names, with the place of that name."""
+    for node in script.module.kinds.get(ast.Constant, ()):
+        name = node.value
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.endswith(_CONFIGURED):
+            continue
+        path = folder / name
+        if _exists(path) and path.is_file() and goes_with_code(path, folder):
+            texts = dict.fromkeys(each.text for each in _list_scalars(yaml.load(str(path)).root))
+            yield from ((node, name, each) for each in texts if _NAME.fullmatch(each))
+
+
+def _list_scalars(node: nodes.Node | None) -> Iterator[nodes.Scalar]:
+    if isinstance(node, nodes.Scalar):
+        yield node
+    elif node is not None:
+        inner = node.items if isinstance(node, nodes.Sequence) else [value for _, value in node.items()]
+        for each in inner:
+            yield from _list_scalars(each)
 
 
 def _is_setting(name: str, path: Path) -> bool:

@@ -42,6 +42,8 @@ def list_needs(module: Module) -> set[Need]:
     names = {name for name, level, _ in module.imports if not level}
     names |= {name for name, _ in module.calls}
     found = {need for pattern, need in _BY_NAME if any(map(pattern.fullmatch, names))}
+    if any(name.partition(".")[0] == "mlflow" for name in names) or ("mlflow", "mlflow-skinny") in found:
+        found.add(("azureml-mlflow",))  # MLflow's store of a job is the workspace
     return found | {need for name, call in module.calls for need in _list_of_call(module, name, call)}
 
 

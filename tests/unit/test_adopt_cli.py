@@ -213,6 +213,7 @@ def test_findings_name_the_users_own_files(folder: Path) -> None:
     assert "argparse_digits.yml:" in done.output
     assert f":: {SCRIPT}:{declared + 1}:" in done.output
     assert "= help: give it in `--arguments`" in done.output
+    assert done.output.endswith("nothing is written: the spec has the errors above\n")
     found = json.loads(adopt(SCRIPT, "--no-run", "--json", "-o", "job").output)["findings"]
     assert [(each["code"], each["path"]) for each in found] == [("WS941", "job/argparse_digits.yml")]
 

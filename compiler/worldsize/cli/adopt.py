@@ -346,6 +346,8 @@ def _show_outcome(
     if written:
         spec = next(name for name in written if name.endswith(".yml") and not name.endswith("conda.yml"))
         common.say(f"\ntry it here: worldsize run {shlex.quote(spec)}")
+    elif report.errors:
+        common.say("\nnothing is written: the spec has the errors above")
     else:
         common.say("\nnothing is written: `--write` edits the script, `-o DIR` writes a copy")
 

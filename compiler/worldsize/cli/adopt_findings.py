@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from worldsize.checking import Report
     from worldsize.diagnostics.diagnostic import Diagnostic
 
-_ARGUMENTS = "give it in `--arguments`, which become part of the command"
+_ARGUMENTS = "give it in `--arguments`, which become part of the command, or data by `--data PATH`"
 
 
 class _Places(Struct, frozen=True):

@@ -135,12 +135,9 @@ def _override(
 ) -> tuple[Job, list[dict[str, Any]]]:
     """The job with the settings, and these in azure-ai-ml's form; checked against the inputs' types."""
     from worldsize.running.model.errors import RunError  # few submissions have settings
-    from worldsize.running.prepare.overrides import override_inputs
+    from worldsize.running.prepare.overrides import override_inputs, shorten_name
 
-    short = {
-        name.removeprefix("inputs.") if "inputs" not in job.steps else name: text
-        for name, text in settings.items()
-    }
+    short = {shorten_name(job, name): text for name, text in settings.items()}
     changed, problems = override_inputs(job, short)
     if problems:
         raise RunError(problems)

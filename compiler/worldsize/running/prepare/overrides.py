@@ -69,7 +69,7 @@ def override_inputs(job: Job, settings: Mapping[str, str]) -> tuple[Job, list[Pr
     problems: list[Problem] = []
     changed = job
     for name, text in settings.items():
-        setting = _Setting(name if "inputs" in job.steps else name.removeprefix("inputs."), text)
+        setting = _Setting(shorten_name(job, name), text)
         overridden = _override_pipeline(changed, setting, problems) or _override_step(
             changed, setting, problems
         )
@@ -78,6 +78,11 @@ def override_inputs(job: Job, settings: Mapping[str, str]) -> tuple[Job, list[Pr
         else:
             changed = overridden
     return (job if problems else changed), problems
+
+
+def shorten_name(job: Job, name: str) -> str:
+    """The name of a setting without ``inputs.``, which an input of the pipeline may have in front."""
+    return name if "inputs" in job.steps else name.removeprefix("inputs.")
 
 
 def _report_unknown(job: Job, setting: _Setting) -> Problem:

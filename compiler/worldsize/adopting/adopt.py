@@ -18,7 +18,7 @@ from worldsize.adopting.options.configuration import read_replaced
 from worldsize.adopting.options.declared import read_options
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.project.inputs import leave_files, leave_paths_outside
+from worldsize.adopting.project.inputs import leave_files, leave_paths_behind
 from worldsize.adopting.source.header import MARK
 from worldsize.adopting.source.reading import read_script
 from worldsize.adopting.source.script import Script
@@ -58,7 +58,7 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     print_displays(script)
     parser = _edit(script, known)
     leave_files(script)
-    leave_paths_outside(script, [each.flag.default for each in parser.options.declared])
+    leave_paths_behind(script, [each.flag.default for each in parser.options.declared])
     text, changes = script.finish()
     flags = list_flags(parser)
     defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}

@@ -112,7 +112,7 @@ def leave_files(script: Script) -> None:
                 script.leave(node, f"the {what} `{value}` is here, and no input of the job", _AS_OPTION)
 
 
-def leave_paths_outside(script: Script, defaults: Collection[object]) -> None:
+def leave_paths_behind(script: Script, defaults: Collection[object]) -> None:
     """Say which large files, and paths from the folder above, a job does not have.
 
     Those of options become inputs. The others stand in the text, or in a configuration that it names.

@@ -1,7 +1,8 @@
 """Each shipped spec compiles, byte for byte, to what is committed: on any hash seed, in any folder.
 
-``compiled/<name>/`` holds the YAML and the plan; ``snapshots.sha256`` stands for the sources, which
-are in the repository once already. ``pytest tests/golden --update-golden`` rewrites them.
+``compiled/<name>/`` holds what compiling writes: the YAML and the plan. What it copies is in the repository
+once already: ``compiled/copies.txt`` has a digest of each copy, below the names of the folders that have it,
+so that a change of a file is a change of one line. ``make golden`` rewrites all of it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -24,11 +26,16 @@ from worldsize.rules.script import _module
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "pipelines").glob("*.yml"))
 HERE = Path(__file__).parent / "compiled"
-HASHES = "snapshots.sha256"
+COPIES = HERE / "copies.txt"
+BUILT_IN = {path.parent.name for path in (ROOT / "components").glob("*/component.yml")}
+HEADER = "# Digests of what compiling copies; `in` names the folders that have it. `make golden` writes this."
+Copies = dict[str, dict[str, str]]  # by compiled folder and file, the digest
 
 
 def shown(name: str) -> bool:
-    return not name.startswith("components/") or name.endswith("/component.yml")
+    """Whether a file is committed as it is: compiling wrote it, and did not copy it."""
+    folder, _, below = name.removeprefix("components/").partition("/")
+    return not name.startswith("components/") or (below == "component.yml" and folder not in BUILT_IN)
 
 
 def listing(folder: Path) -> dict[str, bytes]:
@@ -36,11 +43,67 @@ def listing(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def expectation(folder: Path) -> dict[str, bytes]:
-    """The committed form of a compiled folder."""
+def written(folder: Path) -> dict[str, bytes]:
+    """What is committed of a compiled folder: of the plan all but its list of the folder's files."""
     files = listing(folder)
-    hashes = [f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in files if not shown(name)]
-    return {name: text for name, text in files.items() if shown(name)} | {HASHES: "".join(hashes).encode()}
+    names = ",\n".join(f'    "{name}"' for name in files if name != "plan.json")
+    before, found, after = files["plan.json"].partition(f'  "files": [\n{names}\n  ]'.encode())
+    assert found, f"{folder.name}/plan.json does not list every other file of its folder"
+    files["plan.json"] = before + b'  "files": []' + after
+    return {name: content for name, content in files.items() if shown(name)}
+
+
+def copied(folder: Path) -> dict[str, str]:
+    """A digest of each other file."""
+    files = listing(folder).items()
+    return {name: hashlib.sha256(content).hexdigest()[:16] for name, content in files if not shown(name)}
+
+
+def read_copies() -> Copies:
+    """The committed digests."""
+    copies: Copies = defaultdict(dict)
+    folders: list[str] = []
+    for line in COPIES.read_text(encoding="utf-8").splitlines():
+        if line.startswith("in "):
+            folders = line.removeprefix("in ").split()
+        elif not line.startswith("#"):
+            digest, name = line.split(maxsplit=1)
+            for folder in folders:
+                copies[folder][name] = digest
+    return copies
+
+
+def write_copies(copies: Copies) -> None:
+    """Write what ``read_copies`` reads: copies are together that the same folders have."""
+    owners: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for folder in sorted(copies):
+        for name, digest in copies[folder].items():
+            owners[name, digest].append(folder)
+    groups: dict[str, list[str]] = defaultdict(list)
+    for (name, digest), folders in sorted(owners.items()):
+        groups["in " + " ".join(folders)].append(f"{digest}  {name}")
+    lines = [HEADER, *(line for folders, below in sorted(groups.items()) for line in (folders, *below))]
+    COPIES.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def accept(name: str, files: dict[str, bytes], digests: dict[str, str]) -> None:
+    """Commit what a spec compiles to."""
+    shutil.rmtree(HERE / name, ignore_errors=True)
+    for file, content in files.items():
+        (HERE / name / file).parent.mkdir(parents=True, exist_ok=True)
+        (HERE / name / file).write_bytes(content)
+    write_copies({**read_copies(), name: digests})
+
+
+def describe_change(spec: Path, expected: dict[str, str], actual: dict[str, str]) -> str:
+    """Which copies are not as committed, and how to see and accept them; empty if all are."""
+    changes = [
+        f"  {name}: {'changed' if name in expected and name in actual else 'new or gone'}"
+        for name in sorted(expected.keys() | actual.keys())
+        if expected.get(name) != actual.get(name)
+    ]
+    see = f"`worldsize compile pipelines/{spec.name} -o DIR` writes them; `make golden` accepts them"
+    return "\n".join([f"{spec.stem} has copies that are not as committed", *changes, see]) if changes else ""
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +132,40 @@ def test_a_shipped_spec_compiles_to_what_is_committed(
     worldsize.compile(tree / "pipelines" / spec.name, out)
     report = worldsize.check([out])
     assert report.errors == ()
-    actual = expectation(out)
-    golden = HERE / spec.stem
+    actual, digests = written(out), copied(out)
     if update_golden:
-        shutil.rmtree(golden, ignore_errors=True)
-        for name, text in actual.items():
-            (golden / name).parent.mkdir(parents=True, exist_ok=True)
-            (golden / name).write_bytes(text)
-    expected = listing(golden)
+        accept(spec.stem, actual, digests)
+    expected = listing(HERE / spec.stem)
     assert sorted(actual) == sorted(expected)
     for name, text in actual.items():
         lines = [side.decode().splitlines() for side in (expected[name], text)]
         assert not list(difflib.unified_diff(*lines, "committed", "compiled", lineterm="")), name
+    assert actual == expected
+    change = describe_change(spec, read_copies()[spec.stem], digests)
+    assert not change, change
+
+
+def test_nothing_is_committed_of_a_spec_that_is_gone(update_golden: bool) -> None:
+    specs = {spec.stem for spec in SPECS}
+    if update_golden:
+        write_copies({name: digests for name, digests in read_copies().items() if name in specs})
+        for folder in HERE.iterdir():
+            if folder.is_dir() and folder.name not in specs:
+                shutil.rmtree(folder)
+    assert {path.name for path in HERE.iterdir()} == specs | {COPIES.name}
+    assert read_copies().keys() == specs
+
+
+def test_a_changed_copy_is_named() -> None:
+    before = {"a/component.yml": "1", "a/gone.py": "2", "a/same.py": "3"}
+    change = describe_change(SPECS[0], before, {"a/component.yml": "4", "a/new.py": "5", "a/same.py": "3"})
+    assert change.splitlines()[1:4] == [
+        "  a/component.yml: changed",
+        "  a/gone.py: new or gone",
+        "  a/new.py: new or gone",
+    ]
+    assert f"worldsize compile pipelines/{SPECS[0].name} -o DIR" in change
+    assert describe_change(SPECS[0], before, before) == ""
 
 
 COMPILE_ALL = """
@@ -108,8 +193,10 @@ def test_hash_seed_folder_locale_and_machine_change_nothing(tmp_path: Path) -> N
         check=False,
     )
     assert result.returncode == 0, result.stderr
+    copies = read_copies()
     for spec in SPECS:
-        assert expectation(compiled / spec.stem) == listing(HERE / spec.stem), spec.stem
+        assert written(compiled / spec.stem) == listing(HERE / spec.stem), spec.stem
+        assert copied(compiled / spec.stem) == copies[spec.stem], spec.stem
     modes = {path.stat().st_mode for path in compiled.rglob("*") if path.is_file()}
     assert modes <= {0o100644, 0o100755}
     for name, content in listing(compiled).items():

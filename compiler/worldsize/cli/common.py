@@ -204,16 +204,26 @@ set_option = click.option(
 )
 
 
+def parse_settings(texts: Sequence[str]) -> dict[str, str]:
+    """Parse ``--set NAME=VALUE`` options into values by name."""
+    values = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (equals and name):
+            raise click.BadParameter(f"`{text}` has no `=` between name and value", param_hint="'--set'")
+        values[name] = value
+    return values
+
+
 def override_spec(spec: Path, settings: Sequence[str]) -> Document | None:
     """The spec with other values, None without settings; exits if a setting names no input."""
     if not settings:
         return None
     from worldsize import yaml
-    from worldsize.cli.run import parse_settings
     from worldsize.rules import engine
     from worldsize.running.prepare import spec_overrides
 
-    document, problems = spec_overrides.override_spec(yaml.load(spec), parse_settings(tuple(settings)))
+    document, problems = spec_overrides.override_spec(yaml.load(spec), parse_settings(settings))
     if problems:
         show_findings(list(engine.diagnose(problems)), {})
         raise SystemExit(1)

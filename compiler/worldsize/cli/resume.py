@@ -45,7 +45,7 @@ def command(
     from worldsize.cli import run as running_command
 
     root = common.find_run(home, run)
-    secrets = running_command.parse_settings(settings)
+    secrets = common.parse_settings(settings)
     with running_command.exit_on_refusal():
         view = running_command.choose_view(quiet=quiet or as_json, home=home)
         result = running.resume(root, settings=secrets, ask=_secret_prompt(), view=view)

@@ -146,7 +146,7 @@ def command(
     from worldsize.running.show.preview import render_preview
 
     options = running.RunOptions(
-        settings=parse_settings(settings), assets=_parse_assets(assets), **other_options
+        settings=common.parse_settings(settings), assets=_parse_assets(assets), **other_options
     )
     if dry_run and as_json:
         raise click.UsageError("`--dry-run` has no JSON: remove `--json`")
@@ -222,17 +222,6 @@ def _print_document(result: RunResult, page: Path | None) -> None:
     record = load_run(result.folder)
     shown = {**document(record, LocalDetails(record)), "report": str(page) if page is not None else None}
     click.echo(json.dumps(shown, indent=2))
-
-
-def parse_settings(texts: tuple[str, ...]) -> dict[str, str]:
-    """Parse ``--set NAME=VALUE`` options into values by name."""
-    values = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (equals and name):
-            raise click.BadParameter(f"`{text}` has no `=` between name and value", param_hint="'--set'")
-        values[name] = value
-    return values
 
 
 def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:

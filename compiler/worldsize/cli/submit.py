@@ -109,11 +109,10 @@ def command(azure: WorkspaceChoice, *, dry_run: bool, **options: Any) -> None:
         workspace_options.exit_on_remote_error(),
         exit_on_refusal(),
     ):
-        from worldsize.cli.run import parse_settings
         from worldsize.remote import targets
 
         out = request.output or Path(temporary) / "pipeline"
-        settings = parse_settings(request.settings)
+        settings = common.parse_settings(request.settings)
         names = _find_names(azure, dry_run=dry_run)
         known: dict[str, Any] = {} if dry_run else {"fill": partial(_fill_components, names)}
         target = targets.load_target(request.spec, out, settings, schedule=request.schedule, **known)

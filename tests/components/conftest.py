@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -12,7 +11,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
+from warm_shards import measure_process, read_defaults, render_command, shard, shard_server  # noqa: F401
 
 from worldsize.azureml import component as component_yaml
 from worldsize.azureml.copying import CopyAccess
@@ -43,17 +42,6 @@ WITHOUT_TORCH = Path(__file__).with_name("without_torch")
 # Importing DeepSpeed looks for GPUs, after which a fork could not use them.
 DEEPSPEED = [] if Path("/dev/nvidiactl").exists() else ["deepspeed"]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def _render(command: str, values: dict[str, Any]) -> str:
-    """Fill a component's command in as Azure ML does: optional sections vanish, literals are `str(value)`."""
-
-    def section(match: re.Match[str]) -> str:
-        names = re.findall(r"\$\{\{inputs\.(\w+)\}\}", match[1])
-        return match[1] if all(name in values for name in names) else ""
-
-    command = re.sub(r"\$\[\[(.*?)\]\]", section, command, flags=re.DOTALL)
-    return re.sub(r"\$\{\{(?:inputs|outputs)\.(\w+)\}\}", lambda match: str(values[match[1]]), command)
 
 
 @pytest.fixture(scope="session")
@@ -104,8 +92,7 @@ def component(
 
     def run(name: str, *, env: dict[str, str] | None = None, timeout: float = 180, **values: Any) -> Any:
         described = yaml.safe_load((COMPONENTS / name / "component.yml").read_text(encoding="utf-8"))
-        defaults = {key: port["default"] for key, port in described["inputs"].items() if "default" in port}
-        command = _render(described["command"], defaults | values)
+        command = render_command(described["command"], read_defaults(described) | values)
         paths = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
         tracking = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'mlflow.db'}"}
         environment = {**os.environ, **paths, **tracking, **(env or {})}
@@ -248,10 +235,10 @@ def training(
     ) -> Trained:
         folder = tmp_path_factory.mktemp("train")
         described = yaml.safe_load((COMPONENTS / component / "component.yml").read_text(encoding="utf-8"))
-        defaults = {key: port["default"] for key, port in described["inputs"].items() if "default" in port}
         command = described["command"].replace("${{outputs.model}}", str(folder / "model"))
         plan = {"world_size": processes, "checkpoints": folder / "checkpoints"}
-        arguments = [sys.executable, *shlex.split(_render(command, defaults | plan | values))[1:]]
+        values = read_defaults(described) | plan | values
+        arguments = [sys.executable, *shlex.split(render_command(command, values))[1:]]
         if not cold:
             arguments = [*start_with_libraries(component, values.get("model", "")), *arguments]
         if largest_file_kib is not None:
@@ -360,40 +347,3 @@ def built_in_shards(
         return made[source]
 
     return shards
-
-
-# Between this process and the measured one stands a small one: a process counts the memory of the one that
-# it was forked from as its own.
-MEASURE = """
-import os, resource, sys, time
-child = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[1:]], os.environ)
-_, status, used = os.wait4(child, 0)
-print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss)
-"""
-
-
-@pytest.fixture
-def measure_shard(snapshots: Callable[[str], Path]) -> Callable[[Path, Path], tuple[int, str, float, int]]:
-    """Shards a folder: the exit status, standard error, processor seconds and the most memory in MiB."""
-    code = snapshots("shard_data")
-    return lambda data, out: _measure_shard(code, data, out)
-
-
-def _measure_shard(code: Path, data: Path, out: Path) -> tuple[int, str, float, int]:
-    command = [sys.executable, "-S", "-c", MEASURE, "shard.py", "--data", str(data), "--shards", str(out)]
-    with subprocess.Popen(
-        command,
-        cwd=code,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as child:
-        late = threading.Timer(60, os.killpg, (child.pid, signal.SIGKILL))
-        late.start()
-        measured, said = child.communicate()
-        late.cancel()
-    status, seconds, memory = measured.splitlines()[-1].split()
-    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
-    return int(status), said, float(seconds), int(memory) // unit

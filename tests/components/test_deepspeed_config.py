@@ -14,13 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import case_pages
 import pytest
 
 from wstrain_deepspeed import config as ds
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(300)]
 NOT_HERE = "is not supported on your device"
-REPORTS = Path(__file__).parents[1] / "rules" / "deepspeed_reports"
+RULES = Path(__file__).parents[1] / "rules"
+REPORTS = {
+    case.name: next(file.text for file in case.files if file.path == "src/ds_config.json")
+    for page in case_pages.read_all(RULES, "deepspeed_reports*.md")
+    for case in page.cases
+}
 Case = dict[str, Any]
 
 OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
@@ -97,7 +103,7 @@ STARTED: list[tuple[str, str | None, Case]] = [
 # Reports of which reading the file, or starting with it, meets the fault; the others show later or elsewhere.
 READS = dict.fromkeys(("05", "06", "08", "09", "16", "20", "21", "22", "25"), 8)
 READS |= {"01": 1, "02": 7, "03": 1, "04": 1}
-ACCEPTED = sorted(path.name for path in REPORTS.glob("good-*") if not path.name.endswith(("face", "tuning")))
+ACCEPTED = sorted(name for name in REPORTS if name[:5] == "good-" and not name.endswith(("face", "tuning")))
 ACCEPTED += ["10-field-misspelt", "11-offload-beside-zero", "15-false-in-quotes", "24-parameters-stay"]
 STARTS = {"12": "SGD", "13": "AdamW", "17": None, "19": None, "23": None}
 

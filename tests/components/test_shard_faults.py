@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.run
-
 Run = Callable[..., Any]
 Make = Callable[[Path], dict[str, Any] | None]
 
@@ -285,20 +283,33 @@ CASES: dict[str, tuple[Make, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_bad_data_is_one_sentence_and_nothing_is_written(component: Run, tmp_path: Path, name: str) -> None:
-    make, message, advice = CASES[name]
+def _arguments(tmp_path: Path, make: Make) -> dict[str, Any]:
     folder = tmp_path / "data"
     folder.mkdir()
-    values = {"data": folder, "shard_count": 1} | (make(folder) or {})
-    done = component("shard_data", shards=tmp_path / "out", **values)
+    return {"data": folder, "shard_count": 1, "shards": tmp_path / "out"} | (make(folder) or {})
+
+
+def _expect_refusal(done: Any, out: Path, message: str, advice: str) -> None:
     assert done.returncode == 2, (done.stdout, done.stderr)
     lines = done.stderr.strip().splitlines()
     assert [line.split(":")[0] for line in lines] == ["error", "help"], done.stderr
     assert message in lines[0]
     assert advice in lines[1]
     assert len(lines[0]) <= 220
-    assert not list((tmp_path / "out").rglob("*.*")) if (tmp_path / "out").exists() else True
+    assert not list(out.rglob("*.*")) if out.exists() else True
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_data_is_one_sentence_and_nothing_is_written(shard: Run, tmp_path: Path, name: str) -> None:
+    make, message, advice = CASES[name]
+    _expect_refusal(shard(**_arguments(tmp_path, make)), tmp_path / "out", message, advice)
+
+
+@pytest.mark.run
+def test_bad_data_is_one_sentence_of_the_component_s_process(component: Run, tmp_path: Path) -> None:
+    make, message, advice = CASES["text in a feature"]
+    done = component("shard_data", **_arguments(tmp_path, make))
+    _expect_refusal(done, tmp_path / "out", message, advice)
 
 
 @pytest.mark.parametrize(
@@ -321,45 +332,29 @@ def test_bad_data_is_one_sentence_and_nothing_is_written(component: Run, tmp_pat
         ),
     ],
 )
-def test_bad_arguments(
-    component: Run, tmp_path: Path, values: dict[str, Any], message: str, advice: str
-) -> None:
+def test_bad_arguments(shard: Run, tmp_path: Path, values: dict[str, Any], message: str, advice: str) -> None:
     (tmp_path / "data" / "fish").mkdir(parents=True)
     if "data" in values:
         values["data"] = tmp_path / "data"
-    done = component("shard_data", shards=tmp_path / "out", **values)
+    done = shard(shards=tmp_path / "out", **values)
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[0]
     assert advice in done.stderr.splitlines()[1]
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def _limited(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    """Let processes write files of `limit` bytes at most: the kernel then refuses as a full disk does."""
-    import resource
-
-    real = subprocess.run
-
-    def run(*arguments: Any, **options: Any) -> Any:
-        options["preexec_fn"] = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(subprocess, "run", run)
-
-
-def test_write_that_the_system_refuses_leaves_no_manifest(
-    component: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_write_that_the_system_refuses_leaves_no_manifest(shard: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert component("shard_data", source="builtin:digits", shards=out).returncode == 0
-    _limited(monkeypatch, 40_000)
-    done = component("shard_data", source="builtin:digits", shards=out, shard_count=2)
+    assert shard(source="builtin:digits", shards=out).returncode == 0
+    # No larger files: the kernel then refuses as a full disk does.
+    done = shard(source="builtin:digits", shards=out, shard_count=2, largest=40_000)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: the disk is full while writing shards in `{out}`")
     assert len(done.stderr.splitlines()) == 2
     assert not [file for file in out.rglob("*") if file.is_file()]
 
 
+@pytest.mark.run
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="mounting a small disk needs unshare")
 def test_full_disk_is_one_sentence(component: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = tmp_path / "small"
@@ -383,7 +378,7 @@ def test_full_disk_is_one_sentence(component: Run, tmp_path: Path, monkeypatch: 
     assert "manifest" not in done.stdout
 
 
-def test_truncated_archive_inside(component: Run, tmp_path: Path) -> None:
+def test_truncated_archive_inside(shard: Run, tmp_path: Path) -> None:
     import numpy as np
 
     np.savez(tmp_path / "d.npz", x=np.ones((1000, 10), np.float32), y=np.arange(1000) % 2)
@@ -391,6 +386,6 @@ def test_truncated_archive_inside(component: Run, tmp_path: Path) -> None:
     place = data.find(struct.pack("<f", 1.0) * 4)
     data[place + 100] ^= 0xFF  # the zip's own checksum finds it
     (tmp_path / "d.npz").write_bytes(bytes(data))
-    done = component("shard_data", data=tmp_path / "d.npz", source=".", shards=tmp_path / "out")
+    done = shard(data=tmp_path / "d.npz", source=".", shards=tmp_path / "out")
     assert done.returncode == 2, done.stderr
     assert "cannot read `d.npz`: Bad CRC-32" in done.stderr

@@ -14,7 +14,7 @@ import socket
 import sys
 from pathlib import Path
 
-SECONDS = 0.02  # between two looks at whether a process or its call has ended
+SECONDS = 0.02  # between two looks at whether a process or its call has ended, where nothing tells of it
 
 
 def call(path, arguments):
@@ -27,7 +27,7 @@ def call(path, arguments):
         with connection.makefile() as answers:
             pid = int(answers.readline())
             signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
-            status = int(answers.readline())
+            status = int(answers.readline().split()[0])
     if status < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if -status != signal.SIGKILL:
@@ -76,16 +76,26 @@ def fork_for(connection):
     for descriptor in [*descriptors, 0, 1]:
         os.close(descriptor)
     connection.sendall(f"{pid}\n".encode())
-    ended, status = 0, 0
-    while not ended and not select.select([connection], [], [], SECONDS)[0]:
-        ended, status = os.waitpid(pid, os.WNOHANG)
+    ended, status, used = wait_for(pid, connection)
     with contextlib.suppress(ProcessLookupError):  # of what it has started, too
         os.killpg(pid, signal.SIGKILL)
     if ended:
-        connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        answer = f"{os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime} {used.ru_maxrss}\n"
+        connection.sendall(answer.encode())
     else:
         os.waitpid(pid, 0)
     os._exit(0)
+
+
+def wait_for(pid, connection):
+    """Wait until the process or its call has ended, whichever is first."""
+    watched, look_again = [connection], SECONDS
+    with contextlib.suppress(AttributeError, OSError):  # Linux only
+        watched, look_again = [connection, os.pidfd_open(pid)], None
+    ended, status, used = 0, 0, None
+    while not ended and connection not in select.select(watched, [], [], look_again)[0]:
+        ended, status, used = os.wait4(pid, os.WNOHANG)
+    return ended, status, used
 
 
 def become(request, descriptors):

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
+from worldsize.planning.plan_text import render_html, render_plan
 
 Launcher = Literal["none", "pytorch", "tensorflow", "mpi"]
 Rule = Literal["linear", "sqrt", "none"]
@@ -141,14 +142,10 @@ class Plan(Struct, frozen=True):
 
     def __str__(self) -> str:
         """The table that ``worldsize plan`` prints."""
-        from worldsize.planning.plan_text import render_plan  # which needs this module
-
         return render_plan(self)
 
     def _repr_html_(self) -> str:
         """The table for a notebook."""
-        from worldsize.planning.plan_text import render_html
-
         return render_html(self)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from worldsize.base.wording import plural, show_number
-from worldsize.planning.model import Derivation, Plan, StepPlan
+
+if TYPE_CHECKING:
+    from worldsize.planning.model import Derivation, Plan, StepPlan  # which shows itself by this module
 
 _LABELS = {
     "kappa": "κ",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from worldsize.planning.memory.step_memory import Need
     from worldsize.resolving.forecasts import Estimated, StepForecast
     from worldsize.resolving.measured_case import MeasuredRun
-    from worldsize.resolving.resolve import ResolvedSpec
+    from worldsize.resolving.state import ResolvedSpec
 
 _TAKE_PYTHON = (
     "`check`, `compile`, `run` and `submit` take pipelines in Python, and `worldsize.plan(job, …)` plans them"

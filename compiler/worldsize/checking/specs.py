@@ -19,7 +19,7 @@ from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
 
 if TYPE_CHECKING:
-    from worldsize.resolving.resolve import ResolvedSpec
+    from worldsize.resolving.state import ResolvedSpec
     from worldsize.yaml import Document
 
 

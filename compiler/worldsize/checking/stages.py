@@ -21,7 +21,7 @@ from worldsize.rules.context import Context, read_cluster
 if TYPE_CHECKING:
     from worldsize.azureml.job import Compute
     from worldsize.azureml.model import Component, Job
-    from worldsize.resolving.resolve import ResolvedSpec
+    from worldsize.resolving.state import ResolvedSpec
     from worldsize.spec.model import ComputeProfile, Spec
 
 

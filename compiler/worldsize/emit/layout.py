@@ -23,7 +23,7 @@ from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.resolving import step_settings
 from worldsize.resolving.measured_case import MeasuredRun
-from worldsize.resolving.resolve import ResolvedSpec
+from worldsize.resolving.state import ResolvedSpec
 from worldsize.spec.model import ComputeProfile, Spec
 from wstrain_deepspeed import config as deepspeed_config
 

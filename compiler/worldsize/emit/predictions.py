@@ -14,7 +14,7 @@ from worldsize.planning.memory.workload import PREDICTION
 from worldsize.planning.model import Plan
 from worldsize.resolving import rows
 from worldsize.resolving.measured_case import MeasuredRun, choose_runs
-from worldsize.resolving.resolve import ResolvedSpec
+from worldsize.resolving.state import ResolvedSpec
 from worldsize.resolving.step_estimates import StepEstimate, estimate_step
 
 

@@ -11,7 +11,7 @@ from worldsize.planning.estimates.model import Case, Recomputation
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.planning.model import Training as PlannedTraining
 from worldsize.resolving import rows
-from worldsize.resolving.resolve import ResolvedSpec
+from worldsize.resolving.state import ResolvedSpec
 from worldsize.resolving.step_costs import find_checkpoint_seconds, read_tier
 from worldsize.resolving.step_estimates import find_case
 from wstrain.checkpoint.save_policy import ASSUMED_COST_SECONDS

@@ -5,18 +5,13 @@ The order is: find the components, bind what ``with:`` and names bind, count the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml.files import Files
-from worldsize.azureml.model import Job, Step
-from worldsize.azureml.snapshot import Snapshot
+from worldsize.azureml.model import Step
 from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
-from worldsize.planning.model import Plan
 from worldsize.resolving import (
     arguments,
     components,
@@ -32,27 +27,8 @@ from worldsize.resolving import (
     user_files,
     wiring,
 )
-from worldsize.resolving.state import ResolveState, as_field
+from worldsize.resolving.state import ResolvedSpec, ResolveState, as_field
 from worldsize.spec.model import Spec
-
-
-class ResolvedSpec(Struct, frozen=True):
-    """A spec with its plan and job graph, which every command passes on.
-
-    With problems or without a plan the graph is good for further checks, not for emitting. ``added`` are
-    files of the user's tree that join the snapshot of a step with ``uses:``. ``templates`` are the texts that
-    the plan filled in, by step and input: a run with fewer processes fills them again.
-    """
-
-    spec: Spec
-    plan: Plan | None  # None where planning failed
-    job: Job
-    added: Mapping[str, Snapshot]
-    templates: Mapping[str, Mapping[str, str]]
-    files: Files  # what was read on the way, and what may be copied
-    problems: tuple[Problem, ...]
-    consequences: tuple[Problem, ...] = ()  # of a count that a rule reports: said only if that is silenced
-    vm_sizes: Learned = NOT_LEARNED  # those that the project describes
 
 
 def resolve_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LEARNED) -> ResolvedSpec:

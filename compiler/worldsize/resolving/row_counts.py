@@ -16,7 +16,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
-from worldsize.resolving.rows import TableCount
+from worldsize.resolving.state import TableCount
 from wsshards.regular_files import check_regular, list_files, open_regular, read_regular
 from wsshards.terms import CLASSIFICATION
 from wssources.column_kinds import parse_column_types

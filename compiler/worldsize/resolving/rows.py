@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import literals
@@ -15,7 +14,7 @@ from worldsize.azureml.model import Binding, Data, Step
 from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.planning.memory.workload import Samples, is_sharding, literal_inputs
 from worldsize.planning.model import Derivation, Plan
-from worldsize.resolving.state import ResolveState
+from worldsize.resolving.state import ResolveState, TableCount
 from wsshards.errors import UserError
 from wssources import planned_rows
 from wssources.media_options import BYTES_TOKENIZER
@@ -35,16 +34,6 @@ _READ = (
     "tokenizer",
     *INPUTS,
 )
-
-
-class TableCount(Struct, frozen=True):
-    """What the step makes of local data: training rows, the task and why, and the shape of a sample."""
-
-    rows: int
-    task: str = ""  # unknown where no label decides it
-    reason: str = ""
-    width: int = 0  # numbers that a model gets, 0 where they are not columns
-    outputs: int = 0
 
 
 def count_rows(state: ResolveState) -> dict[str, int]:

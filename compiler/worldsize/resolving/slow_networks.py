@@ -14,7 +14,7 @@ from worldsize.planning.model import StepPlan
 
 if TYPE_CHECKING:
     from worldsize.planning.estimates.model import Case
-    from worldsize.resolving.resolve import ResolvedSpec
+    from worldsize.resolving.state import ResolvedSpec
 
 SLUG = "more-instances-not-faster"
 

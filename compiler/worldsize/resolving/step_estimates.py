@@ -19,7 +19,7 @@ from worldsize.planning.memory.step_memory import read_training
 from worldsize.planning.memory.workload import ReadTable, literal_inputs
 from worldsize.planning.model import StepPlan, Topology
 from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
-from worldsize.resolving.resolve import ResolvedSpec
+from worldsize.resolving.state import ResolvedSpec
 from worldsize.resolving.workloads import make_training, make_workload
 from worldsize.spec.model import Scale
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from worldsize.facts.prices import PriceList
     from worldsize.facts.vm_sizes import Learned, VmSize
     from worldsize.planning.model import Plan
-    from worldsize.resolving.resolve import ResolvedSpec
+    from worldsize.resolving.state import ResolvedSpec
 
 T = TypeVar("T")
 LARGEST_TEXT = 4 * 1024 * 1024  # bytes of a script or requirements file that are read

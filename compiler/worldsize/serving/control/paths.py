@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,21 @@ _URIS = {"codes": "codeUri", "data": "dataUri", "models": "modelUri"}
 _BY_NAME = ("data", "models", "codes")  # where a reference without a kind is looked for, in this order
 _HOPS = 5  # of assets whose address is an asset
 
+Find = Callable[[Workspace, str, AssetName], assets.Asset | None]  # by kind and name
 
-def local_path(workspace: Workspace, uri: str) -> Path | None:
+
+def find_asset(workspace: Workspace, kind: str, name: AssetName) -> assets.Asset | None:
+    """The version that a reference names, the newest if it names none.
+
+    Models are as they were when MLflow's registry was last read:
+    ``worldsize.serving.tracking.models.find_asset`` reads it first.
+    """
+    if name.version is None:
+        return assets.get_latest(workspace.database, kind, name.name)
+    return assets.get_version(workspace.database, kind, name.name, name.version)
+
+
+def local_path(workspace: Workspace, uri: str, find: Find = find_asset) -> Path | None:
     """The file or folder of a reference; it may not exist. None if it is not of this workspace.
 
     The project's ``assets:`` come first, because a line there is meant for this machine.
@@ -36,6 +50,7 @@ def local_path(workspace: Workspace, uri: str) -> Path | None:
     Args:
         workspace: The workspace.
         uri: An ``azureml:`` form, the id of an asset, the output of a job, or the address of a blob.
+        find: How assets are found: a job also sees the models that MLflow registered since.
 
     Raises:
         ServiceError: 400, it leads outside the home, or names a job that does not exist.
@@ -44,7 +59,7 @@ def local_path(workspace: Workspace, uri: str) -> Path | None:
         mapped = project_assets(workspace).local(uri)
         if mapped is not None:
             return mapped
-        asset = find_data(workspace, uri)
+        asset = find_data(workspace, uri, find)
         if asset is None:
             break
         uri = asset.properties[_URIS[asset.kind]]
@@ -68,25 +83,14 @@ def datastore_path(home: Home, database: Database, uri: str) -> Path | None:
     return None if place is None or container is None else locate(home, container, place.path)
 
 
-def find_data(workspace: Workspace, reference: str) -> assets.Asset | None:
+def find_data(workspace: Workspace, reference: str, find: Find = find_asset) -> assets.Asset | None:
     """The code, data or model asset of a reference; None if there is none or the text is something else."""
     name = parse_asset(reference)
     if name is None:
         return None
     kinds = (name.kind,) if name.kind else _BY_NAME
-    found = (find_asset(workspace, kind, name) for kind in kinds if kind in _URIS)
+    found = (find(workspace, kind, name) for kind in kinds if kind in _URIS)
     return next((asset for asset in found if asset is not None), None)
-
-
-def find_asset(workspace: Workspace, kind: str, name: AssetName) -> assets.Asset | None:
-    """The version that a reference names, the newest if it names none."""
-    if kind == "models":
-        from worldsize.serving.tracking.models import sync_models  # it looks for the files of models here
-
-        sync_models(workspace)
-    if name.version is None:
-        return assets.get_latest(workspace.database, kind, name.name)
-    return assets.get_version(workspace.database, kind, name.name, name.version)
 
 
 def project_assets(workspace: Workspace) -> AssetMap:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from worldsize.serving.control import paths
 from worldsize.serving.control.uris import parse_asset
 from worldsize.serving.history.runs import ASSET_TYPES
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.outputs import list_outputs, output_uri
+from worldsize.serving.tracking.models import find_asset
 from worldsize.serving.workspace import Scope, Workspace
 
 # The id of an output: `…/data/azureml_{job}_output_{name}/versions/1`.
@@ -33,7 +33,7 @@ def _resolve(workspace: Workspace, scope: Scope, asset_id: str) -> dict[str, Any
         return {"uri": uri, "type": ASSET_TYPES.get(output.type, output.type)}
     name = parse_asset(asset_id)
     for kind, key, type_key in (("data", "dataUri", "dataType"), ("models", "modelUri", "modelType")):
-        asset = paths.find_asset(workspace, kind, name) if name is not None else None
+        asset = find_asset(workspace, kind, name) if name is not None else None
         if asset is not None and name is not None and name.kind in ("", kind):
             return {"uri": asset.properties.get(key), "type": asset.properties.get(type_key)}
     return None

@@ -13,6 +13,7 @@ from worldsize.serving.control import assets, paths
 from worldsize.serving.control.project import project_settings
 from worldsize.serving.control.resources import get_resource
 from worldsize.serving.control.uris import AssetName, parse_asset
+from worldsize.serving.tracking import models
 from worldsize.serving.workspace import Workspace
 
 
@@ -35,11 +36,11 @@ class WorkspaceLookup:
 
     def path(self, reference: str) -> Path | None:
         """The path of data, code or a model, or None."""
-        return paths.local_path(self.workspace, reference)
+        return paths.local_path(self.workspace, reference, models.find_asset)
 
     def web_address(self, reference: str) -> str | None:
         """The address outside of the workspace that a data asset stands for, or None."""
-        found = paths.find_data(self.workspace, reference)
+        found = paths.find_data(self.workspace, reference, models.find_asset)
         address = found.properties.get("dataUri") if found is not None else None
         return address if isinstance(address, str) and classify(address) == "web" else None
 
@@ -69,4 +70,4 @@ def find_asset(workspace: Workspace, kind: str, reference: str) -> assets.Asset 
         name = AssetName(kind, reference.removeprefix("azureml:"), None)
     if name.kind not in ("", kind):
         return None
-    return paths.find_asset(workspace, kind, name)
+    return models.find_asset(workspace, kind, name)

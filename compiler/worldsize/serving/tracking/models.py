@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.serving.artifacts.folders import find_artifact, parts_below, path_of_file_uri
-from worldsize.serving.control import assets
-from worldsize.serving.control.paths import local_path
-from worldsize.serving.control.uris import StorePath
+from worldsize.serving.control import assets, paths
+from worldsize.serving.control.uris import AssetName, StorePath
 from worldsize.serving.database import milliseconds_of, time_of
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.tracking.mlmodel import read_flavors
@@ -36,6 +35,13 @@ KIND = "models"
 NUMBER = re.compile(r"[1-9][0-9]{0,8}")  # as MLflow has versions
 
 Key = tuple[str, str]
+
+
+def find_asset(workspace: Workspace, kind: str, name: AssetName) -> assets.Asset | None:
+    """The version that a reference names, the newest if it names none; models also as MLflow has them."""
+    if kind == KIND:
+        sync_models(workspace)
+    return paths.find_asset(workspace, kind, name)
 
 
 def sync_models(workspace: Workspace) -> None:
@@ -124,7 +130,7 @@ def _location(workspace: Workspace, asset: assets.Asset) -> str:
     """The files of an asset, as MLflow loads them without the workspace."""
     uri = str(asset.properties.get("modelUri", ""))
     try:
-        path = local_path(workspace, uri)
+        path = paths.local_path(workspace, uri)
     except ServiceError:
         return uri
     return uri if path is None else path.absolute().as_uri()

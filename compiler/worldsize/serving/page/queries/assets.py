@@ -13,7 +13,7 @@ from worldsize.serving.control.paths import local_path
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.page.queries.tracking import read_marks
 from worldsize.serving.page.queries.wording import mapping_of, text_of
-from worldsize.serving.tracking.models import sync_models
+from worldsize.serving.tracking.models import find_asset, sync_models
 from worldsize.serving.workspace import Workspace
 
 KINDS = ("models", "data", "components", "environments")
@@ -86,7 +86,7 @@ def local_folder(workspace: Workspace, uri: str) -> Path | None:
     if uri.startswith(("file://", "/")):
         return Path(uri.removeprefix("file://"))
     try:
-        return local_path(workspace, uri)
+        return local_path(workspace, uri, find_asset)
     except ServiceError:  # of a job that is gone, or it leads elsewhere
         return None
 

@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 INPUTS := pyproject.toml .ci/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check format horovod bench soak fuzz golden picture recording docs browser clean
+.PHONY: help demo test fast check format horovod bench soak fuzz golden changelog picture recording docs browser clean
 
 help: ## print this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -49,6 +49,11 @@ fuzz: $(VENV)/.all ## throw hostile files at everything that reads, for half an 
 
 golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before you commit it
 	$(BIN)/pytest -m "not bench" -q --update-golden tests/golden tests/rules tests/repo
+
+# An entry that is written by hand, `(unreleased)`, follows what is joined, below one heading.
+changelog: $(VENV)/.all ## at a release: join compiler/changelog.d, below the version and today's date
+	sed -i.old '/^## .* (unreleased)$$/{N;d;}' CHANGELOG.md && rm CHANGELOG.md.old
+	$(BIN)/towncrier build --yes
 
 picture: $(VENV)/.all ## draw the packages and their imports into CONTRIBUTING.md
 	$(BIN)/python tests/repo/architecture.py --write

@@ -50,8 +50,12 @@ def test_a_build_takes_only_what_it_knows_the_hash_of() -> None:
     [
         ("v0.2.0", "0.2.0 (2026-12-01)", None),
         ("v0.2.1", "0.2.0 (2026-12-01)", "the tag is v0.2.1, but pyproject.toml has 0.2.0"),
-        ("v0.2.0", "0.2.0 (unreleased)", "`0.2.0 (unreleased)`; write `0.2.0 (YYYY-MM-DD)`"),
-        ("v0.2.0", "0.1.0", "`0.1.0`; write"),
+        (
+            "v0.2.0",
+            "0.2.0 (unreleased)",
+            "`0.2.0 (unreleased)`; `make changelog` writes `0.2.0 (YYYY-MM-DD)`",
+        ),
+        ("v0.2.0", "0.1.0", "`0.1.0`; `make changelog` writes"),
     ],
 )
 def test_a_release_has_one_version_everywhere(tag: str, heading: str, fault: str | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.run
+pytest.importorskip("pyarrow")
 SRC = Path(__file__).parents[2] / "components" / "shard_data" / "src"
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-pytestmark = pytest.mark.run
+np = pytest.importorskip("numpy")
+pytest.importorskip("PIL")
 SRC = Path(__file__).parents[2] / "components" / "shard_data" / "src"
 
 EXIF = b"Exif\0\0II*\0\x08\0\0\0\0\0"

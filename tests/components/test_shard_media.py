@@ -7,20 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from wsshards import manifest as contents
 from wsshards import terms
-from wsshards.reader import ShardReader
 from wsshards.verify import verify_shards
 
-pytestmark = pytest.mark.run
+np = pytest.importorskip("numpy")
 Run = Callable[..., Any]
 
 
-def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
-    done = component("shard_data", shards=out, **values)
+def _shard(shard: Run, out: Path, **values: Any) -> contents.Manifest:
+    done = shard(shards=out, **values)
     assert done.returncode == 0, done.stderr
     manifest = contents.read_manifest(out)
     verify_shards(out, manifest)
@@ -29,6 +27,8 @@ def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
 
 def _rows(out: Path, manifest: contents.Manifest) -> dict[str, tuple[Any, Any]]:
     """Features and labels of each part that has rows."""
+    from wsshards.reader import ShardReader
+
     rows = {name: manifest.split(name).rows for name in terms.SPLITS}
     return {name: ShardReader(out, name).gather(np.arange(count)) for name, count in rows.items() if count}
 
@@ -49,10 +49,10 @@ def _draw(folder: Path, count: int, labels: Callable[[int], str]) -> Path:
 
 
 @pytest.mark.parametrize("storage", ["pixels", "jpeg"])
-def test_targets_of_pictures(component: Run, tmp_path: Path, storage: str) -> None:
+def test_targets_of_pictures(shard: Run, tmp_path: Path, storage: str) -> None:
     data = _draw(tmp_path / "d", 40, lambda number: f"{number / 8},{-number}")
     plan = {"label": "t0,t1", "image_storage": storage, "test_fraction": 0.2, "shard_count": 2}
-    manifest = _shard(component, tmp_path / "out", data=data, memory_limit_mib=16, **plan)
+    manifest = _shard(shard, tmp_path / "out", data=data, memory_limit_mib=16, **plan)
     assert (manifest.task, manifest.label.names) == ("regression", ("t0", "t1"))  # type: ignore[union-attr]
     parts = _rows(tmp_path / "out", manifest)
     assert [len(labels) for _, labels in parts.values()] == [48, 16, 16]
@@ -65,22 +65,22 @@ def test_targets_of_pictures(component: Run, tmp_path: Path, storage: str) -> No
     np.testing.assert_allclose(manifest.label.mean, parts["train"][1].mean(axis=0))  # type: ignore[union-attr]
 
 
-def test_several_labels_of_pictures(component: Run, tmp_path: Path) -> None:
+def test_several_labels_of_pictures(shard: Run, tmp_path: Path) -> None:
     colours = ("red", "blue", "red; blue")
     data = _draw(tmp_path / "d", 30, lambda number: colours[number % 3])
-    manifest = _shard(component, tmp_path / "out", data=data, label="t0", shard_count=1)
+    manifest = _shard(shard, tmp_path / "out", data=data, label="t0", shard_count=1)
     assert (manifest.task, manifest.label.classes) == ("multi_label", ("blue", "red"))  # type: ignore[union-attr]
     features, labels = _rows(tmp_path / "out", manifest)["train"]
     level = np.rint(features.reshape(len(labels), -1)[:, 0] * 255 / 4).astype(int)
     np.testing.assert_array_equal(labels, np.stack([level % 3 != 0, level % 3 != 1], axis=1))
 
 
-def test_documents_are_divided_in_three(component: Run, tmp_path: Path) -> None:
+def test_documents_are_divided_in_three(shard: Run, tmp_path: Path) -> None:
     rows = [{"body": chr(0x30 + number) * 60} for number in range(60)]
     rows[7] = {"body": ""}
     (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     plan = {"text": "body", "sequence_length": 19, "test_fraction": 0.3, "missing": "drop"}
-    manifest = _shard(component, tmp_path / "out", data=tmp_path / "d.jsonl", shard_count=2, **plan)
+    manifest = _shard(shard, tmp_path / "out", data=tmp_path / "d.jsonl", shard_count=2, **plan)
     assert manifest.task == "language_model"
     seen = {
         name: set(tokens.reshape(-1).tolist()) - {256}
@@ -90,14 +90,14 @@ def test_documents_are_divided_in_three(component: Run, tmp_path: Path) -> None:
     assert len(set.union(*seen.values())) == 59
 
 
-def test_texts_of_classes_are_divided_in_three(component: Run, tmp_path: Path) -> None:
+def test_texts_of_classes_are_divided_in_three(shard: Run, tmp_path: Path) -> None:
     for name in ("bad", "good"):
         (tmp_path / "d" / name).mkdir(parents=True)
         for number in range(20):
             (tmp_path / "d" / name / f"{number}.txt").write_text(f"{name} {number}")
             (tmp_path / "d" / name / f"{number} again.txt").write_text(f"{name} {number}")
     plan = {"task": "classification", "test_fraction": 0.25, "validation_fraction": 0.25}
-    manifest = _shard(component, tmp_path / "out", data=tmp_path / "d", shard_count=2, **plan)
+    manifest = _shard(shard, tmp_path / "out", data=tmp_path / "d", shard_count=2, **plan)
     parts = _rows(tmp_path / "out", manifest)
     assert [np.bincount(labels).tolist() for _, labels in parts.values()] == [[20, 20], [10, 10], [10, 10]]
     texts = [{bytes(row.tolist()[:10]) for row in features % 256} for features, _ in parts.values()]

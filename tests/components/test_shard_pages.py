@@ -57,9 +57,11 @@ def page(
     content: bytes, values: int, *, says: int | None = None, codec: str = "none", encoding: int = PLAIN
 ) -> bytes:
     """A data page, or a dictionary's where `encoding` is below 0, that says it unpacks to `says` bytes."""
-    import pyarrow as pa
+    packed = content
+    if codec != "none":
+        import pyarrow as pa
 
-    packed = content if codec == "none" else pa.Codec(codec).compress(content).to_pybytes()
+        packed = pa.Codec(codec).compress(content).to_pybytes()
     size = len(content) if says is None else says
     if encoding < 0:
         about: tuple[int, object] = (7, bytearray(struct_of((1, values), (2, PLAIN))))

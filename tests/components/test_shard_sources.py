@@ -14,28 +14,33 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 
 from worldsize.resolving import row_counts
 from wsshards import manifest as contents
 from wsshards import terms
 from wsshards.errors import UserError
-from wsshards.reader import ShardReader
 from wsshards.verify import verify_shards
 
-pytestmark = pytest.mark.run
+np = pytest.importorskip("numpy")
 Run = Callable[..., Any]
 SOURCE = Path(__file__).parents[2] / "components/shard_data/src"
 TABLE = "x,y,label\n" + "".join(f"{n},{n % 3},{'ab'[n % 2]}\n" for n in range(20))
 
 
-def _shard(component: Run, out: Path, **values: Any) -> tuple[contents.Manifest, str]:
-    done = component("shard_data", shards=out, shard_count=1, **values)
+def _shard(shard: Run, out: Path, **values: Any) -> tuple[contents.Manifest, str]:
+    done = shard(shards=out, shard_count=1, **values)
     assert done.returncode == 0, done.stderr
     manifest = contents.read_manifest(out)
     verify_shards(out, manifest)
     return manifest, done.stdout
+
+
+def _gather(out: Path, count: int) -> tuple[Any, Any]:
+    """The features and labels of the first rows for the test."""
+    from wsshards.reader import ShardReader
+
+    return ShardReader(out, "test").gather(np.arange(count))
 
 
 def _rows(manifest: contents.Manifest) -> list[int]:
@@ -75,19 +80,7 @@ class _Web(BaseHTTPRequestHandler):
         """Stay silent."""
 
 
-def _parquet() -> bytes:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    target = io.BytesIO()
-    rows = range(20)
-    columns = {"x": [float(n) for n in rows], "label": [n % 2 for n in rows]}
-    parquet.write_table(pa.table(columns), target)
-    return target.getvalue()
-
-
 _PAGES = dict.fromkeys(("/d/a.csv", "/cut.csv", "/cut-once.csv"), TABLE.encode())
-_PAGES |= {"/empty.csv": b"", "/d/b.parquet": _parquet()}
 
 
 @pytest.fixture(scope="module")
@@ -115,16 +108,16 @@ def downloads(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
             del sys.modules[name]
 
 
-def test_a_file_of_a_web_server(component: Run, tmp_path: Path, web: str) -> None:
+def test_a_file_of_a_web_server(shard: Run, tmp_path: Path, web: str) -> None:
     pytest.importorskip("aiohttp")
-    manifest, output = _shard(component, tmp_path / "out", source=f"{web}/d/a.csv?sig=hidden")
+    manifest, output = _shard(shard, tmp_path / "out", source=f"{web}/d/a.csv?sig=hidden")
     assert _rows(manifest) == [16, 4, 0]
     assert manifest.source == f"{web}/d/a.csv"  # what follows `?` may be a key
     assert f"downloaded 1 file, {len(TABLE):,} bytes, from {web}/d/a.csv" in output
     assert "hidden" not in output + (tmp_path / "out" / "manifest.json").read_text()
     local = tmp_path / "a.csv"
     local.write_text(TABLE)
-    same, _ = _shard(component, tmp_path / "same", data=local)
+    same, _ = _shard(shard, tmp_path / "same", data=local)
     assert [each.sha256 for each in same.train.shards] == [each.sha256 for each in manifest.train.shards]
 
 
@@ -242,9 +235,9 @@ def _reviews(folder: Path) -> Path:
     return folder
 
 
-def test_splits_of_a_saved_data_set(component: Run, tmp_path: Path) -> None:
+def test_splits_of_a_saved_data_set(shard: Run, tmp_path: Path) -> None:
     data = _reviews(tmp_path / "reviews")
-    manifest, _ = _shard(component, tmp_path / "out", data=data)
+    manifest, _ = _shard(shard, tmp_path / "out", data=data)
     assert _rows(manifest) == [40, 12, 8]
     assert manifest.label is not None
     assert manifest.label.classes == ("no", "perhaps", "yes")
@@ -253,15 +246,15 @@ def test_splits_of_a_saved_data_set(component: Run, tmp_path: Path) -> None:
     counted = row_counts.count_split(data, values)
     assert counted is not None
     assert (counted.rows, counted.task, counted.outputs) == (40, "classification", 3)
-    (features, labels) = ShardReader(tmp_path / "out", "test").gather(np.arange(8))
+    (features, labels) = _gather(tmp_path / "out", 8)
     names = [manifest.label.classes[int(label)] for label in labels]
     expected = {n / 2: _CLASSES["names"][n % 3] for n in range(8)}
     assert {float(x): name for x, name in zip(features[:, 0], names, strict=True)} == expected
-    one, _ = _shard(component, tmp_path / "one", data=data, source="train", validation_fraction=0.25)
+    one, _ = _shard(shard, tmp_path / "one", data=data, source="train", validation_fraction=0.25)
     assert _rows(one) == [30, 10, 0]
 
 
-def test_pictures_of_a_saved_data_set(component: Run, tmp_path: Path) -> None:
+def test_pictures_of_a_saved_data_set(shard: Run, tmp_path: Path) -> None:
     import pyarrow as pa
     from PIL import Image
 
@@ -276,10 +269,10 @@ def test_pictures_of_a_saved_data_set(component: Run, tmp_path: Path) -> None:
         table = pa.table({"image": pictures, "label": pa.array([n % 3 for n in range(rows)], pa.int64())})
         _save(tmp_path / "d" / part, table, {"image": {"_type": "Image"}, "label": _CLASSES})
     (tmp_path / "d" / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
-    manifest, _ = _shard(component, tmp_path / "out", data=tmp_path / "d", validation_fraction=0)
+    manifest, _ = _shard(shard, tmp_path / "out", data=tmp_path / "d", validation_fraction=0)
     assert _rows(manifest) == [12, 0, 6]
     assert manifest.features.shape == (1, 8, 8)
-    features, labels = ShardReader(tmp_path / "out", "test").gather(np.arange(6))
+    features, labels = _gather(tmp_path / "out", 6)
     assert manifest.label is not None
     levels = np.rint(features.reshape(6, -1).mean(axis=1) * 255 / 10).astype(int)
     names = [manifest.label.classes[int(label)] for label in labels]
@@ -290,7 +283,8 @@ def test_pictures_of_a_saved_data_set(component: Run, tmp_path: Path) -> None:
     assert counted.rows == 12
 
 
-def test_what_datasets_itself_saves(component: Run, tmp_path: Path) -> None:
+@pytest.mark.run
+def test_what_datasets_itself_saves(shard: Run, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     features = datasets.Features(
         {
@@ -308,14 +302,14 @@ def test_what_datasets_itself_saves(component: Run, tmp_path: Path) -> None:
     parts = datasets.DatasetDict({"train": whole.select(range(6, 30)), "test": whole.select(range(6))})
     parts.save_to_disk(tmp_path / "d")
     manifest, _ = _shard(
-        component, tmp_path / "out", data=tmp_path / "d", features="vector", validation_fraction=0
+        shard, tmp_path / "out", data=tmp_path / "d", features="vector", validation_fraction=0
     )
     assert _rows(manifest) == [24, 0, 6]
-    found, labels = ShardReader(tmp_path / "out", "test").gather(np.arange(6))
+    found, labels = _gather(tmp_path / "out", 6)
     assert manifest.label is not None
     names = [manifest.label.classes[int(label)] for label in labels]
     assert {int(x[0]): name for x, name in zip(found, names, strict=True)} == {
         n: ["no", "yes"][n % 2] for n in range(6)
     }
-    texts, _ = _shard(component, tmp_path / "t", data=tmp_path / "d", text="text", validation_fraction=0)
+    texts, _ = _shard(shard, tmp_path / "t", data=tmp_path / "d", text="text", validation_fraction=0)
     assert (texts.task, _rows(texts)) == ("classification", [24, 0, 6])

@@ -17,11 +17,11 @@ import pytest
 
 from wsshards.errors import UserError
 
-pytestmark = pytest.mark.run
 downloads = runpy.run_path(str(Path(__file__).with_name("test_shard_sources.py")))["downloads"]
 TABLE = "x,y,label\n" + "".join(f"{n},{n % 3},{'ab'[n % 2]}\n" for n in range(20))
 
 
+@pytest.mark.run
 def test_a_bucket(downloads: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("s3fs")
     moto = pytest.importorskip("moto.server")
@@ -97,6 +97,7 @@ def azurite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         process.wait()
 
 
+@pytest.mark.run
 @pytest.mark.parametrize("root", ["az://wine/", "abfss://wine@devstoreaccount1.dfs.core.windows.net/"])
 def test_a_storage_account(root: str, azurite: Any, downloads: ModuleType, tmp_path: Path) -> None:
     for name in ("d/train/a b.csv", "d/_left_out.csv"):

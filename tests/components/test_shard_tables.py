@@ -16,14 +16,12 @@ from wsshards import manifest as contents
 from wsshards import terms
 from wsshards.verify import verify_shards
 
-pytestmark = pytest.mark.run
-
 Run = Callable[..., Any]
 CITIES = ("Oslo", "Rome", "Paris", "Kyiv")
 
 
-def _shard(component: Run, out: Path, **values: Any) -> contents.Manifest:
-    done = component("shard_data", shards=out, **values)
+def _shard(shard: Run, out: Path, **values: Any) -> contents.Manifest:
+    done = shard(shards=out, **values)
     assert done.returncode == 0, done.stderr
     manifest = contents.read_manifest(out)
     verify_shards(out, manifest)
@@ -64,12 +62,12 @@ def _houses(path: Path, rows: int = 400, *, gaps: bool = True) -> list[dict[str,
 FEATURES = "size,city,sold,garden"
 
 
-def test_encoders_see_training_rows_alone(component: Run, tmp_path: Path) -> None:
+def test_encoders_see_training_rows_alone(shard: Run, tmp_path: Path) -> None:
     import numpy as np
 
     houses = _houses(tmp_path / "d.csv")
     given = {"data": tmp_path / "d.csv", "label": "price", "features": FEATURES, "missing": "fill"}
-    manifest = _shard(component, tmp_path / "s", **given, test_fraction=0.1, shard_count=3)
+    manifest = _shard(shard, tmp_path / "s", **given, test_fraction=0.1, shard_count=3)
     assert manifest.task == terms.REGRESSION
     size, city, sold, garden = manifest.features.columns
     assert [size.kind, city.kind, sold.kind, garden.kind] == ["number", "category", "date", "boolean"]
@@ -95,7 +93,7 @@ def test_encoders_see_training_rows_alone(component: Run, tmp_path: Path) -> Non
     assert (manifest.train.rows, manifest.validation.rows, manifest.test.rows) == (280, 80, 40)
 
 
-def test_spilled_tables_have_the_same_bytes(component: Run, tmp_path: Path) -> None:
+def test_spilled_tables_have_the_same_bytes(shard: Run, tmp_path: Path) -> None:
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -110,17 +108,17 @@ def test_spilled_tables_have_the_same_bytes(component: Run, tmp_path: Path) -> N
     digests = []
     for limit in (16, 512):  # 4 MiB in memory for 6 MiB of rows, and all of them
         out = tmp_path / str(limit)
-        _shard(component, out, data=tmp_path / "d.csv", label="x19", memory_limit_mib=limit, missing="fill")
+        _shard(shard, out, data=tmp_path / "d.csv", label="x19", memory_limit_mib=limit, missing="fill")
         digests.append(
             {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in out.rglob("*.*")}
         )
     assert digests[0] == digests[1]
 
 
-def test_groups_stay_in_one_part(component: Run, tmp_path: Path) -> None:
+def test_groups_stay_in_one_part(shard: Run, tmp_path: Path) -> None:
     houses = _houses(tmp_path / "d.csv", gaps=False)
     given = {"data": tmp_path / "d.csv", "label": "price", "features": FEATURES, "split_by": "owner"}
-    manifest = _shard(component, tmp_path / "s", **given, test_fraction=0.1)
+    manifest = _shard(shard, tmp_path / "s", **given, test_fraction=0.1)
     owners = {house["price"]: house["owner"] for house in houses}
     parts = [
         {owners[round(float(target), 3)] for target in _rows(tmp_path / "s", split)[1][:, 0]}
@@ -131,17 +129,17 @@ def test_groups_stay_in_one_part(component: Run, tmp_path: Path) -> None:
     assert manifest.train.rows == 280
 
 
-def test_rows_are_divided_by_time(component: Run, tmp_path: Path) -> None:
+def test_rows_are_divided_by_time(shard: Run, tmp_path: Path) -> None:
     _houses(tmp_path / "d.csv", gaps=False)
     given = {"data": tmp_path / "d.csv", "label": "price", "features": FEATURES}
-    _shard(component, tmp_path / "s", **given, validation_after="2026-09-01", test_after="2026-11-01")
+    _shard(shard, tmp_path / "s", **given, validation_after="2026-09-01", test_after="2026-11-01")
     days = [_rows(tmp_path / "s", split)[0][:, 2] for split in terms.SPLITS]
     assert days[0].max() < 20_697 <= days[1].min()  # 2026-09-01
     assert days[1].max() < 20_758 <= days[2].min()  # 2026-11-01
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_parts_that_are_given(component: Run, tmp_path: Path, kind: str) -> None:
+def test_parts_that_are_given(shard: Run, tmp_path: Path, kind: str) -> None:
     import pandas as pd
 
     for number, name in enumerate(("train", "val", "test")):
@@ -155,25 +153,25 @@ def test_parts_that_are_given(component: Run, tmp_path: Path, kind: str) -> None
             frame.to_json(path, orient="records", lines=True)
         else:
             frame.assign(sold=pd.to_datetime(frame["sold"])).to_parquet(path)
-    manifest = _shard(component, tmp_path / "s", data=tmp_path / "d", label="price", split="given")
+    manifest = _shard(shard, tmp_path / "s", data=tmp_path / "d", label="price", split="given")
     assert [manifest.split(name).rows for name in terms.SPLITS] == [60, 50, 40]
     assert [column.kind for column in manifest.features.columns][:3] == ["number", "category", "date"]
 
 
-def test_rows_without_a_value_are_dropped(component: Run, tmp_path: Path) -> None:
+def test_rows_without_a_value_are_dropped(shard: Run, tmp_path: Path) -> None:
     houses = _houses(tmp_path / "d.csv")
     given = {"data": tmp_path / "d.csv", "label": "price", "features": FEATURES, "missing": "drop"}
-    manifest = _shard(component, tmp_path / "s", **given)
+    manifest = _shard(shard, tmp_path / "s", **given)
     whole = sum("" not in house.values() for house in houses)
     assert manifest.train.rows + manifest.validation.rows == whole
     assert not any(column.optional for column in manifest.features.columns)
-    done = component("shard_data", shards=tmp_path / "again", **given)
+    done = shard(shards=tmp_path / "again", **given)
     assert f"left out: {400 - whole} of 400 rows, without a value" in done.stdout
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
 def test_rows_without_a_label_are_left_out_where_others_are_filled(
-    component: Run, tmp_path: Path, kind: str
+    shard: Run, tmp_path: Path, kind: str
 ) -> None:
     import pandas as pd
 
@@ -188,7 +186,7 @@ def test_rows_without_a_label_are_left_out_where_others_are_filled(
     else:
         frame.to_parquet(path)
     given = {"data": path, "label": "price", "missing": "fill"}
-    done = component("shard_data", shards=tmp_path / "s", **given)
+    done = shard(shards=tmp_path / "s", **given)
 
     assert "left out: 2 of 60 rows, without a label" in done.stdout
     manifest = contents.read_manifest(tmp_path / "s")
@@ -200,7 +198,7 @@ def test_rows_without_a_label_are_left_out_where_others_are_filled(
 
 
 @pytest.mark.parametrize("layout", ["columns", "text", "lists"])
-def test_several_labels(component: Run, tmp_path: Path, layout: str) -> None:
+def test_several_labels(shard: Run, tmp_path: Path, layout: str) -> None:
     tags = [("red",), ("blue", "red"), ("green",), ("blue", "green")] * 15
     if layout == "lists":
         lines = [json.dumps({"x": number, "tags": each}) for number, each in enumerate(tags)]
@@ -218,7 +216,7 @@ def test_several_labels(component: Run, tmp_path: Path, layout: str) -> None:
             "\n".join([columns, *(f"{n},{each}" for n, each in enumerate(cells))])
         )
         given = {"data": tmp_path / "d.csv", "label": "tags" if layout == "text" else "blue,green,red"}
-    manifest = _shard(component, tmp_path / "s", **given)
+    manifest = _shard(shard, tmp_path / "s", **given)
     assert manifest.task == terms.MULTI_LABEL
     assert manifest.label is not None
     assert manifest.label.classes == ("blue", "green", "red")
@@ -230,12 +228,12 @@ def test_several_labels(component: Run, tmp_path: Path, layout: str) -> None:
         )
 
 
-def test_targets_of_arrays(component: Run, tmp_path: Path) -> None:
+def test_targets_of_arrays(shard: Run, tmp_path: Path) -> None:
     import numpy as np
 
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "d.npz", x=np.arange(50.0)[:, None], y=rng.standard_normal((50, 2)))
-    manifest = _shard(component, tmp_path / "s", data=tmp_path / "d.npz")
+    manifest = _shard(shard, tmp_path / "s", data=tmp_path / "d.npz")
     assert manifest.task == terms.REGRESSION
     assert manifest.label is not None
     assert manifest.label.names == ("y_0", "y_1")
@@ -271,10 +269,10 @@ LATE = {
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_rows_behind_the_first_are_held_to_them(component: Run, tmp_path: Path, name: str) -> None:
+def test_rows_behind_the_first_are_held_to_them(shard: Run, tmp_path: Path, name: str) -> None:
     text, values, message = LATE[name]
     (tmp_path / "d.csv").write_text(text)
-    done = component("shard_data", shards=tmp_path / "s", data=tmp_path / "d.csv", label="y", **values)
+    done = shard(shards=tmp_path / "s", data=tmp_path / "d.csv", label="y", **values)
     assert done.returncode == 2, done.stdout
     assert message in done.stderr.splitlines()[0]
     assert not (tmp_path / "s" / "manifest.json").exists()

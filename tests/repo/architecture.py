@@ -1,4 +1,4 @@
-"""Measures the compiler's architecture, and draws its packages.
+"""Measures the compiler's architecture and the size of its tests, and draws its packages.
 
     python tests/repo/architecture.py             the measures, as a table
     python tests/repo/architecture.py --picture   the packages and what they import, as a Mermaid diagram
@@ -18,12 +18,16 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import checkout
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "compiler" / "worldsize"
 PAGE = ROOT / "CONTRIBUTING.md"
 SMALL = 50  # lines, below which a module may be one idea with its neighbour
 START, END = "<!-- packages: written by `make picture` -->", "<!-- end of packages -->"
 NOT_DRAWN = {"__init__", "__main__"}
+SCRIPTS = "rules.script"  # the package that reads Python files of users
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 Graph = dict[str, set[str]]
 
@@ -60,26 +64,47 @@ def _read(path: Path) -> Module:
 
 
 @cache
-def statements(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """Every statement, however deep. Expressions hold none: passing over them saves most of a walk."""
+def statements(tree: ast.AST, *, for_types: bool = True) -> tuple[ast.AST, ...]:
+    """Every statement below, however deep; without ``for_types`` only those that can run.
+
+    Expressions hold none: passing over them saves most of a walk.
+    """
     found: list[ast.AST] = [tree]
     for node in found:  # it grows
-        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        runs = for_types or not _is_for_types(node)
+        for block in ("body", "orelse", "finalbody", "handlers", "cases")[not runs :]:
             found += getattr(node, block, ())
     return tuple(found[1:])
 
 
+def _is_for_types(node: ast.AST) -> bool:
+    """Whether the body of a statement is for type checkers only."""
+    if not isinstance(node, ast.If):
+        return False
+    name = node.test.attr if isinstance(node.test, ast.Attribute) else getattr(node.test, "id", None)
+    return name == "TYPE_CHECKING"
+
+
 @cache
-def imports(module: Module) -> frozenset[str]:
+def imports(module: Module, *, for_types: bool = True) -> frozenset[str]:
     """The dotted names below ``worldsize`` that a module imports, wherever in it."""
     names: set[str] = set()
-    for node in statements(module.tree):
+    for node in statements(module.tree, for_types=for_types):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            inner = {f"{node.module}.{alias.name}" for alias in node.names}
-            names |= {name if name in _known() else node.module for name in inner}
+        elif isinstance(node, ast.ImportFrom):
+            source = _source(module, node)
+            inner = {f"{source}.{alias.name}" for alias in node.names}
+            names |= {name if name in _known() else source for name in inner}
     return frozenset(name.removeprefix("worldsize.") for name in names if name.startswith("worldsize."))
+
+
+def _source(module: Module, node: ast.ImportFrom) -> str:
+    """What an import imports from, by its whole name."""
+    if not node.level:
+        return node.module or ""
+    folders = module.path.parents[node.level - 1].relative_to(PACKAGE.parent).parts
+    return ".".join((*folders, node.module) if node.module else folders)
 
 
 @cache
@@ -106,12 +131,20 @@ def running_graph() -> Graph:
     return {part: others - {part} for part, others in graph.items()}
 
 
+def module_graph() -> Graph:
+    """Which module imports which as it runs, also inside a function."""
+    graph = {module.name: set(imports(module, for_types=False)) for module in modules()}
+    return {name: others & graph.keys() - {name} for name, others in graph.items()}
+
+
 def _part(name: str) -> str:
     return name.split(".")[1] if "." in name else "__init__"
 
 
 def knots(graph: Graph) -> list[list[str]]:
     """The strongly connected components of more than one node (every node reaches every other)."""
+    while ends := {node for node, others in graph.items() if not others}:  # which lead nowhere
+        graph = {node: others - ends for node, others in graph.items() if others}
     reach = {node: _reachable(graph, node) for node in graph}
     found = {
         tuple(sorted({node} | {other for other in reach[node] if node in reach[other]})) for node in graph
@@ -144,6 +177,52 @@ def back_imports() -> list[str]:
     )
 
 
+def imports_inside_functions(tree: ast.Module) -> list[int]:
+    """The lines of the import statements that a function runs."""
+    inside = {
+        node
+        for function in statements(tree)
+        if isinstance(function, FUNCTIONS)
+        for node in statements(function)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    return sorted(node.lineno for node in inside)
+
+
+def private_imports() -> list[str]:
+    """Imports of a private module by a module that is not of its package."""
+    return [
+        f"{module.name} imports {name}"
+        for module in modules()
+        for name in sorted(imports(module))
+        if not is_visible(name, module.name)
+    ]
+
+
+def is_visible(name: str, user: str) -> bool:
+    """Whether a module may use another: a name with `_` at its start is for the package that it is in."""
+    parts = name.split(".")
+    private = (number for number, part in enumerate(parts) if part.startswith("_") and part[:2] != "__")
+    return all(f"{user}.".startswith(".".join([*parts[:number], ""])) for number in private)
+
+
+def parses_of_python() -> list[str]:
+    """The calls of ``ast.parse`` outside the package that reads users' Python."""
+    return [
+        f"{module.name}:{node.lineno}"
+        for module in modules()
+        if "ast.parse" in module.text and not f"{module.name}.".startswith(f"{SCRIPTS}.")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ast.parse"
+    ]
+
+
+def golden_lines() -> int:
+    """The lines of the committed expectations in ``tests/golden``."""
+    texts = (path.read_bytes() for path in checkout.list_files("tests/golden") if path.suffix != ".py")
+    return sum(text.count(b"\n") for text in texts if b"\0" not in text)
+
+
 def rule_modules() -> list[Module]:
     """The modules that declare a rule."""
     return [
@@ -160,11 +239,10 @@ def _targets(node: ast.Assign) -> set[str]:
 
 def rules_without_logic() -> list[str]:
     """Rules whose Python file only declares them."""
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     return [
         module.name
         for module in rule_modules()
-        if not any(isinstance(node, functions) for node in statements(module.tree))
+        if not any(isinstance(node, FUNCTIONS) for node in statements(module.tree))
     ]
 
 
@@ -235,12 +313,18 @@ def measure() -> dict[str, int]:
         "packages in knots": sum(map(len, knots(packages))),
         "edges in running": sum(map(len, running.values())),
         "parts of running in knots": sum(map(len, knots(running))),
+        "circles of modules": len(knots(module_graph())),
+        "imports inside functions": sum(len(imports_inside_functions(each.tree)) for each in modules()),
+        "private modules of others": len(private_imports()),
+        "ast.parse outside scripts": len(parses_of_python()),
         "back imports": len(back_imports()),
         "rules without logic": len(rules_without_logic()),
         "pages above one a rule": max(0, len(pages()) - len(rule_codes())),
         "functions called of": len(functions_called_of()),
         "noqa": sum(noqa_codes().values()),
         "libraries for YAML": len(yaml_libraries()),
+        "test files": len(checkout.list_files("tests")),
+        "lines of golden files": golden_lines(),
     }
 
 
@@ -253,6 +337,9 @@ def table() -> str:
         lines.append(f"{package:28} {len(own):7,} {sum(module.lines for module in own):7,}")
     lines += ["", *(f"knot of packages: {', '.join(knot)}" for knot in knots(package_graph()))]
     lines += [f"knot in running: {', '.join(knot)}" for knot in knots(running_graph())]
+    lines += [f"circle of modules: {', '.join(knot)}" for knot in knots(module_graph())]
+    lines += [f"private module: {each}" for each in private_imports()]
+    lines += [f"ast.parse: {each}" for each in parses_of_python()]
     lines += [f"back import: {each}" for each in back_imports()]
     lines += [f"called of: {each}" for each in functions_called_of()]
     lines += [f"noqa {code}: {count}" for code, count in noqa_codes().most_common()]

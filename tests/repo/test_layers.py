@@ -77,6 +77,7 @@ def test_running_is_in_layers() -> None:
 
 
 def test_no_module_of_running_is_part_of_a_cycle() -> None:
+    """Nor through what only types need, which the circles of `architecture.py` leave out."""
     left = running_modules()
     while free := [name for name, modules in left.items() if not modules & left.keys() - {name}]:
         for name in free:

@@ -12,14 +12,15 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from warm_shards import measure_process, read_defaults, render_command, shard, shard_server  # noqa: F401
+from warm_servers import WarmServers, call_command
+from warm_shards import find_shard_server, measure_process, read_defaults, render_command, shard  # noqa: F401
 
 from worldsize.azureml import component as component_yaml
 from worldsize.azureml.copying import CopyAccess
@@ -151,29 +152,17 @@ def mpirun() -> Callable[[int], list[str]]:
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[str]]]:
     """What to write before a command of Python for it to find libraries loaded: torch's or others.
 
-    `without` is a folder with modules that stand before others: one of which the import fails, say.
+    `base` is what a server has loaded of which this one is a fork; `without` is a folder with modules that
+    stand before others: one of which the import fails, say.
     """
-    script = Path(__file__).with_name("warm_start.py")
-    folder = tmp_path_factory.mktemp("warm")
-    servers: list[subprocess.Popen[bytes]] = []
-    sockets: dict[tuple[str, ...], Path] = {}
+    servers = WarmServers(tmp_path_factory.mktemp("warm"))
 
-    def prefix(*libraries: str, without: Path | None = None) -> list[str]:
-        libraries = libraries or tuple(TORCH)
-        if libraries not in sockets:
-            path = folder / str(len(servers))
-            command = [sys.executable, str(script), "serve", str(path), *libraries]
-            env = os.environ | ({"PYTHONPATH": str(without)} if without else {})
-            servers.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=env))
-            with servers[-1].stdout as answers:  # type: ignore[union-attr]
-                assert answers.readline() == b"ready\n"
-            sockets[libraries] = path  # not before: a test may run out of time while they load
-        return [sys.executable, "-S", "-E", str(script), "call", str(sockets[libraries])]
+    def prefix(*libraries: str, base: Sequence[str] = (), without: Path | None = None) -> list[str]:
+        env = {"PYTHONPATH": str(without)} if without else {}
+        return call_command(servers.find(libraries or TORCH, base=base, env=env))
 
     yield prefix
-    for server in servers:
-        server.terminate()
-        server.wait(20)
+    servers.stop()
 
 
 @pytest.fixture(scope="session")
@@ -183,8 +172,9 @@ def start_with_libraries(warm: Callable[..., list[str]]) -> Callable[..., list[s
     def prefix(component: str, model: str = "") -> list[str]:
         if component == "train_tensorflow":
             return warm(*TENSORFLOW, without=WITHOUT_TORCH)
-        more = HUGGING_FACE if model.startswith("hf:") else []
-        return warm(*TORCH, *(DEEPSPEED if component == "train_deepspeed" else []), *more)
+        more = DEEPSPEED if component == "train_deepspeed" else []
+        more = [*more, *(HUGGING_FACE if model.startswith("hf:") else [])]
+        return warm(*more, base=TORCH) if more else warm()
 
     return prefix
 

@@ -11,6 +11,7 @@ import resource
 import select
 import signal
 import socket
+import stat
 import sys
 from pathlib import Path
 
@@ -52,7 +53,11 @@ def serve(path, modules):
         listening.bind(path)
         listening.listen(64)
         print("ready", file=answers, flush=True)
+        # A pipe ends with the process that started this one, however that ends.
+        ends = [0] if stat.S_ISFIFO(os.fstat(0).st_mode) else []
         while True:
+            if 0 in select.select([listening, *ends], [], [])[0]:
+                os._exit(0)
             connection, _ = listening.accept()
             if os.fork() == 0:
                 break

@@ -6,32 +6,27 @@ the component's own command line, ends with its exit status, and neither hangs n
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
 import shlex
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 import yaml
+from warm_servers import MIB, Ended, WarmServers, call_fork
 
-ROOT = Path(__file__).parents[2]
-SERVER = ROOT / "tests/components/warm_start.py"
-COMPONENT = ROOT / "components/shard_data/component.yml"
+COMPONENT = Path(__file__).parents[2] / "components/shard_data/component.yml"
 # Its own modules, and what they import when they need it.
 LIBRARIES = ["shard", "pyarrow.parquet", "PIL.PngImagePlugin", "PIL.JpegImagePlugin"]
-MIB = 1 << 20 if sys.platform == "darwin" else 1 << 10  # of getrusage's unit
+DIGITS = ["sklearn.datasets"]
 Snapshots = Callable[[str], Path]
 
 
@@ -51,70 +46,27 @@ def read_defaults(described: dict[str, Any]) -> dict[str, Any]:
     return {name: port["default"] for name, port in described["inputs"].items() if "default" in port}
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a call ended, what it said, and what it took: processor seconds, and the most memory in MiB.
-
-    A fork's memory counts the libraries that it found loaded, as a process counts those that it loads.
-    """
-
-    returncode: int
-    stdout: str
-    stderr: str
-    seconds: float
-    memory: int
-
-
-def call_fork(
-    server: Path,
-    arguments: list[str],
-    *,
-    cwd: Path,
-    env: dict[str, str],
-    limits: tuple[int, int],
-    timeout: float,
-) -> Ended:
-    """Run `arguments` in a fork of the server; it is killed where it takes longer than `timeout` seconds."""
-    request = {"arguments": arguments, "cwd": str(cwd), "env": env, "limits": limits}
-    with (
-        Path(os.devnull).open() as nothing,
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as err,
-        socket.socket(socket.AF_UNIX) as connection,
-    ):
-        connection.settimeout(timeout)
-        connection.connect(str(server))
-        socket.send_fds(connection, [b" "], [nothing.fileno(), out.fileno(), err.fileno()])
-        connection.sendall(json.dumps(request).encode() + b"\n")
-        with connection.makefile() as answers:  # it dies with this connection
-            answers.readline()
-            status, seconds, memory = answers.readline().split()
-        return Ended(int(status), _read(out), _read(err), float(seconds), int(memory) // MIB)
-
-
-def _read(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
-
-
 @pytest.fixture(scope="session")
-def shard_server(snapshots: Snapshots, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The socket of a process that has shard_data's libraries loaded and has never used them."""
+def find_shard_server(
+    snapshots: Snapshots, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[bool], Path]]:
+    """The socket of a process that has shard_data's libraries loaded, and perhaps those of the digits."""
     absent = [name for name in ("numpy", "pandas", "PIL", "pyarrow") if find_spec(name) is None]
     if absent:
         pytest.skip(f"{', '.join(absent)}: not installed")
-    place = tmp_path_factory.mktemp("shard_server") / "socket"
-    command = [sys.executable, str(SERVER), "serve", str(place), *LIBRARIES]
-    env = os.environ | {"PYTHONPATH": str(snapshots("shard_data"))}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env) as server:
-        assert server.stdout is not None
-        assert server.stdout.readline() == b"ready\n"
-        yield place
-        server.terminate()
+    servers = WarmServers(tmp_path_factory.mktemp("shard_servers"))
+    env = {"PYTHONPATH": str(snapshots("shard_data"))}
+
+    def find(digits: bool) -> Path:
+        # The digits' library takes memory, which others are measured by.
+        return servers.find(DIGITS if digits else LIBRARIES, base=LIBRARIES if digits else (), env=env)
+
+    yield find
+    servers.stop()
 
 
 @pytest.fixture(scope="session")
-def shard(snapshots: Snapshots, shard_server: Path) -> Callable[..., Ended]:
+def shard(snapshots: Snapshots, find_shard_server: Callable[[bool], Path]) -> Callable[..., Ended]:
     """Run shard_data's own command line: `shard(data=…, shards=…)`; it may write files of `largest` bytes."""
     described = yaml.safe_load(COMPONENT.read_text(encoding="utf-8"))
     defaults, code = read_defaults(described), snapshots("shard_data")
@@ -123,9 +75,9 @@ def shard(snapshots: Snapshots, shard_server: Path) -> Callable[..., Ended]:
     def run(*, timeout: float = 60, largest: int | None = None, **values: Any) -> Ended:
         arguments = shlex.split(render_command(described["command"], defaults | values))
         limits = resource.getrlimit(resource.RLIMIT_FSIZE) if largest is None else (largest, largest)
-        return call_fork(
-            shard_server, [sys.executable, *arguments[1:]], cwd=code, env=env, limits=limits, timeout=timeout
-        )
+        server = find_shard_server(values.get("source") == "builtin:digits")
+        command = [sys.executable, *arguments[1:]]
+        return call_fork(server, command, cwd=code, env=env, limits=limits, timeout=timeout)
 
     return run
 

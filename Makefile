@@ -6,27 +6,37 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 INPUTS := pyproject.toml .ci/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check format horovod bench soak fuzz golden changelog picture recording docs browser clean
+.PHONY: help demo test test-all long fast check coverage mutants format horovod bench soak fuzz golden changelog picture recording docs browser clean
 
 help: ## print this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
 
 demo: $(VENV)/.demo ## train, evaluate and register a model here: two processes, real data
 	$(BIN)/worldsize run pipelines/digits_ddp.yml
 
-test: $(VENV)/.all $(VENV)/.horovod browser ## every test; the heavy ones start real process groups
-	$(BIN)/pytest -m "not run and not bench" -n 2 -q
-	$(BIN)/pytest -m "run and not bench" -n 2 --dist loadfile --no-loadscope-reorder --reruns 2 -q -rs
+# Two workers; a file's tests stay together, since they share what they have trained or served.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -q
+FAST   := not run and not bench
+TEST   := not bench and (not run or smoke)
+LONG   := run and not smoke and not bench
 
-fast: $(VENV)/.all ## the fast tests only: seconds
-	$(BIN)/pytest -m "not run and not bench" -n 2 -q
+test: $(VENV)/.all browser ## every rule, law and golden, and one real run of each kind: eight minutes on two cores
+	$(PYTEST) -m "$(TEST)"
+
+test-all: test long ## every test: half an hour more
+
+long: $(VENV)/.all $(VENV)/.horovod browser # what `make test` leaves out
+	$(PYTEST) -m "$(LONG)" -rs
+
+fast: $(VENV)/.all ## the fast tests only: two minutes
+	$(PYTEST) -m "$(FAST)"
 
 check: $(VENV)/.all ## format, lint, types, fast tests and our own checker on our own files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/worldsize check .
-	$(BIN)/pytest -m "not run and not bench" -n 2 -q
+	$(PYTEST) -m "$(FAST)"
 
 format: $(VENV)/.all ## rewrite the sources as `make check` wants them
 	$(BIN)/ruff format .
@@ -46,6 +56,17 @@ fuzz: $(VENV)/.all ## throw hostile files at everything that reads, for half an 
 	$(BIN)/python tests/fuzz/layers.py --seconds 600
 	$(BIN)/python tests/fuzz/hostile.py
 	$(BIN)/python tests/fuzz/serve.py --requests 10000
+
+# The processes that tests start are measured too: they find the configuration by the variable.
+MEASURED := COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml
+coverage: $(VENV)/.all $(VENV)/.horovod browser ## which lines only the long tests run, and that they are few
+	mkdir -p build/coverage
+	$(MEASURED) COVERAGE_FILE=$(CURDIR)/build/coverage/test $(PYTEST) -m "$(TEST)" --cov --cov-context test --cov-report=
+	$(MEASURED) COVERAGE_FILE=$(CURDIR)/build/coverage/long $(PYTEST) -m "$(LONG)" --cov --cov-context test --cov-report=
+	$(BIN)/python tests/net/coverage_gap.py build/coverage/test build/coverage/long
+
+mutants: $(VENV)/.all $(VENV)/.horovod ## put small faults into modules and count which tests notice; after `make coverage`
+	$(BIN)/python tests/net/mutants.py --contexts build/coverage/test build/coverage/long
 
 golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before you commit it
 	$(BIN)/pytest -m "not bench" -q --update-golden tests/golden tests/rules tests/repo

@@ -4,14 +4,21 @@ import cProfile
 import gc
 import os
 import runpy
+import signal
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
+import case_pages
 import pytest
 from hypothesis import HealthCheck, settings
+from spent_time import SpentTime
 
+# A shell starts what it runs in the background with SIGINT ignored, and every process inherits that: no
+# Ctrl-C would reach what a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests share the cores: a thread of torch that spins while it waits keeps the others from what it waits for.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Hundreds of processes import the same modules: Python keeps what it compiles, whatever its variable says.
@@ -29,8 +36,9 @@ settings.load_profile("repeatable")
 # `pytest --hypothesis-profile fuzz tests/unit` looks longer; tests/fuzz/check.py looks longest.
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000, deadline=None)
 
+MARKS = ("run", "smoke", "bench")
 MEMORY, ROOM = Path("/dev/shm"), 2 << 30
-CASES = [Path(__file__).with_name(name) for name in ("rules", "golden")]
+CASES = Path(__file__).with_name("golden")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep the folders of fast tests in memory: making thousands on a disk takes a third of their time."""
     if "not run" in config.option.markexpr and not hasattr(config, "workerinput") and has_memory_folder():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    config.pluginmanager.register(SpentTime(config))
 
 
 def has_memory_folder() -> bool:
@@ -64,18 +73,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
     Importing some of those takes torch or MLflow.
     """
-    if collection_path.parent in CASES:
+    if collection_path.parent == CASES:
         return collection_path.is_dir() or None
     selected = config.option.markexpr
     if collection_path.suffix != ".py" or not selected:
         return None
     text = collection_path.read_text(encoding="utf-8")
     of_every_test = text.partition("\npytestmark = ")[2].partition("\n\n")[0]
-    for mark in ("run", "bench"):
+    for mark in MARKS:
         if (f"mark.{mark}" in of_every_test) != (f"mark.{mark}" in text):
             return None  # only some of its tests have the mark
-    marks = defaultdict(bool, {mark: f"mark.{mark}" in text for mark in ("run", "bench")})
+    marks = defaultdict(bool, {mark: f"mark.{mark}" in text for mark in MARKS})
     return not eval(selected, {}, marks) or None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files with real runs first: the short tests then fill what is left of each worker's time."""
+    long = {item.path for item in items if item.get_closest_marker("run")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:
@@ -89,6 +104,13 @@ def pytest_collection_finish() -> None:
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether expectations are to be written instead of compared."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Writes all files of a page of cases to a folder of its own, at the first call for that page."""
+    folder = tmp_path_factory.mktemp("pages")
+    return cache(lambda page: case_pages.write(case_pages.read(page).files, folder / page.stem))
 
 
 @pytest.fixture

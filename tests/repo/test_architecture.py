@@ -34,11 +34,12 @@ BOUNDS = {
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
     "test files": 3794,
     "lines of golden files": 13_592,
+    "processor seconds of the fast tests": 150,
 }
 # Every raise since there is this table, with its reason: `("lines", 99_000, 99_400): "what they are for"`.
 # None in place of the new number: the bound was removed.
 RAISED: dict[bound_history.Raise, str] = {}
-ELSEWHERE = {"processor seconds of the fast tests"}  # tests/conftest.py takes it
+ELSEWHERE = {"processor seconds of the fast tests"}  # tests/support/spent_time.py measures it
 MEASURED = sorted(BOUNDS.keys() - ELSEWHERE)
 
 

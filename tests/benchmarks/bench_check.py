@@ -11,9 +11,11 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import case_pages
 import pytest
 
 import worldsize
@@ -128,8 +130,10 @@ def test_one_native_file_and_its_scripts_cold(compiled: Path) -> None:
     assert theirs.cpu >= WANTED_SCRIPTS * ours.cpu
 
 
-def test_a_whole_tree_in_one_call(compiled: Path) -> None:
-    folders = [Path(CORPUS)] if CORPUS else [ROOT / "tests" / "rules", compiled]
+def test_a_whole_tree_in_one_call(compiled: Path, written: Callable[[Path], Path]) -> None:
+    pages = case_pages.read_all(ROOT / "tests" / "rules", "WS*.md")
+    cases = {written(page.path).parent for page in pages}
+    folders = [Path(CORPUS)] if CORPUS else [*cases, compiled]
     lines = [line for folder in folders for path in listed(folder) if (line := known(path)) is not None]
     ours, theirs = compare(command(*map(str, folders)), "".join(lines), folders[0], rounds=(3, 2))
     tell(f"{len(lines)} files in one call", ours, theirs, WANTED_TREE)

@@ -25,6 +25,10 @@ from worldsize import fixing, resources
 from worldsize.checking import Report
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+import case_pages  # noqa: E402
+
 PIECES = [
     "null", "yes", "-1", "0", "1e-3", "1.5", ".nan", "-.inf", "2024-13-01", "2024-01-31", "[]", "{}",
     "[1, 2]", "{a: 1}", "''", "x: y", "&a ", "*a", "<<: *a", "!!int ", "!!binary ", "- ", "? ",
@@ -56,10 +60,17 @@ class FailureError(Exception):
 
 def seeds() -> list[str]:
     """Valid files of every kind, and the faulty ones of the rules' tests."""
-    folders = [ROOT / "pipelines", ROOT / "components", ROOT / "tests" / "rules"]
+    folders = [ROOT / "pipelines", ROOT / "components"]
     paths = sorted(path for folder in folders for path in folder.rglob("*.yml") if path.is_file())
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in paths]
+    texts += case_files(".yml")
     return [text for text in texts if len(text) < 20_000]
+
+
+def case_files(end: str) -> list[str]:
+    """The files of the rules' tests whose path ends so."""
+    pages = case_pages.read_all(ROOT / "tests" / "rules")
+    return [file.text for page in pages for file in page.files if file.path.endswith(end)]
 
 
 def random_bytes(draw: random.Random, _: list[str]) -> bytes:

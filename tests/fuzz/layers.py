@@ -73,10 +73,7 @@ class Targets:
         self.jobs = [text for text in known if "jobs:" in text or "\ncommand:" in text]
         self.shards = folder / "shards"
         self.document = self._make_shards()
-        self.configs = [
-            path.read_text(encoding="utf-8")
-            for path in sorted((ROOT / "tests" / "rules").rglob("ds_config*.json"))
-        ] or ['{"train_batch_size": 8, "zero_optimization": {"stage": 3}}']
+        self.configs: list[str] = CHECK.case_files("ds_config.json")
 
     def compile(self, draw: random.Random) -> None:
         """A mutated spec is compiled."""

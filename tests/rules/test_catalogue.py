@@ -7,6 +7,8 @@ import importlib
 import re
 from pathlib import Path
 
+import case_pages
+
 from worldsize.rules import pages, registry
 
 HERE = Path(__file__).parent
@@ -14,7 +16,7 @@ RULES = registry.rules()
 FOLDER = pages.FOLDER
 PACKAGE = FOLDER.parent
 EXAMPLE = re.MULTILINE | re.DOTALL
-OUTPUTS = sorted(HERE.glob("WS*/*.out"))
+CASES = {page.path.stem: page.cases for page in case_pages.read_all(HERE, "WS*.md")}
 
 # A crash of worldsize itself (tests/unit/test_check.py makes one), a file outside the tree
 # (test_check_settings.py), and what only `run` and `compile` meet.
@@ -23,7 +25,7 @@ WITHOUT_FILES = {
     *("WS116", "WS816", "WS817", "WS836", "WS838", "WS839"),
 }
 
-# Crashes, unreadable files, limits that a small file cannot reach, other encodings, and files beside the YAML.
+# Crashes, unreadable files, limits that a small file cannot reach, other encodings, files beside the YAML.
 WITHOUT_EXAMPLE_FILE = {*WITHOUT_FILES, "WS003", "WS004", "WS006", "WS007", "WS835", "WS837", "WS840"}
 
 # Frozen: a code is never given to another fault, and leaves only with a line in the CHANGELOG.
@@ -64,13 +66,11 @@ def test_modules_have_a_check_for_each_type_that_their_rows_name() -> None:
         assert functions == {registry.function_name(name) for name in declared.pop()}, module
 
 
-def test_every_rule_has_a_test_folder_with_bad_and_good() -> None:
-    folders = {path.name for path in HERE.glob("WS*")}
-    assert folders == {f"{rule.code}-{rule.slug}" for rule in RULES if rule.code not in WITHOUT_FILES}
-    for folder in HERE.glob("WS*"):
-        stems = {path.name.split(".")[0] for path in folder.iterdir()}
-        assert any(stem.startswith("bad") for stem in stems), folder
-        assert any(stem.startswith("good") for stem in stems), folder
+def test_every_rule_has_a_test_page_with_bad_and_good() -> None:
+    assert CASES.keys() == {f"{rule.code}-{rule.slug}" for rule in RULES if rule.code not in WITHOUT_FILES}
+    for page, cases in CASES.items():
+        kinds = {re.sub(r"^(bad|good).*", r"\1", case.heading) for case in cases}
+        assert {"bad", "good"} <= kinds <= {"bad", "good", "pair/"}, page
 
 
 def test_rows_keep_the_house_style() -> None:
@@ -94,16 +94,11 @@ def test_pages_have_all_their_parts_in_order() -> None:
 
 def test_the_examples_of_pages_are_those_of_their_tests() -> None:
     for rule in RULES:
-        folder = HERE / f"{rule.code}-{rule.slug}"
         if rule.code in WITHOUT_EXAMPLE_FILE:
             continue  # the fault is not in the text of a file
         for label in ("bad", "good"):
-            files = [
-                path
-                for path in folder.rglob("*")
-                if path.relative_to(folder).parts[0].startswith(label) and path.suffix != ".out"
-            ]
-            texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
+            cases = [case for case in CASES[f"{rule.code}-{rule.slug}"] if case.name.startswith(label)]
+            texts = [file.text for case in cases for file in case.files]
             block = re.search(
                 rf"^\*\*{label.capitalize()}\*\*\n\n(`+)\w+\n(.*?)\1$", pages.read(rule), EXAMPLE
             )
@@ -135,8 +130,10 @@ def test_every_reported_slug_has_a_rule() -> None:
 
 
 def test_messages_keep_the_house_style() -> None:
-    for path in OUTPUTS:
-        for line in path.read_text(encoding="utf-8").splitlines():
+    outputs = [case.expected for cases in CASES.values() for case in cases if case.expected is not None]
+    assert outputs
+    for output in outputs:
+        for line in output.splitlines():
             head = re.match(r"\S+:\d+:\d+: (?:error|warning|info)\[WS\d{3}\] (.*)", line)
             if head is not None:
                 message = head[1]

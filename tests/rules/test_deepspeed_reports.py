@@ -2,46 +2,58 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import case_pages
 import pytest
 
 import worldsize
 from worldsize.diagnostics import text
 
-HERE = Path(__file__).with_name("deepspeed_reports")
-WRONG = sorted(path for path in HERE.iterdir() if path.name[0].isdigit() and path.is_dir())
-RIGHT = sorted(HERE.glob("good-*"))
+PAGES = list(case_pages.read_all(Path(__file__).parent, "deepspeed_reports*.md"))
+CASES = sorted((case for page in PAGES for case in page.cases), key=lambda case: case.name)
+WRONG = [case for case in CASES if case.name[0].isdigit()]
+RIGHT = [case for case in CASES if case.name.startswith("good-")]
+REPORT = re.compile(r"\[\S+/\S+#(\d+)\]\(https://github\.com/\S+/\1\)\. The user saw ")
 
 
-def name(path: Path) -> str:
-    return path.name
+def name(case: case_pages.Case) -> str:
+    return case.name
+
+
+def write(case: case_pages.Case, folder: Path) -> None:
+    """Write the project of a case."""
+    case_pages.write(case_pages.read(case.page).list_files(case), folder)
 
 
 def test_there_are_at_least_twenty_and_each_names_its_report() -> None:
-    listed = (HERE / "README.md").read_text(encoding="utf-8")
     assert len(WRONG) >= 20
-    assert all(f"| {path.name} | [" in listed for path in WRONG)
+    assert not [case.name for case in WRONG if not REPORT.match(case.reason)]
 
 
-@pytest.mark.parametrize("path", WRONG, ids=name)
+@pytest.mark.parametrize("case", WRONG, ids=name)
 def test_a_wrong_one_gets_one_diagnostic_in_the_json(
-    path: Path, update_golden: bool, monkeypatch: pytest.MonkeyPatch
+    case: case_pages.Case, update_golden: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(path)
+    write(case, tmp_path)
+    monkeypatch.chdir(tmp_path)
     report = worldsize.check(".")
     shown = "\n".join(text.render_diagnostic(each, report.sources) for each in report.diagnostics)
     assert len(report.diagnostics) == 1, shown
     assert report.diagnostics[0].span.path == "src/ds_config.json"
-    golden = path / "said.out"
     if update_golden:
-        golden.write_text(shown, encoding="utf-8")
-    assert shown == golden.read_text(encoding="utf-8")
+        case_pages.write_expected(case, shown)
+    else:
+        assert shown == case.expected
 
 
-@pytest.mark.parametrize("path", RIGHT, ids=name)
-def test_a_right_one_gets_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(path)
+@pytest.mark.parametrize("case", RIGHT, ids=name)
+def test_a_right_one_gets_none(
+    case: case_pages.Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(case, tmp_path)
+    monkeypatch.chdir(tmp_path)
     report = worldsize.check(".")
     assert report.files == ("job.yml",)
     assert report.render() == "nothing found in 1 file\n"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import case_pages
 import pytest
 
 import worldsize
@@ -13,12 +14,13 @@ from worldsize import fixing, yaml
 from worldsize.diagnostics.diagnostic import Diagnostic
 
 HERE = Path(__file__).parent
-BAD = sorted(
-    path
-    for path in HERE.glob("WS*/bad*")
+BAD = [
+    case
+    for page in case_pages.read_all(HERE, "WS*.md")
+    for case in page.cases
     # what has limits of its own or is no text has no fixes
-    if path.suffix != ".out" and not (path.parent / "limits.json").exists()
-)
+    if case.name.startswith("bad") and not any(file.path == "limits.json" for file in page.common)
+]
 
 
 def is_fixable(diagnostic: Diagnostic, *, unsafe: bool) -> bool:
@@ -37,11 +39,12 @@ def assert_parses(path: Path, before: bytes) -> None:
 
 
 @pytest.fixture(scope="module")
-def fixable() -> set[str]:
+def fixable(written: Callable[[Path], Path]) -> set[str]:
     """The folders of the examples with a fix; one check of all takes a tenth of the time of one for each."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(HERE)
-        found = worldsize.check([str(path.relative_to(HERE)) for path in BAD]).diagnostics
+        (folder,) = {written(case.page).parent for case in BAD}
+        patch.chdir(folder)
+        found = worldsize.check([str(case) for case in BAD]).diagnostics
     folders = {Path(each.span.path).parts[0] for each in found if is_fixable(each, unsafe=True)}
     assert len(folders) >= 38
     return folders
@@ -52,9 +55,9 @@ def test_after_a_fix_the_finding_is_gone(
     unsafe: bool, fixable: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in fixable:
-        shutil.copytree(HERE / folder, tmp_path / folder)
+        case_pages.write(case_pages.read(HERE / f"{folder}.md").files, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
-    bad = [str(path.relative_to(HERE)) for path in BAD if path.parent.name in fixable]
+    bad = [str(case) for case in BAD if case.page.stem in fixable]
     wanted = {
         (each.code, each.message, each.span.path)
         for each in worldsize.check(bad).diagnostics

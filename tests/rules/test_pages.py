@@ -26,7 +26,8 @@ def every_token(page: str) -> list[Token]:
 def test_pages_have_one_heading_and_two_examples() -> None:
     for rule in RULES:
         tokens = every_token(pages.read(rule))
-        languages = ("python", "yaml") if rule.family == "script" else ("yaml",)  # a script, or what starts it
+        # The fault of a script is shown in the script, or in what starts it.
+        languages = ("python", "yaml") if rule.family == "script" else ("yaml",)
         shown = [token.info for token in tokens if token.type == "fence"]
         assert shown in [[language, language] for language in languages], rule.slug
         assert [token.tag for token in tokens if token.type == "heading_open"] == ["h1"], rule.slug

@@ -1,15 +1,16 @@
 """The same fault, written in a spec and in a native pipeline: a rule says the same of both.
 
-``WS*/pair/`` holds the two files, ``spec.yml`` and ``pipeline.yml``, and what they need. Every rule over jobs
-or steps has such a folder, unless a spec cannot have its fault.
+``## pair/`` of a rule's page holds the two files, ``spec.yml`` and ``pipeline.yml``, and what they need. Each
+rule over jobs or steps has one, unless a spec cannot have its fault.
 """
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import case_pages
 import pytest
 
 import worldsize
@@ -19,7 +20,9 @@ from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.rules import registry
 
 HERE = Path(__file__).parent
-PAIRS = sorted(HERE.glob("WS*/pair"))
+PAIRS = [
+    case for page in case_pages.read_all(HERE, "WS*.md") for case in page.cases if case.heading == "pair/"
+]
 
 # Rules over jobs or steps whose fault a spec cannot have, each with the reason.
 SPEC_CANNOT = {
@@ -75,12 +78,8 @@ WORDS = [
 ]
 
 
-def name(pair: Path) -> str:
-    return pair.parent.name
-
-
-def slug(pair: Path) -> str:
-    return name(pair).partition("-")[2]
+def name(pair: case_pages.Case) -> str:
+    return pair.page.stem
 
 
 def in_words_of_azure_ml(text: str | None) -> str | None:
@@ -105,19 +104,23 @@ def say(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=name)
-def test_a_rule_says_the_same_of_a_spec_and_of_a_pipeline(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(pair)
+def test_a_rule_says_the_same_of_a_spec_and_of_a_pipeline(
+    pair: case_pages.Case, written: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(written(pair.page) / "pair")
     of_pipeline = [say(each) for each in worldsize.check("pipeline.yml", ignore=EXTRA).diagnostics]
     of_spec = [say(each) for each in worldsize.check("spec.yml", ignore=EXTRA).diagnostics]
     assert of_spec == of_pipeline
     assert {each["code"] for each in of_spec} == {name(pair).partition("-")[0]}, "one cause"
 
 
-@pytest.mark.parametrize("case", ["WS612-input-unknown", "WS622-binding-unknown-step", "WS620-binding-malformed"])
+@pytest.mark.parametrize(
+    "case", ["WS612-input-unknown", "WS622-binding-unknown-step", "WS620-binding-malformed"]
+)
 def test_a_spec_is_mended_as_a_pipeline_is(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(HERE / case / "pair", tmp_path / "pair")
+    case_pages.write(case_pages.read(HERE / f"{case}.md").files, tmp_path)
     monkeypatch.chdir(tmp_path / "pair")
     for path in ("pipeline.yml", "spec.yml"):
         result = fixing.fix([path], unsafe=True)
@@ -156,12 +159,16 @@ def test_a_spec_that_cannot_be_planned_is_still_judged_as_a_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    train = "  t: {uses: train_ddp, with: {epochs: 2, mdoel: cnn}, scale: {reference: {batch_size: 8, learning_rate: 1}}}\n"
+    scale = "{reference: {batch_size: 8, learning_rate: 1}}"
+    train = f"  t: {{uses: train_ddp, with: {{epochs: 2, mdoel: cnn}}, scale: {scale}}}\n"
     Path("spec.yml").write_text((HEAD + train).replace("Standard_D16s_v5", "Standard_D16s_v55"))
-    assert {each.slug for each in worldsize.check("spec.yml").errors} == {"process-count-unknown", "input-unknown"}
+    assert {each.slug for each in worldsize.check("spec.yml").errors} == {
+        "process-count-unknown",
+        "input-unknown",
+    }
 
 
 def test_every_rule_over_the_graph_has_a_pair_or_a_reason() -> None:
     over_the_graph = {rule.slug for rule in registry.rules() if {"Job", "Launch", "Step"} & set(rule.on)}
-    paired = {slug(pair) for pair in PAIRS}
+    paired = {name(pair).partition("-")[2] for pair in PAIRS}
     assert over_the_graph - paired == {*SPEC_CANNOT, *PIPELINE_CANNOT}

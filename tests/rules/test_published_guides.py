@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import case_pages
 import pytest
 
 import worldsize
 
-HERE = Path(__file__).parent / "published_guides"
+PAGE = Path(__file__).with_name("published_guides.md")
 
 # What is said of each file. The fault of a script is reported in the script.
 WRONG = {
@@ -24,15 +26,16 @@ WRONG = {
 
 
 def test_what_the_guides_print_is_reported_word_for_word(
-    update_golden: bool, monkeypatch: pytest.MonkeyPatch
+    written: Callable[[Path], Path], update_golden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(HERE)
+    monkeypatch.chdir(written(PAGE))
     report = worldsize.check(".")
     found: dict[str, set[str]] = {}
     for one in report.diagnostics:
         found.setdefault(Path(one.span.path).as_posix(), set()).add(one.code)
     assert found == WRONG
-    golden = HERE / "expected.txt"
+    whole = case_pages.read(PAGE).cases[-1]
     if update_golden:
-        golden.write_text(report.render(), encoding="utf-8")
-    assert report.render() == golden.read_text(encoding="utf-8")
+        case_pages.write_expected(whole, report.render())
+    else:
+        assert report.render() == whole.expected

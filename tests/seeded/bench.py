@@ -1,7 +1,7 @@
 """A seeded-fault bench: small projects with one fault each, and right ones that look unusual.
 
 ``python tests/seeded/bench.py`` prints a table by class, ``--all`` each case that was not found on its line.
-A case is a ``## name`` in a Markdown file, the reason, and fenced files whose fence line is the path:
+A case is a project in a Markdown page, which ``tests/support/case_pages.py`` reads:
 
     ## required-flag-missing
     argparse exits with status 2 on every node after the cluster has started.
@@ -10,10 +10,9 @@ A case is a ``## name`` in a Markdown file, the reason, and fenced files whose f
     command: python train.py --epochs 3 ⟵
     ```
 
-An arrow at the end of a line marks where the fault may be reported: one of the marked lines is enough. Files
-before the first ``##`` belong to every case of that Markdown file. ``«base64:64»`` stands for so many random
-bytes (also ``url``, ``hex`` and ``letters``), so that nothing here looks like a key to a scanner. The content
-of a picture is its size: ``8x6``.
+An arrow at the end of a line marks where the fault may be reported: one of the marked lines is enough.
+``«base64:64»`` stands for so many random bytes (also ``url``, ``hex`` and ``letters``), so that nothing here
+looks like a key to a scanner.
 """
 
 from __future__ import annotations
@@ -22,10 +21,8 @@ import base64
 import random
 import re
 import string
-import struct
 import sys
 import tempfile
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,8 +32,11 @@ from urllib.parse import quote
 import worldsize
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "support"))
+
+import case_pages  # noqa: E402
+
 ARROW = "⟵"
-_FENCE = re.compile(r"^```(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _RANDOM = re.compile(r"«(base64|url|hex|letters):(\d+)»")
 
 
@@ -46,7 +46,7 @@ class Case(NamedTuple):
     group: str  # the class of the fault
     name: str
     reason: str
-    files: dict[str, str]
+    files: list[case_pages.File]
     places: frozenset[tuple[str, int]]  # the path inside the project, and the line
 
 
@@ -60,21 +60,18 @@ class Judged(NamedTuple):
 
 def read_cases(folder: Path) -> list[Case]:
     """The cases of all Markdown files below a folder; the first part of a file's name is the group."""
-    return [case for path in sorted(folder.rglob("*.md")) for case in _read_file(path)]
+    return [case for page in case_pages.read_all(folder) for case in _read_page(page)]
 
 
-def _read_file(path: Path) -> Iterator[Case]:
-    common, *sections = re.split(r"^## ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    for section in sections:
-        head, _, body = section.partition("\n")
-        name = f"{path.stem}/{head.strip()}"
-        places, files = set(), {}
-        for file, text in {**dict(_FENCE.findall(common)), **dict(_FENCE.findall(body))}.items():
-            lines = text.splitlines()
-            places |= {(file, number) for number, line in enumerate(lines, 1) if line.endswith(ARROW)}
+def _read_page(page: case_pages.Page) -> Iterator[Case]:
+    for case in page.cases:
+        places, files = set(), []
+        for file in page.list_files(case):
+            lines = file.text.splitlines()
+            places |= {(file.path, number) for number, line in enumerate(lines, 1) if line.endswith(ARROW)}
             plain = "".join(line.removesuffix(ARROW).rstrip() + "\n" for line in lines)
-            files[file] = _fill_in(plain, name)
-        yield Case(path.stem.split("-")[0], name, body.partition("```")[0].strip(), files, frozenset(places))
+            files.append(file._replace(text=_fill_in(plain, str(case))))
+        yield Case(page.path.stem.split("-")[0], str(case), case.reason, files, frozenset(places))
 
 
 def _fill_in(text: str, seed: str) -> str:
@@ -93,32 +90,9 @@ def _fill_in(text: str, seed: str) -> str:
     return _RANDOM.sub(make, text)
 
 
-def write_project(case: Case, folder: Path) -> None:
-    """Write the files of a case."""
-    for name, text in case.files.items():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.suffix == ".png":
-            width, height = map(int, text.split("x"))
-            target.write_bytes(_make_png(width, height))
-        else:
-            target.write_text(text, encoding="utf-8")
-
-
-def _make_png(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-        )
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    rows = zlib.compress((b"\0" + b"\x7f" * 3 * width) * height)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-
-
 def judge(case: Case, folder: Path) -> Judged:
     """Check the project of a case in an empty folder."""
-    write_project(case, folder)
+    case_pages.write(case.files, folder)
     found, others = [], []
     for diagnostic in worldsize.check([str(folder)]).diagnostics:
         path = Path(diagnostic.span.path).resolve().relative_to(folder.resolve()).as_posix()

@@ -34,10 +34,10 @@ def test_every_case_can_be_read(kind: str) -> None:
     for case in cases:
         assert case.reason, case.name
         assert bool(case.places) == (kind == "faults"), case.name
-        for path, text in case.files.items():
-            assert BENCH["ARROW"] not in text, case.name
-            if path.endswith(".py"):
-                ast.parse(text, f"{case.name}/{path}")
+        for file in case.files:
+            assert BENCH["ARROW"] not in file.text, case.name
+            if file.path.endswith(".py"):
+                ast.parse(file.text, f"{case.name}/{file.path}")
 
 
 def test_seeded_faults_are_found_on_their_lines() -> None:

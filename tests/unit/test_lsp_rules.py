@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
+import case_pages
 import pytest
 from lsprotocol import types
 
@@ -15,7 +18,6 @@ from worldsize.checking.checker import check_files
 from worldsize.checking.choice import Choice
 from worldsize.checking.discover import recognise_kind
 from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.lsp import analysis
 from worldsize.lsp.actions import FIX_ALL, apply_one, list_actions
 from worldsize.lsp.analysis import is_ours
 from worldsize.lsp.buffers import Buffer
@@ -23,18 +25,37 @@ from worldsize.lsp.findings import group_by_file
 from worldsize.lsp.session import Session
 
 RULES = Path(__file__).parents[1] / "rules"
-CASES = sorted(path for path in RULES.glob("WS*/*") if path.suffix in (".yml", ".yaml"))
-SMALL_LIMITS = [path for path in CASES if not (path.parent / "limits.json").exists()]
 
 
-@pytest.fixture(autouse=True)
-def include_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The project of these tests excludes the folders that are full of faults."""
-    monkeypatch.setattr(analysis, "is_excluded", lambda _path: False)
+class Case(NamedTuple):
+    """A YAML file in the folder of a rule's cases."""
+
+    page: Path
+    name: str
+
+    def __str__(self) -> str:
+        """The name of the case among all pages."""
+        return f"{self.page.stem}/{self.name}"
 
 
-def name(path: Path) -> str:
-    return f"{path.parent.name}/{path.name}"
+CASES = [
+    Case(page.path, file.path)
+    for page in case_pages.read_all(RULES, "WS*.md")
+    for file in page.files
+    if file.path.endswith((".yml", ".yaml")) and "/" not in file.path
+]
+SMALL_LIMITS = [
+    case
+    for case in CASES
+    if not any(file.path == "limits.json" for file in case_pages.read(case.page).common)
+]
+
+
+@pytest.fixture
+def path(case: Case, written: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a case, in whose folder the test works."""
+    monkeypatch.chdir(written(case.page))
+    return written(case.page) / case.name
 
 
 def read_text(path: Path) -> str | None:
@@ -62,13 +83,12 @@ def is_known(path: Path, text: str) -> bool:
     return is_ours(document) and (document.root is None or recognise_kind(document, named=False) is not None)
 
 
-BAD = [path for path in SMALL_LIMITS if path.stem.startswith("bad")]
-GOOD = [path for path in SMALL_LIMITS if path.stem.startswith("good")]
+BAD = [case for case in SMALL_LIMITS if case.name.startswith("bad")]
+GOOD = [case for case in SMALL_LIMITS if case.name.startswith("good")]
 
 
-@pytest.mark.parametrize("path", [*BAD[::2], *GOOD[::8]], ids=name)
-def test_the_editor_says_what_check_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(path.parent)
+@pytest.mark.parametrize("case", [*BAD[::2], *GOOD[::8]], ids=str)
+def test_the_editor_says_what_check_says(path: Path) -> None:
     text = read_text(path)
     if text is None or not is_known(path, text):
         return
@@ -82,15 +102,15 @@ def test_the_editor_says_what_check_says(path: Path, monkeypatch: pytest.MonkeyP
     assert shown == {describe(each) for each in worldsize.check(path.name).diagnostics}
 
 
-def test_most_cases_are_compared() -> None:
-    texts = [(path, read_text(path)) for path in SMALL_LIMITS]
+def test_most_cases_are_compared(written: Callable[[Path], Path]) -> None:
+    paths = [written(case.page) / case.name for case in SMALL_LIMITS]
+    texts = [(path, read_text(path)) for path in paths]
     compared = [path for path, text in texts if text is not None and is_known(path, text)]
     assert len(compared) > 0.9 * len(CASES)
 
 
-@pytest.mark.parametrize("path", BAD, ids=name)
-def test_every_fix_is_an_action_with_the_same_result(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(path.parent)
+@pytest.mark.parametrize("case", BAD, ids=str)
+def test_every_fix_is_an_action_with_the_same_result(path: Path) -> None:
     text = read_text(path)
     if text is None or not is_known(path, text):
         return
@@ -166,10 +186,9 @@ def test_all_safe_fixes_at_once_are_those_of_check(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "path", [each for each in BAD if each.parent.name[:3] in ("WS2", "WS6", "WS7")][::3], ids=name
+    "case", [each for each in BAD if each.page.name[:3] in ("WS2", "WS6", "WS7")][::3], ids=str
 )
-def test_a_suppression_silences_the_finding(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(path.parent)
+def test_a_suppression_silences_the_finding(path: Path) -> None:
     text = read_text(path)
     assert text is not None
     session, buffer = open_in_editor(path, text)

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -275,12 +275,12 @@ def test_related_places_and_open_components_count(client: Client, folder: Path, 
     client.wait_until(lambda: len(client.published[uri].diagnostics) == len(clean))
 
 
-def test_a_script_gets_the_diagnostics_of_the_spec_that_uses_it(client: Client, folder: Path) -> None:
-    case = Path(__file__).parents[1] / "rules" / "WS901-no-process-group" / "bad"
-    if not case.exists():
-        pytest.fail("the files of WS901 have moved")
+def test_a_script_gets_the_diagnostics_of_the_spec_that_uses_it(
+    client: Client, folder: Path, written: Callable[[Path], Path]
+) -> None:
+    cases = written(Path(__file__).parents[1] / "rules" / "WS901-no-process-group.md")
     project = folder / "scripts"
-    shutil.copytree(case, project)
+    shutil.copytree(cases / "bad", project)
     job = project / "job.yml"
     uri = client.open(job)
     client.diagnostics(uri)

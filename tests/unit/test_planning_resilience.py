@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,8 @@ def test_a_duration_is_shown_with_its_unit(planner: Any) -> None:
     assert re.search(r"checkpoint interval seconds +1[12]\d\S* = ", table)
 
 
-def test_early_stopping_is_said() -> None:
-    spec = Path(__file__).parents[1] / "rules" / "WS724-early-stopping-without-validation" / "good.yml"
-    found = rows(worldsize.plan(spec))["early_stopping_patience"]
+def test_early_stopping_is_said(written: Callable[[Path], Path]) -> None:
+    cases = written(Path(__file__).parents[1] / "rules" / "WS724-early-stopping-without-validation.md")
+    found = rows(worldsize.plan(cases / "good.yml"))["early_stopping_patience"]
     assert (found.value, found.source) == (3, "given as train.with")
     assert found.formula == "stops after 3 validations in a row without a better validation_loss"

@@ -1,6 +1,0 @@
-def init():
-    pass
-
-
-def run(mini_batch):
-    return mini_batch

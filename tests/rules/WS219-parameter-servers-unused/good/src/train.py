@@ -1,3 +1,0 @@
-import tensorflow as tf
-
-strategy = tf.distribute.MultiWorkerMirroredStrategy()

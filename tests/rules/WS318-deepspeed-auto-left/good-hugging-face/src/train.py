@@ -1,4 +1,0 @@
-import deepspeed
-from transformers import Trainer, TrainingArguments
-
-Trainer(args=TrainingArguments()).train()

@@ -1,2 +1,0 @@
-def run(mini_batch):
-    return list(mini_batch)

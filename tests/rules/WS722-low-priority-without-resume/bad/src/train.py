@@ -1,3 +1,0 @@
-import argparse
-
-print(argparse.ArgumentParser().parse_args())

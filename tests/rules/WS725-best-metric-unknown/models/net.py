@@ -1,6 +1,0 @@
-def build(input_shape, classes):
-    raise NotImplementedError
-
-
-def metrics(outputs, targets):
-    return {"second_best": (outputs.argsort(1)[:, 1] == targets).mean()}

@@ -1,2 +1,0 @@
-export API_TOKEN=abcdefghij0123456789xyz
-export DB_PASSWORD="w1nter-is-here"

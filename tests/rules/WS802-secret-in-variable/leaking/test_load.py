@@ -1,1 +1,0 @@
-PASSWORD = "w1nter-is-here"

@@ -1,1 +1,0 @@
-train.py

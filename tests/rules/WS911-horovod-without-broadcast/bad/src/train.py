@@ -1,8 +1,0 @@
-import horovod.torch as hvd
-import torch
-
-hvd.init()
-torch.cuda.set_device(hvd.local_rank())
-model = torch.nn.Linear(64, 10).cuda()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())

@@ -1,7 +1,0 @@
-import tensorflow as tf
-
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-with strategy.scope():
-    model = tf.keras.Sequential([tf.keras.layers.Dense(10)])
-if worker_index == 0:
-    model.save("outputs/model.keras")

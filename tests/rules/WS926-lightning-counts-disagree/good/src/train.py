@@ -1,5 +1,0 @@
-import lightning as L
-from lightning.pytorch.demos.boring_classes import BoringDataModule, BoringModel
-
-trainer = L.Trainer(accelerator="gpu", devices=4, strategy="ddp", num_nodes=2)
-trainer.fit(BoringModel(), datamodule=BoringDataModule())

@@ -1,3 +1,0 @@
-import torch
-
-print("PyTorch", torch.__version__)

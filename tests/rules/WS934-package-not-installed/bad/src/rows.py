@@ -1,5 +1,0 @@
-import pandas
-
-
-def read_rows(path):
-    return pandas.read_csv(path)

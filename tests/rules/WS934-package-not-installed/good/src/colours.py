@@ -1,3 +1,0 @@
-import matplotlib
-
-COLOURS = matplotlib.colormaps

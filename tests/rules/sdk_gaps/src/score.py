@@ -1,3 +1,0 @@
-def init(): ...
-def run(mini_batch):
-    return list(mini_batch)

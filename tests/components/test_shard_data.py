@@ -75,6 +75,7 @@ def test_digits_follow_the_plan_exactly(component: Run, tmp_path: Path) -> None:
     assert np.bincount(labels).tolist() == [validation_rows([rows], 0.2) for rows in DIGITS_ROWS]
 
 
+@pytest.mark.run
 def test_rows_are_shuffled_by_the_seed(shard: Run, tmp_path: Path) -> None:
     for seed in (0, 1):
         _shard(shard, tmp_path / str(seed), source=DIGITS, seed=seed)
@@ -85,6 +86,7 @@ def test_rows_are_shuffled_by_the_seed(shard: Run, tmp_path: Path) -> None:
     assert _multiset(tmp_path / "0", "validation") != _multiset(tmp_path / "1", "validation")
 
 
+@pytest.mark.run
 def test_python_source_has_the_rows_the_compiler_counts(shard: Run, tmp_path: Path) -> None:
     manifest = _shard(shard, tmp_path / "s", source=PYTHON_SOURCE, sequence_length=64, shard_count=3)
     rows = rows_per_class(PYTHON_SOURCE, 64)
@@ -130,6 +132,7 @@ def test_shard_count_cuts_the_same_rows_elsewhere(shard: Run, tmp_path: Path) ->
         assert (y1 == y7).all()
 
 
+@pytest.mark.run
 def test_spilling_to_disk_changes_nothing(shard: Run, tmp_path: Path) -> None:
     import numpy as np
 

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Run = Callable[..., Any]
 
 
+@pytest.mark.run
 def test_nothing_is_read_as_the_digits_and_data_as_a_whole(shard: Run, tmp_path: Path) -> None:
     done = shard(shards=tmp_path / "digits", seed=1)
     assert done.returncode == 0, done.stderr

@@ -325,10 +325,11 @@ def test_bad_data_is_one_sentence_of_the_component_s_process(component: Run, tmp
         ({"source": "../..", "data": "."}, "source `../..` leads out of `data`", "inside the folder"),
         ({"validation_fraction": 1.0}, "`validation_fraction` is 1.0", "less than 1"),
         ({"shard_count": 0}, "`shard_count` is 0", "at least 1"),
-        (
+        pytest.param(
             {"source": "builtin:digits", "shard_count": 5000},
             "has 1,438 training rows, but `shard_count` is 5,000",
             "",
+            marks=pytest.mark.run,
         ),
     ],
 )
@@ -343,6 +344,7 @@ def test_bad_arguments(shard: Run, tmp_path: Path, values: dict[str, Any], messa
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+@pytest.mark.run
 def test_write_that_the_system_refuses_leaves_no_manifest(shard: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert shard(source="builtin:digits", shards=out).returncode == 0

@@ -141,6 +141,8 @@ def _columns(count: int) -> bytes:
     return b",".join(b"c%d" % number for number in range(count)) + b",label\n"
 
 
+# The case that takes the most time and memory; it is measured in a process of its own.
+MOST = "gzip bomb that says it is small"
 DEEP = b"[" * 100_000 + b"]" * 100_000
 OBJECT = b'{"x": 1, "label": "a"}\n'
 
@@ -302,7 +304,7 @@ def _expect_refusal(done: Any, message: str) -> None:
     assert done.memory < MAX_MIB
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if name != MOST])
 def test_hostile_file_is_refused_at_once(shard: Run, data: Path, tmp_path: Path, name: str) -> None:
     make, message = CASES[name]
     make(data)
@@ -313,11 +315,12 @@ def test_hostile_file_is_refused_at_once(shard: Run, data: Path, tmp_path: Path,
 def test_hostile_file_is_refused_by_a_process(
     measure_process: Callable[[Path, Path], Any], data: Path, tmp_path: Path
 ) -> None:
-    make, message = CASES["gzip bomb that says it is small"]  # which takes the most
+    make, message = CASES[MOST]
     make(data)
     _expect_refusal(measure_process(data, tmp_path / "out"), message)
 
 
+@pytest.mark.run
 def test_many_columns_take_time_in_proportion(shard: Run, data: Path, tmp_path: Path) -> None:
     row = b"1," * 79_999
     rows = (b"%d,%s%c\n" % (n, row, b"ab"[n % 2]) for n in range(8))  # that differ, so that some validate

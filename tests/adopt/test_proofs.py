@@ -14,6 +14,7 @@ from shared_golden import update_text
 pytestmark = pytest.mark.run
 
 SCRIPTS = sorted(Path(__file__).with_name("scripts").glob("*.py"))
+IN_EVERY_TEST = {"function_style", "trainer_classifier"}  # a loop of its own, and a library's
 VERDICTS = Path(__file__).with_name("verdicts.txt")
 WARM = Path(__file__).parents[1] / "components" / "warm_start.py"
 # What the scripts import; a fork has it loaded. TensorFlow does not survive a fork.
@@ -56,7 +57,13 @@ def replace_line(text: str, name: str, line: str) -> str:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.smoke] * (path.stem in IN_EVERY_TEST))
+        for path in SCRIPTS
+    ],
+)
 def test_the_adopted_script_follows_the_curve(
     script: Path, warm: Callable[..., list[str]], update_golden: bool
 ) -> None:

@@ -38,6 +38,7 @@ def accepted(load: Callable[[Path], Any], path: Path) -> Any:
     return entity
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", [spec.stem for spec in SPECS])
 def test_azure_accepts_every_emitted_file(name: str, compiled: dict[str, Path]) -> None:
     folder = compiled[name]
@@ -53,6 +54,7 @@ def test_azure_accepts_every_emitted_file(name: str, compiled: dict[str, Path]) 
         accepted(load_schedule, folder / "schedule.yml")
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", [spec.stem for spec in SPECS])
 def test_azure_builds_each_emitted_component_s_code(name: str, compiled: dict[str, Path]) -> None:
     for path in compiled[name].glob("components/*/component.yml"):
@@ -64,6 +66,7 @@ def test_azure_builds_each_emitted_component_s_code(name: str, compiled: dict[st
             assert (path.parent / "src").resolve() == Path(code.path).resolve()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("path", COMPONENTS, ids=lambda path: path.parent.name)
 def test_azure_accepts_every_component(path: Path) -> None:
     component = accepted(azure.load_component, path)
@@ -87,6 +90,7 @@ def test_mldesigner_compiles_every_component(path: Path, tmp_path: Path) -> None
     assert written, sorted(tmp_path.rglob("*"))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("path", COMPONENTS, ids=lambda path: path.parent.name)
 def test_our_snapshot_is_the_one_azure_uploads(path: Path) -> None:
     assert _ours(path) == _theirs(path)
@@ -136,6 +140,7 @@ TREES: dict[str, tuple[dict[str, str], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", TREES)
 def test_folders_are_merged_as_azure_merges_them(name: str, tmp_path: Path) -> None:
     files, yaml = TREES[name]
@@ -152,6 +157,7 @@ PATTERNS = ["a", "a/", "/a", "a/*", "a/**", "**/a", "*.py", "!a", "a/b", "/foo/"
 PATHS = ["a", "a/b", "b/a", "b/a/c", "x.py", "d/x.py", "foo/x", "b/foo/x", "a/x/b", "#x", "axb", "a b", "x/y"]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_patterns_mean_what_they_mean_to_azure(pattern: str, tmp_path: Path) -> None:
     from azure.ai.ml.entities._component.code import ComponentIgnoreFile
@@ -165,6 +171,7 @@ def test_patterns_mean_what_they_mean_to_azure(pattern: str, tmp_path: Path) -> 
     assert [path for path in PATHS if ours.excludes(PurePosixPath(path))] == expected
 
 
+@pytest.mark.smoke
 def test_components_load_for_a_pipeline_in_python() -> None:
     assert worldsize.components.names() == [path.parent.name for path in COMPONENTS]
     with pytest.raises(LookupError, match="did you mean `train_ddp`"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.smoke]
 
 from wstrain.data.sampler import GlobalBatchSampler  # noqa: E402
 from wstrain_torch import data  # noqa: E402

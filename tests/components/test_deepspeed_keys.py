@@ -15,7 +15,7 @@ import pytest
 
 from wstrain_deepspeed.config import schema
 
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.smoke]
 READ = "2026-11-21"  # the day it was last made
 TABLE = Path(schema.__file__).with_name("keys.json")
 

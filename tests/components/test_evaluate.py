@@ -15,7 +15,12 @@ from wsshards import manifest as m
 from wsshards import terms
 from wsshards.errors import UserError
 
-pytestmark = [pytest.mark.run, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.run,
+    pytest.mark.smoke,
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("ignore"),
+]
 
 Run = Callable[..., Any]
 SOURCE = Path(__file__).parents[2] / "components" / "evaluate" / "src"

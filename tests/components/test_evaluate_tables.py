@@ -13,7 +13,12 @@ import pytest
 from wsshards import manifest as m
 from wsshards import terms
 
-pytestmark = [pytest.mark.run, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.run,
+    pytest.mark.smoke,
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("ignore"),
+]
 
 Run = Callable[..., Any]
 write_shards = runpy.run_path(str(Path(__file__).with_name("shard_folders.py")))["write_shards"]

@@ -17,7 +17,7 @@ from wsshards.errors import UserError
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.smoke]
 
 from wstrain.checkpoint import checkpoint_folder  # noqa: E402
 from wstrain.settings import OptimizerOptions  # noqa: E402

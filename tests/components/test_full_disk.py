@@ -58,6 +58,7 @@ def state(kilobytes: int) -> dict[str, Any]:
     return {"model": {"w": torch.zeros(kilobytes * 256)}}
 
 
+@pytest.mark.smoke
 def test_a_checkpoint(disk: Path) -> None:
     checkpoint_folder.save_checkpoint(disk, 1, state(100), {}, keep=Retention(2))
     background = BackgroundWriter()
@@ -109,6 +110,7 @@ def test_shards(disk: Path, component: Callable[..., Any]) -> None:
     verify.verify_shards(shards, manifest.read_manifest(shards))
 
 
+@pytest.mark.smoke
 @pytest.mark.filterwarnings("ignore")  # what MLflow and torch.export say of themselves
 def test_a_model(disk: Path) -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3000), torch.nn.Linear(3000, 10))
@@ -121,6 +123,7 @@ def test_a_model(disk: Path) -> None:
     assert (disk / "model" / "MLmodel").exists()
 
 
+@pytest.mark.smoke
 def test_a_compile(disk: Path, tmp_path: Path) -> None:
     spec = Path(__file__).parents[2] / "pipelines" / "digits_ddp.yml"
     with pytest.raises(OutputError, match=f"could not be written: {FULL}"):

@@ -86,6 +86,7 @@ def _curves_agree(training: Callable[..., Any], shards: Path, **values: Any) -> 
     return one
 
 
+@pytest.mark.smoke
 def test_encoded_pictures_with_augmentation(
     training: Callable[..., Any],
     component: Callable[..., Any],
@@ -124,6 +125,7 @@ def test_tensorflow_answers_pictures_too(
     assert all(row[1] + row[2] == pytest.approx(1) for row in answered["rows"])
 
 
+@pytest.mark.smoke
 def test_texts_are_classified(
     training: Callable[..., Any],
     component: Callable[..., Any],
@@ -143,6 +145,7 @@ def test_texts_are_classified(
     assert all(row[1] + row[2] == pytest.approx(1) for row in answered["rows"])
 
 
+@pytest.mark.smoke
 def test_language_model_of_byte_pairs(
     training: Callable[..., Any], shard: Shard, predict: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -159,6 +162,7 @@ def test_language_model_of_byte_pairs(
     assert all(isinstance(row[0], str) for row in answered["rows"])
 
 
+@pytest.mark.smoke
 def test_augmentation_needs_pictures(
     training: Callable[..., Any], built_in_shards: Callable[[str], Path]
 ) -> None:

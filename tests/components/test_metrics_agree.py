@@ -10,7 +10,7 @@ import pytest
 from wsmetrics.metrics import make_metrics
 from wsshards import terms
 
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.smoke]
 RELATIVE = 1e-12
 
 

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.run, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.run,
+    pytest.mark.smoke,
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("ignore"),
+]
 
 Run = Callable[..., Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.smoke]
 
 from torch import nn  # noqa: E402
 

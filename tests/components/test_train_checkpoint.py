@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.smoke]
 
 from torch import nn  # noqa: E402
 

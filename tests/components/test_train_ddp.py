@@ -53,6 +53,7 @@ def assert_same_weights(first: dict[str, Any], second: dict[str, Any]) -> None:
         assert difference < 1e-4, f"{name}: {difference:.2e}"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("processes", [2, 4])
 def test_the_loss_of_every_step_is_the_same_at_any_world_size(
     at_world_size: Callable[[int], Any], processes: int
@@ -64,6 +65,7 @@ def test_the_loss_of_every_step_is_the_same_at_any_world_size(
     assert_same_weights(weights(alone, 10), weights(group, 10))
 
 
+@pytest.mark.smoke
 def test_evicted_killed_and_resumed(
     training: Training,
     digits: Path,
@@ -96,6 +98,7 @@ def test_evicted_killed_and_resumed(
         assert torch.equal(tensor, own[name]), name
 
 
+@pytest.mark.smoke
 def test_dropout_does_not_break_the_law(
     training: Training, digits: Path, tmp_path: Path, snapshot: Path
 ) -> None:
@@ -114,6 +117,7 @@ def test_dropout_does_not_break_the_law(
     assert runs[0].losses == pytest.approx(runs[1].losses, rel=1e-4)
 
 
+@pytest.mark.smoke
 def test_synchronised_batch_normalisation_sees_all_ranks(
     training: Training, digits: Path, tmp_path: Path, snapshot: Path
 ) -> None:
@@ -134,6 +138,7 @@ def test_synchronised_batch_normalisation_sees_all_ranks(
     assert_same_weights(weights(alone, 5), weights(group, 5))
 
 
+@pytest.mark.smoke
 def test_a_model_is_served_without_our_code(
     at_world_size: Callable[[int], Any], digits: Path, serve: Callable[..., dict[str, Any]]
 ) -> None:

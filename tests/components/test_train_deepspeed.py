@@ -53,6 +53,7 @@ def assert_on_curve(run: Any, reference: Any, steps: range) -> None:
         assert run.losses[step] == pytest.approx(reference.losses[step], rel=1e-3), f"step {step}"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_the_loss_of_every_step_is_that_of_one_process(
     alone: Any, zero: Callable[..., Any], stage: int
@@ -120,6 +121,7 @@ def test_without_zero_sixteen_bits_are_autocast_s(alone: Any, zero: Callable[...
     assert run.losses[3] == pytest.approx(alone.losses[3], rel=0.02)
 
 
+@pytest.mark.smoke
 def test_a_configuration_against_the_plan_stops_before_training(
     zero: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(400)]
 
 Training = Callable[..., Any]
 PLAN = {

@@ -109,6 +109,7 @@ def test_adapters_resume_with_another_strategy(train: Callable[..., Any], adapte
     assert_on_curve(run, adapted, [3, 4])
 
 
+@pytest.mark.smoke
 def test_the_exported_model_is_served_without_transformers(
     adapted: Any, text: Path, serve: Callable[..., dict[str, Any]]
 ) -> None:
@@ -117,6 +118,7 @@ def test_the_exported_model_is_served_without_transformers(
     assert served["metadata"]["model"] == "hf:"
 
 
+@pytest.mark.smoke
 def test_frozen_parameters_and_rates_by_layer_are_the_same_on_any_strategy(train: Callable[..., Any]) -> None:
     tuning = {
         "freeze": "tokens,blocks.0.attention.*",

@@ -69,6 +69,7 @@ def exported(run: Any) -> dict[str, Any]:
     return dict(torch.export.load(program).state_dict)
 
 
+@pytest.mark.smoke
 def test_two_ranks_walk_the_curve_of_one_and_export_the_same_model(
     train: Callable[..., Any], alone: Any
 ) -> None:
@@ -81,6 +82,7 @@ def test_two_ranks_walk_the_curve_of_one_and_export_the_same_model(
         assert torch.allclose(own[name], tensor, atol=2e-5), name
 
 
+@pytest.mark.smoke
 def test_every_rank_writes_its_part_and_the_card_lists_them(four: Any, alone: Any) -> None:
     assert_on_curve(four, alone, [1, 2, 3, 4])
     folder = four.folder / "checkpoints"
@@ -135,6 +137,7 @@ def test_what_whole_copies_saved_is_gone_on_with_by_shards(
     assert_on_curve(run, alone, [4, 5, 6])
 
 
+@pytest.mark.smoke
 def test_half_precision_of_a_classifier_and_nothing_to_offload_to(
     training: Training, built_in_shards: Callable[[str], Path]
 ) -> None:
@@ -160,6 +163,7 @@ def errors(run: Any) -> list[list[str]]:
     return [rank.stderr.splitlines() for rank in run.ranks]
 
 
+@pytest.mark.smoke
 def test_a_model_that_names_no_blocks(
     training: Training,
     built_in_shards: Callable[[str], Path],

@@ -77,6 +77,7 @@ def refusals(run: Any) -> list[str]:
     return [rank.stderr for rank in run.ranks]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("component", "processes"), COMPONENTS)
 def test_every_process_says_what_was_planned_and_what_is_here(
     training: Training, unloaded: dict[str, str], component: str, processes: int, tmp_path: Path
@@ -89,6 +90,7 @@ def test_every_process_says_what_was_planned_and_what_is_here(
         assert "help: " in said
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("trainer", COMPONENTS[:3], ids=lambda trainer: trainer[0])
 def test_gpus_that_only_the_driver_can_use_are_refused_without_a_plan_too(
     training: Training,
@@ -135,6 +137,7 @@ for planned in gpus.PlannedGpus(4), gpus.PlannedGpus(), gpus.PlannedGpus(0):
     assert with_plan.endswith("; the NVIDIA driver offers CUDA 12.2 and has 4 GPUs")
 
 
+@pytest.mark.smoke
 def test_a_driver_without_a_gpu_has_its_own_words(
     training: Training, driver: Callable[[int], dict[str, str]], unloaded: dict[str, str], tmp_path: Path
 ) -> None:
@@ -143,6 +146,7 @@ def test_a_driver_without_a_gpu_has_its_own_words(
         assert "says `no CUDA-capable device is detected`" in said
 
 
+@pytest.mark.smoke
 def test_fewer_gpus_than_planned_are_counted_by_the_driver(
     monkeypatch: pytest.MonkeyPatch, driver: Callable[[int], dict[str, str]]
 ) -> None:
@@ -167,6 +171,7 @@ def test_fewer_gpus_than_planned_are_counted_by_the_driver(
         gpus.expect_gpus_before_import(planned, "torch", local_rank=0)
 
 
+@pytest.mark.smoke
 def test_torch_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     from wstrain_torch.launch.process_group import Group

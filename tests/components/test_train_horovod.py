@@ -65,6 +65,7 @@ def assert_same(first: Any, second: Any) -> None:
         assert difference < 1e-4, f"{name}: {difference:.2e}"
 
 
+@pytest.mark.smoke
 def test_ddp_horovod_and_one_process_lose_alike_at_every_step(trained: Callable[..., Any]) -> None:
     alone = trained("train_horovod", 1)  # which needs neither MPI nor Horovod
     assert sorted(alone.losses) == [1, 2, 3, 4, 5]

@@ -12,7 +12,7 @@ from wsshards.errors import UserError
 from wstrain.health import memory, non_finite
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.run, pytest.mark.timeout(100)]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(100)]
 HUGE = 1 << 44  # numbers: no machine has room for them, and none tries
 
 

@@ -38,6 +38,7 @@ EVERYTHING |= {"ema_decay": 0.7, "mixup_alpha": 0.4, "label_smoothing": 0.1, "ma
 EVERYTHING |= {"lr_schedule": "warmup_stable_decay", "lr_decay_fraction": 0.5, "export": "last"}
 
 
+@pytest.mark.smoke
 def test_all_options_together_walk_the_same_curve_and_resume_exactly(training: Training, blobs: Path) -> None:
     pytest.importorskip("pytorch_optimizer")
     common = PLAN | EVERYTHING | {"shards": blobs}
@@ -108,6 +109,7 @@ OWN = {"model": "mine/net.py:build", "optimizer": "adamw", "learning_rate": 0.02
 OWN |= {"best_metric": "second_best", "best_metric_goal": "minimize"}
 
 
+@pytest.mark.smoke
 def test_hooks_are_part_of_training_validation_and_export(
     training: Training, blobs: Path, snapshots: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -137,6 +139,7 @@ def test_hooks_are_part_of_training_validation_and_export(
     assert second[best]["validation_loss"] > plain + 0.009 * (logits**2).mean()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("old", "new", "message", "help_"),
     [
@@ -199,6 +202,7 @@ def test_compiled_it_walks_the_same_curve(training: Training, blobs: Path) -> No
     assert list(weights) == list(others)
 
 
+@pytest.mark.smoke
 def test_without_a_compiler_the_model_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     from wstrain_torch.compilation import expect_compiler
 
@@ -209,6 +213,7 @@ def test_without_a_compiler_the_model_is_not_compiled(monkeypatch: pytest.Monkey
         expect_compiler(torch.device("cpu"))
 
 
+@pytest.mark.smoke
 def test_lars_and_lamb_scale_the_step_of_a_layer_by_its_weights() -> None:
     pytest.importorskip("pytorch_optimizer")
     from wstrain.settings import OptimizerOptions
@@ -224,6 +229,7 @@ def test_lars_and_lamb_scale_the_step_of_a_layer_by_its_weights() -> None:
         assert moved.item() == pytest.approx(0.1 * share, rel=1e-3)
 
 
+@pytest.mark.smoke
 def test_the_average_of_weights_warms_up_and_can_be_put_in_their_place() -> None:
     from wstrain_torch.weight_average import WeightAverage
 

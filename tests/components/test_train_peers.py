@@ -26,6 +26,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.mark.smoke
 def test_records_are_left_in_the_store_and_read_from_it() -> None:
     import torch.distributed as dist
 
@@ -79,6 +80,7 @@ def test_ranks_of_one_machine_listen_to_nobody_else() -> None:
             process.kill()
 
 
+@pytest.mark.smoke
 def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 

@@ -42,6 +42,7 @@ def text(built_in_shards: Callable[[str], Path]) -> Path:
     return built_in_shards("python-source")
 
 
+@pytest.mark.smoke
 def test_stopped_as_tensor_parallel_resumed_as_a_pipeline_and_served(
     training: Training, text: Path, serve: Callable[..., dict[str, Any]]
 ) -> None:
@@ -85,6 +86,7 @@ class Blocks(nn.Module):
         return self.names
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("model", "stages", "message"),
     [
@@ -108,6 +110,7 @@ def test_a_model_that_cannot_be_cut_is_one_sentence(model: nn.Module, stages: in
         partition_model(model, stages)
 
 
+@pytest.mark.smoke
 def test_a_sequence_is_cut_where_its_stages_weigh_alike() -> None:
     model = nn.Sequential(
         nn.Flatten(), nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8), nn.GELU(), nn.Linear(8, 2)

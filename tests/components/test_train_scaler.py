@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.run, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(200)]
 
 
 def test_an_overflow_on_one_rank_skips_the_step_of_all(tmp_path: Path) -> None:

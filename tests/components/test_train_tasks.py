@@ -13,7 +13,7 @@ from wsshards.errors import UserError
 from wstrain.data.table_encoding import make_table_encoding
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.smoke]
 
 from wstrain.table_rows import RowCoder  # noqa: E402
 from wstrain_torch import export, models  # noqa: E402

@@ -25,6 +25,7 @@ Training = Callable[..., Any]
 SCRIPT = Path(__file__).with_name("split_ranks.py")
 
 
+@pytest.mark.smoke
 def test_four_ranks_follow_one_process_whichever_way_the_model_is_divided(tmp_path: Path) -> None:
     """Tensor, pipeline, both, with data parallelism and FSDP; each taking up what another saved."""
     process = subprocess.Popen(
@@ -61,6 +62,7 @@ class Layers(nn.Module):
         return self.plan
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
@@ -80,6 +82,7 @@ def test_a_plan_that_does_not_fit_is_one_sentence(plan: object, message: str) ->
         read_plan(Layers(plan), 3)
 
 
+@pytest.mark.smoke
 def test_a_model_without_a_plan_is_told_how_to_name_one() -> None:
     with pytest.raises(UserError, match="the model has no method `tensor_parallel_plan`") as raised:
         read_plan(nn.Linear(2, 2), 2)

@@ -211,6 +211,7 @@ def assert_same_weights(first: dict[str, Any], second: dict[str, Any]) -> None:
         assert difference < 1e-4, f"{name}: {difference:.2e}"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("workers", [2, 3])
 def test_the_loss_of_every_step_is_the_same_with_any_number_of_workers(
     with_workers: Callable[[int], Ended], workers: int
@@ -221,6 +222,7 @@ def test_the_loss_of_every_step_is_the_same_with_any_number_of_workers(
     assert_same_weights(weights(alone, 14), weights(group, 14))
 
 
+@pytest.mark.smoke
 def test_the_model_is_saved_once_and_predicts_without_our_code(
     with_workers: Callable[[int], Ended],
     built_in_shards: Callable[[str], Path],
@@ -318,6 +320,7 @@ def only_errors(run: Ended) -> list[str]:
     return [said.splitlines()[0] for said in run.said.values()]
 
 
+@pytest.mark.smoke
 def test_a_plan_for_others_is_refused_before_tensorflow_is_loaded(cluster: Callable[..., Cluster]) -> None:
     run = cluster(cold=True).start(2, gradient_accumulation_steps=3, **(LAW | {"world_size": 8})).wait()
     assert "error: the plan is for 8 replicas but the launcher started 2 workers" in only_errors(run)[0]

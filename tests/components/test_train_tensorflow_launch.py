@@ -218,6 +218,7 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     "module",
     [

@@ -160,6 +160,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.smoke
 def test_validating_does_not_change_the_curve(training: Training, tmp_path: Path) -> None:
     shards = tmp_path / "tags"
     write_noise(shards, terms.MULTI_LABEL)
@@ -190,6 +191,7 @@ def stopped_early(training: Training, noise: Path) -> Any:
     return run
 
 
+@pytest.mark.smoke
 def test_it_stops_early_and_exports_the_best(stopped_early: Any, noise: Path) -> None:
     values = {step: metrics["validation_mse"] for step, metrics in validations(stopped_early).items()}
     best = min(values, key=values.__getitem__)
@@ -204,6 +206,7 @@ def test_it_stops_early_and_exports_the_best(stopped_early: Any, noise: Path) ->
     assert kept == [f"step-{step:08d}" for step in (best, max(values) - 2, max(values))]
 
 
+@pytest.mark.smoke
 def test_killed_and_resumed_it_stops_at_the_same_step_and_exports_the_same_weights(
     training: Training,
     noise: Path,
@@ -280,6 +283,7 @@ def test_a_divided_language_model_is_measured_as_a_whole_one(training: Training,
 SPLITS = (("train", 64), ("validation", 19))
 
 
+@pytest.mark.smoke
 def test_a_metric_of_another_task_is_refused_at_the_start(training: Training, noise: Path) -> None:
     run = training(1, shards=noise, gradient_accumulation_steps=4, best_metric="accuracy", epochs=1, **MLP)
     assert run.ranks[0].status == 2

@@ -23,9 +23,19 @@ COMMANDED = [
 ]
 
 
+def takes_a_moment(name: str) -> bool:
+    """Whether none of a page's commands trains, or starts a server or a browser."""
+    blocks = [block for block in read_blocks(PAGES[name]) if block.language == "console"]
+    words = {word for block in blocks for command in read_commands(block) for word in command.text.split()}
+    return not words & {"run", "resume", "adopt", "serve", "submit", "pytest"}
+
+
 @pytest.mark.run
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", COMMANDED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.smoke] * takes_a_moment(name)) for name in COMMANDED],
+)
 def test_the_commands_of_a_page(name: str, tmp_path: Path) -> None:
     for block in read_blocks(PAGES[name]):
         if "follows" in block.directives:

@@ -13,7 +13,7 @@ import pytest
 from worldsize.cli.main import COMMANDS
 from worldsize.rules import registry
 
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.smoke]
 
 ROOT = Path(__file__).parents[2]
 LOADED = re.compile(r"""<(?:img|script|link|iframe)\b[^>]*?\b(?:src|href)=["']?(https?://[^"'\s>]+)""")

@@ -16,7 +16,7 @@ import pytest
 from worldsize.azureml.shape import CHECKED, check_shape, recognise
 from worldsize.yaml import load
 
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.smoke]
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "schemas" / "azureml"

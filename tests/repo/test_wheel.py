@@ -18,8 +18,8 @@ LONGEST_OF_SAME = 100  # bytes; an `__init__.py` with one line may be like anoth
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which the built wheel was unpacked, as an installer would."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as it is built."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)],
@@ -27,29 +27,44 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         timeout=300,
     )
     (wheel,) = folder.glob("worldsize-*.whl")
-    site = folder / "site"
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
+    """A folder into which the wheel was unpacked, as an installer would."""
+    site = wheel.with_name("site")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     return site
 
 
-def test_it_carries_components_schemas_pages_and_no_tests(installed: Path) -> None:
-    assert (installed / "worldsize/_data/schemas/spec.schema.json").is_file()
-    assert (installed / "worldsize/_data/components/train_ddp/component.yml").is_file()
-    assert (installed / "worldsize/_data/components/_shared/wstrain/data/step_counts.py").is_file()
-    assert not list(installed.rglob("test_*.py"))
-    assert not list(installed.rglob("*.pyc"))
+@pytest.fixture(scope="module")
+def contents(wheel: Path) -> dict[str, bytes]:
+    """What the wheel holds, by path."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_it_holds_nothing_twice_and_nothing_outside_of_its_package(installed: Path) -> None:
-    by_content: dict[bytes, list[Path]] = {}
-    for path in installed.rglob("*"):
-        if path.is_file() and path.stat().st_size > LONGEST_OF_SAME:
-            by_content.setdefault(path.read_bytes(), []).append(path.relative_to(installed))
-    assert [paths for paths in by_content.values() if len(paths) > 1] == []
-    assert {path.name.partition("-")[0] for path in installed.iterdir()} == {"worldsize"}
+@pytest.mark.smoke
+def test_it_carries_components_schemas_pages_and_no_tests(contents: dict[str, bytes]) -> None:
+    assert "worldsize/_data/schemas/spec.schema.json" in contents
+    assert "worldsize/_data/components/train_ddp/component.yml" in contents
+    assert "worldsize/_data/components/_shared/wstrain/data/step_counts.py" in contents
+    assert not [name for name in contents if Path(name).match("test_*.py") or name.endswith(".pyc")]
 
 
+@pytest.mark.smoke
+def test_it_holds_nothing_twice_and_nothing_outside_of_its_package(contents: dict[str, bytes]) -> None:
+    by_content: dict[bytes, list[str]] = {}
+    for name, content in contents.items():
+        if len(content) > LONGEST_OF_SAME:
+            by_content.setdefault(content, []).append(name)
+    assert [names for names in by_content.values() if len(names) > 1] == []
+    assert {name.partition("/")[0].partition("-")[0] for name in contents} == {"worldsize"}
+
+
+@pytest.mark.smoke
 def test_it_runs_where_nothing_else_of_the_clone_is(installed: Path, tmp_path: Path) -> None:
     """`-S` leaves out the .pth files, so the clone's own packages; the libraries are named by hand."""
     libraries = sysconfig.get_path("purelib")
@@ -63,6 +78,7 @@ def test_it_runs_where_nothing_else_of_the_clone_is(installed: Path, tmp_path: P
     assert "steps per epoch" in ran.stdout
 
 
+@pytest.mark.smoke
 def test_it_compiles_checks_and_explains(installed: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     where = subprocess.run(

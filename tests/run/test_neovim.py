@@ -14,6 +14,7 @@ import pytest
 NEOVIM = shutil.which("nvim")
 pytestmark = [
     pytest.mark.run,
+    pytest.mark.smoke,
     pytest.mark.skipif(NEOVIM is None, reason="Neovim is not installed: apt-get install neovim"),
 ]
 DOCUMENTATION = Path(__file__).parents[2] / "compiler" / "docs" / "editors.md"

@@ -13,7 +13,11 @@ from click.testing import CliRunner
 
 from worldsize.cli.main import main
 
-pytestmark = [pytest.mark.run, pytest.mark.filterwarnings("default")]  # the client uses what is deprecated
+pytestmark = [
+    pytest.mark.run,
+    pytest.mark.smoke,
+    pytest.mark.filterwarnings("default"),
+]  # the client uses what is deprecated
 
 azure = pytest.importorskip("azure.ai.ml")
 

@@ -43,6 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.smoke
 def test_check_says_what_plan_says(here: Path) -> None:
     (here / "pipe.py").write_text(DIGITS)
     planned = CliRunner().invoke(main, ["plan", "pipe.py:planned"])

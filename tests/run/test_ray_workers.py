@@ -87,6 +87,7 @@ def test_workers_of_a_data_loader_are_not_rays(spec: Path) -> None:
     assert worldsize.plan(spec).steps["train"].topology.command_launcher is None
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 @pytest.mark.timeout(240)
 def test_the_planned_workers_start_here(spec: Path) -> None:

@@ -205,6 +205,7 @@ def _ways_into(install: str, packages: Path) -> str:
     return "".join(f"{way} || echo way; " for way in ways) + f"pip {install} && {SAYS}"
 
 
+@pytest.mark.smoke
 def test_what_a_script_changes_past_every_layer_is_said(project: Project) -> None:
     own = project.folder / "own"  # a Python that may be changed
     venv.create(own, with_pip=False)
@@ -239,6 +240,7 @@ def contents() -> dict[str, tuple[int, int]]:
     }
 
 
+@pytest.mark.smoke
 def test_what_pip_cannot_install_stops_the_run_before_its_first_step(project: Project) -> None:
     project.write("requirements.txt", "--no-index\nno-such-package-anywhere==1.0\n")
     project.write("job.yml", "command: touch started\nenvironment: azureml:own:1\n")
@@ -250,6 +252,7 @@ def test_what_pip_cannot_install_stops_the_run_before_its_first_step(project: Pr
     assert not list_layers(project.folder / ".worldsize" / store.FOLDER)
 
 
+@pytest.mark.smoke
 def test_a_layer_is_built_once_used_at_little_cost(tmp_path: Path) -> None:
     lines = ["--no-index", str(wheel(tmp_path, "single", "1.0", "x = 1\n"))]
     said: list[str] = []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("psutil")
-pytestmark = [pytest.mark.run, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(90)]
 
 PIPELINE = """
     $schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json

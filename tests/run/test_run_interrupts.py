@@ -22,6 +22,7 @@ SLEEPING = """
 """
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_ends_every_process(project: Any, number: int, status: int) -> None:
     project.write("job.yml", SLEEPING)
@@ -38,6 +39,7 @@ def test_an_interrupt_ends_every_process(project: Any, number: int, status: int)
     assert project.events()[-1]["state"] == "interrupted"
 
 
+@pytest.mark.smoke
 def test_a_second_interrupt_does_not_wait(project: Any) -> None:
     project.write("job.yml", SLEEPING)
     process = project.start("job.yml")
@@ -61,6 +63,7 @@ def test_kill_nine_of_the_runner_leaves_nothing(project: Any) -> None:
     assert project.nothing_left(12)
 
 
+@pytest.mark.smoke
 def test_a_terminals_ctrl_c_reaches_only_the_runner(project: Any) -> None:
     """The steps live in sessions of their own: what Ctrl-C sends to the runner's group is not for them."""
     job = SLEEPING.replace("trap '' TERM;", "trap 'echo ctrl-c > outputs/bad' INT; trap 'exit 0' TERM;")

@@ -10,7 +10,7 @@ import pytest
 
 Project = Any  # the class of the fixture lives in conftest.py
 
-pytestmark = [pytest.mark.run, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(240)]
 
 SPEC = """
     name: launched

@@ -89,6 +89,7 @@ def mpirun(project: Any) -> Any:
     return found[0]
 
 
+@pytest.mark.smoke
 def test_somebody_elses_script_on_two_instances_of_two(project: Any) -> None:
     write(project, "python reduce.py && echo done", 2, reduce=REDUCE)
     status, text = project.run("job.yml")
@@ -106,6 +107,7 @@ def test_somebody_elses_script_on_two_instances_of_two(project: Any) -> None:
     assert ended[-1] == "mpirun"
 
 
+@pytest.mark.smoke
 def test_a_rank_that_fails_is_named_with_its_last_lines(project: Any) -> None:
     command = "if [ $OMPI_COMM_WORLD_RANK = 1 ]; then echo no more; exit 7; fi; sleep 600 & sleep 600"
     write(project, f'"{command}"')
@@ -229,6 +231,7 @@ def test_the_ranks_that_are_still_running_at_a_timeout_are_named(project: Any) -
     assert project.nothing_left(0.5)
 
 
+@pytest.mark.smoke
 def test_without_open_mpi_nothing_is_started(project: Any) -> None:
     write(project, "echo never")
     (project.folder / "bin").mkdir()

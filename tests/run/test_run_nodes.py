@@ -139,6 +139,7 @@ def test_a_maker_that_fails_makes_the_nodes_all_the_same(project: Any, quiet: Pa
     assert list(quiet.iterdir()) == []
 
 
+@pytest.mark.smoke
 def test_instances_are_machines_and_a_killed_one_ends_the_step(project: Any, quiet: Path) -> None:
     project.write("src/empty.txt", "")
     project.write("job.yml", JOB.format(command=json.dumps(LOOK), each=2))
@@ -176,6 +177,7 @@ def test_a_cable_is_pulled_and_plugged_in_again(project: Any, quiet: Path) -> No
     assert list(quiet.iterdir()) == []
 
 
+@pytest.mark.smoke
 def test_ranks_on_two_nodes_learn_what_one_process_learns(project: Any, quiet: Path) -> None:
     pytest.importorskip("torch")
     project.write("src/train.py", TRAIN)

@@ -82,6 +82,7 @@ def prepare(project: Any, score: str = SCORE) -> None:
         project.write(f"data/{number % 3}/{number}.txt", str(number))
 
 
+@pytest.mark.smoke
 def test_crashes_and_hangs_are_tried_again_and_no_item_is_lost_or_doubled(project: Any) -> None:
     prepare(project)
     code, text = project.run("pipeline.yml")
@@ -126,6 +127,7 @@ def test_a_killed_driver_leaves_no_worker(project: Any) -> None:
     assert project.nothing_left()
 
 
+@pytest.mark.smoke
 def test_rows_of_a_table_come_in_mini_batches_and_keep_their_order(project: Any) -> None:
     pytest.importorskip("pandas")
     prepare(

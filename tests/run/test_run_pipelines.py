@@ -15,7 +15,7 @@ from worldsize.running.prepare.machine import detect_machine
 
 CORES = detect_machine().slots
 pytest.importorskip("psutil")
-pytestmark = [pytest.mark.run, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(90)]
 
 
 HEAD = """

@@ -63,7 +63,9 @@ def kill_when(reached: Path, runner: subprocess.Popen[bytes]) -> None:
     psutil.wait_procs(whole, timeout=10)
 
 
-@pytest.mark.parametrize("moment", ["log_artifacts", "create_model_version"])
+@pytest.mark.parametrize(
+    "moment", ["log_artifacts", pytest.param("create_model_version", marks=pytest.mark.smoke)]
+)
 def test_kill_nine_of_everything_leaves_one_version(project: Path, moment: str) -> None:
     from mlflow import MlflowClient
 

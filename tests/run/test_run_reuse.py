@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.run, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(180)]
 
 # FOLDER/count gets a line each time that a step runs. What a step reads is the thing itself, no link to it.
 THREE = """

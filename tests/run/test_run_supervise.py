@@ -63,6 +63,7 @@ def supervisor() -> Iterator[Supervisor]:
         yield found
 
 
+@pytest.mark.smoke
 def test_each_rank_has_its_log_environment_and_folder(tmp_path: Path, supervisor: Supervisor) -> None:
     with Group(shell("echo $RANK $PWD", "echo $RANK >&2"), supervisor, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
@@ -73,6 +74,7 @@ def test_each_rank_has_its_log_environment_and_folder(tmp_path: Path, supervisor
     assert group.left == ()
 
 
+@pytest.mark.smoke
 def test_a_failing_rank_stops_the_others_at_once(tmp_path: Path, supervisor: Supervisor, marker: str) -> None:
     begin = time.monotonic()
     with Group(shell(f"{marker}; true", "exit 7"), supervisor, cwd=tmp_path, logs=tmp_path) as group:
@@ -84,6 +86,7 @@ def test_a_failing_rank_stops_the_others_at_once(tmp_path: Path, supervisor: Sup
     assert gone(marker)
 
 
+@pytest.mark.smoke
 def test_a_signal_is_told_from_a_status(tmp_path: Path, supervisor: Supervisor) -> None:
     with Group(shell("kill -SEGV $$"), supervisor, cwd=tmp_path, logs=tmp_path) as group:
         group.wait()
@@ -91,6 +94,7 @@ def test_a_signal_is_told_from_a_status(tmp_path: Path, supervisor: Supervisor) 
     assert group.failure.status == -signal.SIGSEGV
 
 
+@pytest.mark.smoke
 def test_a_grandchild_that_ignores_term_in_a_session_of_its_own_is_killed(
     tmp_path: Path, supervisor: Supervisor, marker: str
 ) -> None:
@@ -103,6 +107,7 @@ def test_a_grandchild_that_ignores_term_in_a_session_of_its_own_is_killed(
     assert gone(marker)
 
 
+@pytest.mark.smoke
 def test_term_is_given_its_time(tmp_path: Path, supervisor: Supervisor) -> None:
     polite = "trap 'sleep 0.3; echo saved; exit 0' TERM; touch ready; while true; do sleep 0.05; done"
     with Group(shell(polite), supervisor, cwd=tmp_path, logs=tmp_path) as group:
@@ -112,6 +117,7 @@ def test_term_is_given_its_time(tmp_path: Path, supervisor: Supervisor) -> None:
     assert (tmp_path / "rank-0.log").read_text().endswith("saved\n")  # bash names the sleep it lost
 
 
+@pytest.mark.smoke
 def test_a_stopped_process_is_ended_too(tmp_path: Path, supervisor: Supervisor) -> None:
     with Group(
         shell("touch ready; kill -STOP $$"), supervisor, cwd=tmp_path, logs=tmp_path, grace=5
@@ -123,6 +129,7 @@ def test_a_stopped_process_is_ended_too(tmp_path: Path, supervisor: Supervisor) 
     assert time.monotonic() - begin < 3
 
 
+@pytest.mark.smoke
 def test_what_a_command_leaves_in_the_background_ends_with_it(
     tmp_path: Path, supervisor: Supervisor, marker: str
 ) -> None:
@@ -142,6 +149,7 @@ def served(*commands: str) -> list[Process]:
     return [*ranks, replace(server, name="ps-0", serves=True)]
 
 
+@pytest.mark.smoke
 def test_what_serves_is_ended_when_the_others_have_ended_well(
     tmp_path: Path, supervisor: Supervisor, marker: str
 ) -> None:
@@ -155,6 +163,7 @@ def test_what_serves_is_ended_when_the_others_have_ended_well(
     assert gone(marker)
 
 
+@pytest.mark.smoke
 def test_a_signal_that_meets_a_process_as_it_starts_is_not_lost(
     tmp_path: Path, supervisor: Supervisor
 ) -> None:
@@ -168,6 +177,7 @@ def test_a_signal_that_meets_a_process_as_it_starts_is_not_lost(
         assert time.monotonic() - begin < 3
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("guilty", "status"), [("ps-0", 4), ("rank-0", 5)])
 def test_what_serves_may_fail_and_be_stopped_as_others(
     tmp_path: Path, supervisor: Supervisor, marker: str, guilty: str, status: int
@@ -181,6 +191,7 @@ def test_what_serves_may_fail_and_be_stopped_as_others(
     assert gone(marker)
 
 
+@pytest.mark.smoke
 def test_a_guard_that_is_told_to_end_does_not_make_a_success(
     tmp_path: Path, supervisor: Supervisor, marker: str
 ) -> None:
@@ -195,12 +206,14 @@ def test_a_guard_that_is_told_to_end_does_not_make_a_success(
     assert group.failure.process.name == "rank-0"
 
 
+@pytest.mark.smoke
 def test_leaving_the_context_stops_the_group(tmp_path: Path, supervisor: Supervisor, marker: str) -> None:
     with pytest.raises(RuntimeError), Group(shell(marker), supervisor, cwd=tmp_path, logs=tmp_path):
         raise RuntimeError
     assert gone(marker)
 
 
+@pytest.mark.smoke
 def test_a_program_that_is_not_there(tmp_path: Path, supervisor: Supervisor) -> None:
     nothing = [Process("rank-0", 0, 0, 0, ("no-such-program",), {})]
     with Group(nothing, supervisor, cwd=tmp_path, logs=tmp_path) as group:
@@ -266,6 +279,7 @@ def ended(*pids: int, seconds: float = 10) -> bool:
     return True
 
 
+@pytest.mark.smoke
 def test_kill_nine_of_the_runner_leaves_nothing(marker: str, start: Start) -> None:
     started = start(f"trap '' TERM; setsid {marker} & touch ready; {marker}; true")
     started.runner.kill()
@@ -274,6 +288,7 @@ def test_kill_nine_of_the_runner_leaves_nothing(marker: str, start: Start) -> No
     assert gone(marker)
 
 
+@pytest.mark.smoke
 def test_kill_nine_of_the_guard_leaves_nothing(marker: str, start: Start) -> None:
     started = start(f"trap '' TERM; setsid {marker} & {marker} & touch ready; {marker}; true")
     os.kill(started.guard, signal.SIGKILL)
@@ -290,6 +305,7 @@ def test_kill_nine_of_the_supervisor_leaves_nothing(marker: str, start: Start) -
     assert gone(marker)
 
 
+@pytest.mark.smoke
 def test_kill_nine_of_everything_that_watches_ends_the_ranks(marker: str, start: Start) -> None:
     started = start(f"touch ready; exec {marker}")
     for pid in (started.supervisor, started.guard):
@@ -300,6 +316,7 @@ def test_kill_nine_of_everything_that_watches_ends_the_ranks(marker: str, start:
     assert gone(marker)
 
 
+@pytest.mark.smoke
 def test_one_supervisor_serves_groups_side_by_side(tmp_path: Path, supervisor: Supervisor) -> None:
     # Each waits for the other's file, so neither ends unless both run at the same time.
     meet = "touch {own}; for i in $(seq 500); do [ -e {other} ] && exit 0; sleep 0.01; done; exit 1"
@@ -317,6 +334,7 @@ def test_one_supervisor_serves_groups_side_by_side(tmp_path: Path, supervisor: S
     assert one.guard != two.guard
 
 
+@pytest.mark.smoke
 def test_a_dead_warden_has_a_successor(tmp_path: Path) -> None:
     with Supervisor() as supervisor:
         os.kill(supervisor.pid, signal.SIGKILL)
@@ -369,6 +387,7 @@ def test_a_helper_that_never_answers_is_given_up(
         assert group.lost is None
 
 
+@pytest.mark.smoke
 def test_a_group_whose_warden_was_killed_has_not_succeeded(tmp_path: Path, supervisor: Supervisor) -> None:
     polite = "trap 'exit 0' TERM; touch up; while :; do sleep 0.1; done"
     with Group(shell(polite), supervisor, cwd=tmp_path, logs=tmp_path) as group:

@@ -110,6 +110,7 @@ def test_trials_read_what_an_earlier_step_has_written(project: Any) -> None:
     assert "the best of 2 trials is trial-001: loss 11 with x 1" in text
 
 
+@pytest.mark.smoke
 def test_the_best_trial_gives_the_step_its_outputs(project: Any) -> None:
     project.write("pipeline.yml", PIPELINE)
     project.write("train.yml", COMPONENT)
@@ -147,6 +148,7 @@ def test_the_best_trial_gives_the_step_its_outputs(project: Any) -> None:
     assert "search: reused" in text
 
 
+@pytest.mark.smoke
 def test_without_mlflow_a_sweep_says_what_it_needs(project: Any) -> None:
     project.write("pipeline.yml", PIPELINE)
     project.write("train.yml", COMPONENT)

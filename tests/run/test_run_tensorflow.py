@@ -102,6 +102,7 @@ def ended(project: Any) -> dict[str, int]:
     }
 
 
+@pytest.mark.smoke
 def test_two_workers_of_somebody_elses_script_reduce(project: Any) -> None:
     write(project, "python mirrored.py", mirrored=MIRRORED)
     with project.start("job.yml") as process:
@@ -177,6 +178,7 @@ def test_a_worker_that_never_joins_is_named_at_the_timeout(project: Any) -> None
     assert project.nothing_left(0.5)
 
 
+@pytest.mark.smoke
 def test_a_tf_config_of_ones_own_is_refused(project: Any) -> None:
     write(project, "python wait.py", wait=WAIT)
     job = (project.folder / "job.yml").read_text()
@@ -188,6 +190,7 @@ def test_a_tf_config_of_ones_own_is_refused(project: Any) -> None:
     assert not list((project.folder / ".worldsize" / "runs").iterdir())
 
 
+@pytest.mark.smoke
 def test_more_workers_than_instances_is_refused(project: Any) -> None:
     write(project, "python wait.py", instances=1, wait=WAIT)
     status, text = project.run("job.yml")
@@ -195,6 +198,7 @@ def test_more_workers_than_instances_is_refused(project: Any) -> None:
     assert "error[WS208] `worker_count` is 2 but `instance_count` is 1" in text
 
 
+@pytest.mark.smoke
 def test_a_tf_config_of_the_shell_is_not_passed_on(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {}}')
     write(project, "python wait.py", instances=3, wait=WAIT)

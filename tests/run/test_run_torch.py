@@ -85,6 +85,7 @@ def run(folder: Path, script: str = SCRIPT) -> tuple[int, str, Path]:
     return done.returncode, done.stdout + done.stderr, made / "steps" / "command" / "logs"
 
 
+@pytest.mark.smoke
 def test_two_ranks_reduce_and_when_one_gives_up_it_is_named_and_the_other_does_not_hang(
     tmp_path: Path,
 ) -> None:
@@ -96,6 +97,7 @@ def test_two_ranks_reduce_and_when_one_gives_up_it_is_named_and_the_other_does_n
         assert "sum [3.0, 3.0, 3.0, 3.0] of 2 threads" in (logs / f"rank-{rank}.log").read_text()
 
 
+@pytest.mark.smoke
 def test_two_runs_at_once_do_not_meet(tmp_path: Path) -> None:
     """Each pair finds its own port, and each run its own folder."""
     command = [sys.executable, "-m", "worldsize", "run", "job.yml", "--no-track", "--runs-dir", "../home"]

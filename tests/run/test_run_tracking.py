@@ -68,6 +68,7 @@ def pipeline(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.smoke
 def test_steps_are_nested_runs_with_their_own_metrics(pipeline: Path, tmp_path: Path) -> None:
     from mlflow import MlflowClient
 
@@ -204,6 +205,7 @@ def test_a_record_that_cannot_be_finished_is_told_and_not_green(tmp_path: Path) 
     assert "mlflow ui" in said  # it shows what there is
 
 
+@pytest.mark.smoke
 def test_what_is_said_again_is_written_once(tmp_path: Path) -> None:
     from worldsize.running.record.tracker import Record
 
@@ -254,6 +256,7 @@ def test_two_first_runs_at_once_share_one_database(tmp_path: Path) -> None:
     assert not list((tmp_path / ".worldsize").glob("*.part*"))
 
 
+@pytest.mark.smoke
 def test_without_mlflow_steps_run_untracked_with_one_notice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +300,7 @@ def test_kill_nine_of_the_runner_closes_its_runs(tmp_path: Path) -> None:
     assert [run.info.status for run in runs] == ["KILLED", "KILLED"]
 
 
+@pytest.mark.smoke
 def test_a_chosen_id_makes_the_run_that_mlflow_would_make(tmp_path: Path) -> None:
     from mlflow import MlflowClient
 

@@ -19,6 +19,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.smoke
 def test_digits_end_as_a_registered_model(shipped: Callable[..., Any]) -> None:
     run = shipped("digits_parameter_server", train={"with": {"epochs": 6}})
     assert "digits-cnn version 1" in run.output

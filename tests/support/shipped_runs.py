@@ -21,14 +21,17 @@ PIPELINES = Path(__file__).parents[2] / "pipelines"
 
 @dataclass
 class Shipped:
-    """What a shipped pipeline has printed, and the folder with its runs and MLflow's database."""
+    """What a shipped pipeline has printed, the folder of its runs and of MLflow, its spec, and its run."""
 
     output: str
     home: Path
+    spec: Path
+    newest: Path
 
     @property
-    def newest(self) -> Path:
-        return max((self.home / "runs").iterdir())
+    def folder(self) -> Path:
+        """The folder in which it was run."""
+        return self.home.parent
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def run_shipped(
     assert done.returncode == 0, done.stdout + done.stderr
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
     assert not [each for each in psutil.process_iter(["cmdline"]) if str(home) in str(each.info)]
-    return Shipped(done.stdout + done.stderr, home)
+    return Shipped(done.stdout + done.stderr, home, path, max((home / "runs").iterdir()))
 
 
 def write_changed(path: Path, folder: Path, steps: tuple[str, ...], changes: dict[str, Any]) -> Path:

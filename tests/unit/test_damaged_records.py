@@ -141,6 +141,7 @@ def test_a_quiet_view_still_warns() -> None:
     assert lines == ["not tracked by MLflow: it is locked"]
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 @pytest.mark.timeout(60)
 def test_a_quiet_run_says_that_it_is_not_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,6 +198,7 @@ def test_a_run_without_gpus_is_refused() -> None:
         calibrate_from_runs(GPT, [run])
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 @pytest.mark.timeout(120)
 @pytest.mark.filterwarnings("ignore")  # of the libraries that MLflow imports

@@ -15,7 +15,7 @@ from worldsize.planning.memory.workload import Samples
 from worldsize.resolving.imported_model import ModelImportError, import_model
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.run
+pytestmark = [pytest.mark.run, pytest.mark.smoke]
 
 DIGITS = ((1, 8, 8), 10)
 PICTURES = [DIGITS, ((3, 33, 17), 4), ((3, 32, 32), 100), ((1, 28, 28), 2), ((4, 5, 64), 3)]

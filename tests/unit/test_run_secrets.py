@@ -230,6 +230,7 @@ def open_to_others(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 @pytest.mark.timeout(240)
 def test_nothing_that_a_run_keeps_or_says_holds_a_secret(project: Path) -> None:
@@ -274,6 +275,7 @@ steps:
 """
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 @pytest.mark.timeout(120)
 def test_the_compiled_copy_of_a_spec_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,6 +307,7 @@ def test_the_compiled_copy_of_a_spec_holds_no_secret(tmp_path: Path, monkeypatch
     assert result.failure.last_lines == ("*** ***",)
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 @pytest.mark.timeout(60)
 def test_what_a_step_makes_has_the_modes_of_the_users_umask(

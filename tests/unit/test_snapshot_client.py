@@ -21,7 +21,7 @@ with warnings.catch_warnings():
     from azure.ai.ml._utils._pathspec import GitWildMatchPattern
     from azure.ai.ml.entities import CommandComponent
 
-pytestmark = [pytest.mark.run, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.filterwarnings("ignore")]
 
 HEAD = "type: command\nname: c\nversion: '1'\ncommand: ls\nenvironment: azureml:e:1\n"
 TREE = {

@@ -273,6 +273,7 @@ def test_a_known_zone_finds_its_windows_name(name, windows):
     assert schedule.windows_name(name) == windows
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 def test_the_zones_are_azure_mls():
     constants = pytest.importorskip("azure.ai.ml.constants")

@@ -53,6 +53,7 @@ def bodies(document: Any, kind: str) -> list[Any]:
     return [each["body"]["properties"] for each in document["requests"] if f"/{kind}/" in each["path"]]
 
 
+@pytest.mark.smoke
 def test_a_spec_is_shown_as_the_pipeline_it_becomes(tmp_path: Path) -> None:
     document = submit(
         tmp_path, str(PIPELINES / "digits_ddp.yml"), "--dry-run", "--set", "train.epochs=2", "-q"
@@ -68,6 +69,7 @@ def test_a_spec_is_shown_as_the_pipeline_it_becomes(tmp_path: Path) -> None:
     assert "<workspace>" in document["workspace"]
 
 
+@pytest.mark.smoke
 def test_a_job_is_shown_with_its_uploads_and_settings(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").write_text("print(1)\n")
@@ -90,6 +92,7 @@ def test_the_schedule_of_a_spec_is_shown(tmp_path: Path) -> None:
     assert schedule["action"]["jobDefinition"]["jobType"] == "Pipeline"
 
 
+@pytest.mark.smoke
 def test_a_file_that_the_client_refuses_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()  # empty, which the client does not upload
     (tmp_path / "rows.csv").write_text("1\n")

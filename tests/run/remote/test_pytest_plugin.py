@@ -41,6 +41,7 @@ def test_tests_of_a_project_use_a_workspace(tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / ".azureml").exists()
 
 
+@pytest.mark.smoke
 def test_the_plugin_imports_nothing_heavy(tmp_path: Path) -> None:
     heavy = "('click', 'azure', 'mlflow')"
     code = f"import sys, worldsize.pytest_plugin; print([name for name in {heavy} if name in sys.modules])"

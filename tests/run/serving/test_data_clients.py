@@ -53,6 +53,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield each
 
 
+@pytest.mark.smoke
 def test_the_storage_client_writes_reads_and_lists(served: Served) -> None:
     code = f"""{BEGIN}
 from azure.storage.blob import BlobServiceClient
@@ -82,6 +83,7 @@ print(copy.exists(), [each.name for each in container.walk_blobs()])
     assert said[2].startswith("False ['f ü/'")
 
 
+@pytest.mark.smoke
 def test_a_run_of_azureml_mlflow_is_read_back(served: Served) -> None:
     code = f"""{MLFLOW}
 mlflow.set_experiment("first / é")

@@ -130,6 +130,7 @@ def report(served: Served) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.smoke
 def test_a_command_runs_and_is_streamed_and_downloaded(report: dict[str, Any], served: Served) -> None:
     command = report["command"]
     assert command["status"] == "Completed"
@@ -143,12 +144,14 @@ def test_a_command_runs_and_is_streamed_and_downloaded(report: dict[str, Any], s
     assert command["asset"].endswith(f"/paths/azureml/{command['name']}/result/")
 
 
+@pytest.mark.smoke
 def test_a_failure_says_why(report: dict[str, Any]) -> None:
     assert report["failed"]["status"] == "Failed"
     assert "rank 0 ended with exit status 3" in report["failed"]["error"]
     assert "reason" in report["failed"]["error"]
 
 
+@pytest.mark.smoke
 def test_the_steps_of_a_pipeline_are_children_and_are_reused(report: dict[str, Any]) -> None:
     for name, reused in (("pipeline", None), ("again", "true")):
         pipeline = report[name]
@@ -158,11 +161,13 @@ def test_the_steps_of_a_pipeline_are_children_and_are_reused(report: dict[str, A
         assert "first: completed" in pipeline["files"]["artifacts/logs/azureml/executionlogs.txt"]
 
 
+@pytest.mark.smoke
 def test_a_canceled_job_ends_at_once(report: dict[str, Any]) -> None:
     assert report["canceled"]["status"] == "Canceled"
     assert report["canceled"]["seconds"] < 10
 
 
+@pytest.mark.smoke
 def test_jobs_wait_their_turn(report: dict[str, Any]) -> None:
     assert report["queue"] == ["Completed"] * 6
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from serving import serving
 
-pytestmark = [pytest.mark.run, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(120)]
 
 PROGRAM = Path(__file__).with_name("management_groups.py")
 GROUPS = [

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from notebooks import main, run_notebook
 
-pytestmark = [pytest.mark.run, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(90)]
 
 
 def write(path: Path, *cells: str) -> Path:

@@ -14,7 +14,7 @@ import pytest
 from page_content import HOSTILE
 from serving import Served, serving
 
-pytestmark = [pytest.mark.run, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(300)]
 CONTENT = Path(__file__).parents[2] / "support" / "page_content.py"
 SCOPE = {
     "subscription_id": "00000000-0000-0000-0000-000000000000",
@@ -158,7 +158,7 @@ def test_metrics_are_plotted_and_compared(visitor: chromium.Visit, workspace: tu
     page.get_by_role("img", name="loss by step").wait_for()
     assert page.locator(".ws-chart svg path").count() > 0
     visitor.open("/?type=Pipeline")
-    page.get_by_role("checkbox", name=f"Compare {names['pipeline']}").click()
+    page.get_by_role("checkbox", name=f"Compare {names['pipeline']}", exact=True).click()
     page.get_by_role("checkbox", name="Compare nightly").first.click()
     page.get_by_role("button", name="Compare metrics (2)").click()
     page.get_by_role("heading", name="Compare jobs").wait_for()

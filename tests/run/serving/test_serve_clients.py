@@ -20,7 +20,7 @@ from serving import Served, make_workspace, serving
 from worldsize.serving.front.certificates import Authority
 
 pytest.importorskip("azure.identity", reason="pip install 'worldsize[serve,azure]'")
-pytestmark = [pytest.mark.run, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(120)]
 
 SCOPE = "https://management.azure.com/.default"
 CLAIMS = ["aud", "exp", "iat", "iss", "name", "nbf", "oid", "tid", "upn"]

@@ -26,6 +26,7 @@ def serve(folder: Path, *words: str, **more: Any) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.smoke
 def test_the_command_has_its_own_umask_a_config_and_its_status(tmp_path: Path) -> None:
     code = "import os; print(oct(os.umask(0))); print(open('.azureml/config.json').read(), flush=True)"
     umask = os.umask(0o022)
@@ -52,6 +53,7 @@ def test_addresses_stay(tmp_path: Path) -> None:
     assert f"port {port} is taken" in refused.stderr
 
 
+@pytest.mark.smoke
 def test_signals_reach_the_command_and_nothing_is_left(tmp_path: Path) -> None:
     number = signal.SIGTERM
     psutil = pytest.importorskip("psutil")
@@ -74,6 +76,7 @@ time.sleep(60)
     assert not (tmp_path / ".azureml").exists()
 
 
+@pytest.mark.smoke
 def test_a_server_alone_ends_with_status_zero(tmp_path: Path) -> None:
     psutil = pytest.importorskip("psutil")
     served = start(tmp_path)
@@ -86,6 +89,7 @@ def test_a_server_alone_ends_with_status_zero(tmp_path: Path) -> None:
     assert not psutil.wait_procs(children, timeout=10)[1]
 
 
+@pytest.mark.smoke
 def test_a_home_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = serve(tmp_path, "--home", "file/home", "--", "true")
@@ -99,6 +103,7 @@ def test_a_home_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     assert "cannot be opened" in result.stderr
 
 
+@pytest.mark.smoke
 def test_a_home_of_a_newer_mlflow_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     with contextlib.closing(sqlite3.connect(tmp_path / "home" / "mlflow.db")) as database, database:

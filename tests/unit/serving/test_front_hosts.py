@@ -64,6 +64,7 @@ def test_other_hosts_pass_through(host: str) -> None:
     assert path_prefix(host) is None
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 def test_every_host_that_the_client_has_for_a_cloud_is_known() -> None:
     ml = pytest.importorskip("azure.ai.ml._azure_environments")

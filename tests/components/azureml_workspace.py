@@ -13,7 +13,6 @@ import ipaddress
 import json
 import os
 import re
-import socket
 import ssl
 import subprocess
 import sys
@@ -25,6 +24,9 @@ from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+from ports import find_free_port
 
 SCOPE = (
     "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/trial"
@@ -236,9 +238,7 @@ def certify(folder: Path) -> ssl.SSLContext:
 
 def start_mlflow(folder: Path) -> int:
     """Start a stock MLflow server; its port once it answers."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = find_free_port()
     database = f"sqlite:///{folder / 'mlflow.db'}"
     where = ["--backend-store-uri", database, "--artifacts-destination", str(folder / "served")]
     command = [sys.executable, "-m", "mlflow", "server", *where, "--host", "127.0.0.1", "--port", str(port)]

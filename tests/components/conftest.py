@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ports import find_free_port
 from warm_servers import WarmServers, call_command
 from warm_shards import find_shard_server, measure_process, read_defaults, render_command, shard  # noqa: F401
 
@@ -254,9 +254,7 @@ def _describe_ranks(
     processes: int, arguments: list[str], *, cwd: Path, common: dict[str, str], folder: Path
 ) -> list[dict[str, Any]]:
     """The processes of a group, or with 0 processes the launcher that starts them."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = find_free_port()
     group = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     ranks: list[dict[str, Any]] = []
     for rank in range(processes or 1):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -293,9 +292,8 @@ def work(rank: int, port: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free = probe.getsockname()[1]
+    sys.path.append(str(Path(__file__).parents[1] / "support"))
+    free = importlib.import_module("ports").find_free_port()
     for each in ALL:  # Forks have loaded what takes seconds.
         importlib.import_module(f"wstrain_ddp.{each.strategy}")
     torch.multiprocessing.start_processes(work, (free, Path(sys.argv[1])), RANKS, start_method="fork")

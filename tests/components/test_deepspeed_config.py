@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any
 
 import case_pages
 import pytest
+from ports import find_free_port
 
 from wstrain_deepspeed import config as ds
 
@@ -169,9 +169,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], str |
         asked["accepted", name] = case(plain if plain == config else complete(plain), 8)
     for number, optimizer in STARTS.items():
         asked["report", number] = case(report(number, folder), 1, optimizer, start=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_free_port()
     script = Path(__file__).with_name("start_deepspeed.py")
     with subprocess.Popen(
         [sys.executable, "-W", "ignore", str(script), str(folder / "said.json"), str(port)],

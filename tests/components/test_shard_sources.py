@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import io
 import json
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from ports import find_free_port
 
 from worldsize.resolving import row_counts
 from wsshards import manifest as contents
@@ -143,9 +143,7 @@ def test_faults_of_a_web_server(
 
 def test_a_server_that_is_not_there(downloads: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("aiohttp")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_free_port()
     with pytest.raises(UserError, match=r"cannot read `http://127.0.0.1:\d+/a.csv`: .*[cC]onnect"):
         downloads.download(f"http://127.0.0.1:{port}/a.csv", tmp_path)
 

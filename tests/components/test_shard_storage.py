@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from ports import find_free_port
 
 from wsshards.errors import UserError
 
@@ -74,9 +75,7 @@ def azurite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     program = shutil.which("azurite-blob")
     if program is None:
         pytest.skip("azurite is not installed")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = find_free_port()
     command = [program, "--silent", "--location", str(tmp_path / "azurite"), "--blobPort", str(port)]
     process = subprocess.Popen([*command, "--skipApiVersionCheck", "--disableTelemetry"])
     # The emulator's account and key are the same everywhere, and published.

@@ -10,6 +10,7 @@ import time
 from datetime import timedelta
 
 import pytest
+from ports import find_free_port
 
 from wsshards.errors import UserError
 from wstrain.health.heartbeat import Heartbeat, Phase
@@ -20,17 +21,11 @@ pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(100)]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.smoke
 def test_records_are_left_in_the_store_and_read_from_it() -> None:
     import torch.distributed as dist
 
-    port = free_port()
+    port = find_free_port()
     server = dist.TCPStore("127.0.0.1", port, is_master=True, timeout=timedelta(seconds=20))
     master = f"127.0.0.1:{port}"
     stores = [StorePeers(Launch(rank, rank, 3, master=master)) for rank in range(2)]
@@ -61,7 +56,7 @@ os._exit(0)
 
 
 def test_ranks_of_one_machine_listen_to_nobody_else() -> None:
-    port = free_port()
+    port = find_free_port()
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     started = [
         subprocess.Popen(

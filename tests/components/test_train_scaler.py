@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ports import find_free_port
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(200)]
 
 
 def test_an_overflow_on_one_rank_skips_the_step_of_all(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = find_free_port()
     script = Path(__file__).with_name("scaled_ranks.py")
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path)],

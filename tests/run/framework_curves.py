@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import os
 import runpy
-import socket
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+from ports import find_free_port
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 WORLD_SIZES = (1, 2, 4)
@@ -114,12 +116,6 @@ def train(framework: str, folder: Path, world: int, rank: int, port: int) -> Non
         (folder / f"{framework}-{world}.json").write_text(json.dumps(losses))
 
 
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
-
-
 def fork_rank(*work: Any) -> int:
     pid = os.fork()
     if pid == 0:
@@ -140,7 +136,7 @@ def main(folder: Path) -> None:
     curves: dict[str, dict[int, list[float]]] = {}
     for framework in ("own_transformers", "own_lightning", "own_accelerate"):
         for world in WORLD_SIZES:
-            port = free_port()
+            port = find_free_port()
             pids = [fork_rank(framework, folder, world, rank, port) for rank in range(world)]
             ended = [os.waitpid(pid, 0)[1] for pid in pids]
             if any(ended):

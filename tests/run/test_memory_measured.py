@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import find_free_port
 
 from worldsize.planning.memory import built_in, division, states
 from worldsize.planning.memory.estimate import estimate, estimate_stage
@@ -69,9 +69,7 @@ def setup_of(case: dict[str, Any]) -> Setup:
 
 def measure(cases: dict[str, dict[str, Any]], ranks: int, folder: Path) -> Measured:
     """Run the worker on some ranks; what each counted, by rank."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(find_free_port())
     common = {"WORLD_SIZE": str(ranks), "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     common |= {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
     command = [sys.executable, str(WORKER), json.dumps(cases), str(folder)]

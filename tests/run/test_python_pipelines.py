@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-pytestmark = [pytest.mark.run, pytest.mark.filterwarnings("default")]  # the client uses what is deprecated
+pytestmark = [pytest.mark.run, pytest.mark.smoke]
+pytestmark += [pytest.mark.filterwarnings("default")]  # the client uses what is deprecated
 
 azure = pytest.importorskip("azure.ai.ml")
 
@@ -51,7 +52,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.smoke
 def test_nodes_share_no_settings() -> None:
     train_ddp = worldsize.components.load("train_ddp")
 
@@ -67,7 +67,6 @@ def test_nodes_share_no_settings() -> None:
     assert train_ddp.resources is None  # as it would be registered
 
 
-@pytest.mark.smoke
 def test_a_plan_fills_the_nodes_and_the_job_is_clean() -> None:
     job = make_job()
     plan = worldsize.plan(job, instance_types=GPU, scale={"train": SCALE})
@@ -85,7 +84,6 @@ def test_a_plan_fills_the_nodes_and_the_job_is_clean() -> None:
     ]
 
 
-@pytest.mark.smoke
 def test_a_plan_knows_the_sizes_of_the_project(here: Path) -> None:
     (here / "worldsize.yml").write_text("vm_sizes: {Standard_ND256xyz_v9: {gpus: 8}}\n")
     types = {"gpu-cluster": "Standard_ND256xyz_v9"}
@@ -93,14 +91,12 @@ def test_a_plan_knows_the_sizes_of_the_project(here: Path) -> None:
     assert plan.steps["train"].topology.world_size == 16
 
 
-@pytest.mark.smoke
 def test_a_value_that_is_given_is_verified() -> None:
     job = make_job(global_batch_size=100)
     with pytest.raises(worldsize.SpecError, match="100"):
         worldsize.plan(job, instance_types=GPU, scale={"train": SCALE})
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("instance_types", "scale", "says"),
     [
@@ -113,7 +109,6 @@ def test_names_that_the_job_does_not_have(instance_types: Any, scale: Any, says:
         worldsize.plan(make_job(), instance_types=instance_types, scale=scale)
 
 
-@pytest.mark.smoke
 def test_what_is_written_is_what_the_client_wrote(here: Path) -> None:
     """Also components without a file: `command()`, and a pipeline inside of the pipeline."""
     echo = azure.command(
@@ -170,7 +165,6 @@ def make_own_node(here: Path, inputs: dict[str, str], **values: Any) -> Any:
 OWN = {"reference": {"batch_size": 32, "learning_rate": 0.05}, "optimizer": "sgd"}
 
 
-@pytest.mark.smoke
 def test_nodes_of_command_are_planned(here: Path) -> None:
     job = make_own_node(here, {"learning_rate": "number", "batch_size_per_device": "integer"})
     plan = worldsize.plan(job, instance_types=GPU, scale={"train": OWN})
@@ -181,7 +175,6 @@ def test_nodes_of_command_are_planned(here: Path) -> None:
     assert worldsize.check(job, min_severity="error").diagnostics == ()
 
 
-@pytest.mark.smoke
 def test_sizes_of_clusters_come_from_the_settings(here: Path) -> None:
     (here / "worldsize.yml").write_text(
         "compute: {gpu-cluster: {instance_type: Standard_NC96ads_A100_v4, max_instances: 4}}\n"
@@ -190,7 +183,6 @@ def test_sizes_of_clusters_come_from_the_settings(here: Path) -> None:
     assert worldsize.plan(job, scale={"train": OWN}).steps["train"].topology.world_size == 8
 
 
-@pytest.mark.smoke
 def test_an_input_that_the_plan_does_not_reach_is_named(here: Path) -> None:
     job = make_own_node(here, {"lr": "number", "size": "integer"}, lr=0.1, size=32)
     with pytest.warns(UserWarning, match="does not reach it") as caught:
@@ -209,7 +201,6 @@ def test_an_input_that_the_plan_does_not_reach_is_named(here: Path) -> None:
     assert all(each.filename == __file__ for each in caught if each.category is UserWarning)
 
 
-@pytest.mark.smoke
 def test_an_input_with_the_planned_value_is_right(here: Path) -> None:
     job = make_own_node(here, {"lr": "number", "batch_size": "integer"}, lr=0.4, batch_size=32)
     with warnings.catch_warnings():
@@ -217,7 +208,6 @@ def test_an_input_with_the_planned_value_is_right(here: Path) -> None:
         worldsize.plan(job, instance_types=GPU, scale={"train": OWN})
 
 
-@pytest.mark.smoke
 def test_an_input_may_name_a_planned_value(here: Path) -> None:
     values = {"lr": "${{plan.learning_rate}}", "size": "${{plan.batch_size_per_device}}"}
     job = make_own_node(here, {"lr": "number", "size": "integer"}, **values)
@@ -233,7 +223,6 @@ def test_an_input_may_name_a_planned_value(here: Path) -> None:
 SERVERLESS = {"instance_type": GPU["gpu-cluster"], "instance_count": 2}
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize(("default", "own"), [("gpu-cluster", None), (None, "serverless")])
 def test_where_a_node_may_say_that_it_runs(here: Path, default: str | None, own: str | None) -> None:
     job = make_own_node(here, {"learning_rate": "number", "batch_size_per_device": "integer"})
@@ -244,7 +233,6 @@ def test_where_a_node_may_say_that_it_runs(here: Path, default: str | None, own:
     assert plan.steps["train"].topology.world_size == 8
 
 
-@pytest.mark.smoke
 def test_other_resources_and_limits_of_a_node_are_known(here: Path) -> None:
     job = make_own_node(here, {"learning_rate": "number", "batch_size_per_device": "integer"})
     node = job.jobs["train"]
@@ -255,7 +243,6 @@ def test_other_resources_and_limits_of_a_node_are_known(here: Path) -> None:
     assert found["steps"]["train"]["timeout"] == 3600
 
 
-@pytest.mark.smoke
 def test_local_data_is_written_by_its_path(here: Path) -> None:
     paths = {
         "here": "rows",
@@ -288,7 +275,6 @@ def test_local_data_is_written_by_its_path(here: Path) -> None:
     assert written["inputs"]["top"]["path"] == str(here / "rows")
 
 
-@pytest.mark.smoke
 def test_a_data_input_without_a_value_is_missing(here: Path) -> None:
     job = make_own_node(here, {"data": "uri_folder"})
     report = worldsize.check(job, min_severity="error")
@@ -296,7 +282,6 @@ def test_a_data_input_without_a_value_is_missing(here: Path) -> None:
     assert "the input `data` of step `train` has `type: uri_folder` but no `path`" in str(report)
 
 
-@pytest.mark.smoke
 def test_a_node_that_cannot_be_planned_is_named(here: Path) -> None:
     echo = azure.command(command="echo", environment="azureml:a:1")
 
@@ -314,7 +299,6 @@ def test_a_node_that_cannot_be_planned_is_named(here: Path) -> None:
         worldsize.plan(outer())
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("verb", [worldsize.check, worldsize.plan, worldsize.run])
 def test_a_single_node_or_component_is_no_pipeline(here: Path, verb: Any) -> None:
     node = azure.command(command="echo", environment="azureml:a:1", compute="cpu-cluster")
@@ -382,7 +366,6 @@ def test_a_pipeline_that_is_drawn_from_defaults_trains_and_registers(here: Path)
     assert json.loads(metrics.read_text())["accuracy"] >= 0.97
 
 
-@pytest.mark.smoke
 @pytest.mark.timeout(120)
 def test_a_planned_pipeline_is_planned_again_for_fewer_processes(here: Path) -> None:
     (here / "digits.py").write_text(PLANNED.format(tests=str(Path(__file__).parent)))
@@ -399,7 +382,6 @@ def test_a_planned_pipeline_is_planned_again_for_fewer_processes(here: Path) -> 
     assert "--global_batch_size 256 " in done.stdout
 
 
-@pytest.mark.smoke
 @pytest.mark.timeout(120)
 def test_the_command_prints_the_plan_of_a_function(here: Path) -> None:
     (here / "digits.py").write_text(PLANNED.format(tests=str(Path(__file__).parent)))

@@ -17,7 +17,7 @@ from worldsize.serving.database import Database
 from worldsize.serving.home import Home
 from worldsize.serving.workspace import Endpoints, Workspace
 
-START_SECONDS = 30
+START_SECONDS = 90  # on a machine with more to do than it has cores
 SERVE = [sys.executable, "-m", "worldsize", "serve"]
 _PAGE = re.compile(r"page is (http://127\.0\.0\.1:(\d+))/\?token=(\S+)")
 

@@ -55,15 +55,23 @@ class SpentTime:
         self.by_test: Counter[str] = Counter()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        if item.get_closest_marker("run"):
-            return (yield)
-        if self.fast_tests % TESTS_BETWEEN_LOOPS == 0:
-            self.loops.append(time_loop())
+    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
+        if not item.get_closest_marker("run"):
+            if self.fast_tests % TESTS_BETWEEN_LOOPS == 0:
+                self.loops.append(time_loop())
+            self.fast_tests += 1
+        return (yield from self._measure(item))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        return (yield from self._measure(item))
+
+    def _measure(self, item: pytest.Item) -> Iterator[None]:
+        """Count what a fast test uses; not what it ends, which may be the servers of many others."""
         start = processor_seconds()
         result = yield
-        self.fast_seconds += processor_seconds() - start
-        self.fast_tests += 1
+        if not item.get_closest_marker("run"):
+            self.fast_seconds += processor_seconds() - start
         return result
 
     @pytest.hookimpl(tryfirst=True)

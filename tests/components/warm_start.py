@@ -114,6 +114,9 @@ def become(request, descriptors):
         os.close(own)
     os.environ.clear()
     os.environ.update(request["env"])
+    if "coverage" in sys.modules:  # what runs from here on is for the test that called
+        measured = sys.modules["coverage"].Coverage.current()
+        measured.switch_context(os.environ.get("PYTEST_CURRENT_TEST", ""))
     sys.argv = request["arguments"][1:]
     more = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
     sys.path[:1] = [str(Path(sys.argv[0]).absolute().parent), *more]

@@ -15,6 +15,7 @@ import argparse
 import ast
 import itertools
 import random
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -126,10 +127,15 @@ def read_tests(fault: Fault, contexts: str) -> list[str] | None:
     data = coverage.CoverageData(contexts)
     data.read()
     names = data.contexts_by_lineno(str(fault.path)).get(fault.line, [])
-    tests = {part for name in names for part in name.split("|") if "::" in part}
-    if len(tests) == 0 and names:
+    if not all("::" in name for name in names):
         return None
-    return sorted({test.rpartition(" (")[0] or test for test in tests})
+    return sorted({name_test(name) for name in names})
+
+
+def name_test(context: str) -> str:
+    """The test of a context: `test|run`, `test (call)`, or `test of a fork's parent (call)|test (call)`."""
+    parts = [part for part in context.split("|") if "::" in part]
+    return re.sub(r" \(\w+\)$", "", parts[-1])
 
 
 def run_tests(net: str, tests: list[str] | None) -> str:

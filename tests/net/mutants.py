@@ -97,8 +97,8 @@ def find_faults(path: Path, source: bytes) -> Iterator[Fault]:
         return place(node.end_lineno or node.lineno, node.end_col_offset or 0)
 
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
-    nodes = {node for function in functions for part in function.body for node in ast.walk(part)}
-    for node in sorted(nodes, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))):
+    nodes = [node for function in functions for part in function.body for node in ast.walk(part)]
+    for node in dict.fromkeys(nodes):  # a function may stand in another
         for kind, first, last, text in change_node(node, write):
             start = place(first.lineno, first.col_offset)
             yield Fault(path, first.lineno, kind, start, end_of(last), text)

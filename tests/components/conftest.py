@@ -20,7 +20,14 @@ import pytest
 import yaml
 from ports import find_free_port
 from warm_servers import WarmServers, call_command
-from warm_shards import find_shard_server, measure_process, read_defaults, render_command, shard  # noqa: F401
+from warm_shards import (  # noqa: F401 - some are fixtures
+    built_in_shards,
+    find_shard_server,
+    measure_process,
+    read_defaults,
+    render_command,
+    shard,
+)
 
 from worldsize.azureml import component as component_yaml
 from worldsize.azureml.copying import CopyAccess
@@ -67,15 +74,19 @@ def snapshots(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 
 @pytest.fixture(scope="session")
-def new_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
+def new_database(
+    tmp_path_factory: pytest.TempPathFactory, warm: Callable[..., list[str]]
+) -> Callable[[Path], None]:
     """Put a database of MLflow without runs at a path; to make one takes MLflow seconds."""
     folder = tmp_path_factory.mktemp("database")
-    code = "import mlflow; mlflow.search_experiments()"
+    code = folder / "make.py"
+    code.write_text("import mlflow; mlflow.search_experiments()")
 
     def copy(path: Path) -> None:
         if not (folder / "mlflow.db").exists():
             uri = {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
-            subprocess.run([sys.executable, "-c", code], cwd=folder, env=os.environ | uri, check=True)
+            command = [*warm(), sys.executable, str(code)]
+            subprocess.run(command, cwd=folder, env=os.environ | uri, check=True)
         if not path.exists():
             shutil.copy(folder / "mlflow.db", path)
 
@@ -317,21 +328,3 @@ def group_of_one() -> Iterator[Any]:
         yield init_device_mesh("cpu", (1,), mesh_dim_names=("data",))
     finally:
         dist.destroy_process_group()
-
-
-@pytest.fixture(scope="session")
-def built_in_shards(
-    snapshots: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Path]:
-    """Shards of a builtin source, written once by shard_data itself."""
-    made: dict[str, Path] = {}
-
-    def shards(source: str) -> Path:
-        if source not in made:
-            made[source] = tmp_path_factory.mktemp(source)
-            command = [sys.executable, "shard.py", "--source", f"builtin:{source}", "--shard_count", "4"]
-            command += ["--shards", str(made[source])]
-            subprocess.run(command, cwd=snapshots("shard_data"), check=True, timeout=100, capture_output=True)
-        return made[source]
-
-    return shards

@@ -4,7 +4,7 @@ import importlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +41,11 @@ def _manifest(task: str, label: m.Label | None = None, **features: Any) -> m.Man
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def digits(shard: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with sharded digits, `shards`, made by the component's own code."""
-    import subprocess
-
     folder = tmp_path_factory.mktemp("digits")
-    shard = SOURCE.parents[1] / "shard_data" / "src" / "shard.py"
-    command = [sys.executable, str(shard), "--source", "builtin:digits", "--shards", str(folder / "shards")]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    done = shard(source="builtin:digits", shards=folder / "shards", shard_count=1)
+    assert done.returncode == 0, done.stderr
     return folder
 
 

@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from ports import find_free_port
@@ -55,12 +57,14 @@ os._exit(0)
 """
 
 
-def test_ranks_of_one_machine_listen_to_nobody_else() -> None:
+def test_ranks_of_one_machine_listen_to_nobody_else(warm: Callable[..., list[str]], tmp_path: Path) -> None:
+    script = tmp_path / "listening.py"
+    script.write_text(LISTENING)
     port = find_free_port()
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", LISTENING],
+            [*warm(), sys.executable, str(script)],
             env={**os.environ, **common, "RANK": str(rank)},
             stdout=subprocess.PIPE,
             text=True,

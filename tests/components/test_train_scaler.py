@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(200)]
 
 
-def test_an_overflow_on_one_rank_skips_the_step_of_all(tmp_path: Path) -> None:
+def test_an_overflow_on_one_rank_skips_the_step_of_all(
+    warm: Callable[..., list[str]], tmp_path: Path
+) -> None:
     port = find_free_port()
     script = Path(__file__).with_name("scaled_ranks.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)],
+        [*warm(), sys.executable, str(script), str(tmp_path)],
         env={**os.environ, "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

@@ -26,10 +26,12 @@ SCRIPT = Path(__file__).with_name("split_ranks.py")
 
 
 @pytest.mark.smoke
-def test_four_ranks_follow_one_process_whichever_way_the_model_is_divided(tmp_path: Path) -> None:
+def test_four_ranks_follow_one_process_whichever_way_the_model_is_divided(
+    warm: Callable[..., list[str]], tmp_path: Path
+) -> None:
     """Tensor, pipeline, both, with data parallelism and FSDP; each taking up what another saved."""
     process = subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(tmp_path)],
+        [*warm(), sys.executable, str(SCRIPT), str(tmp_path)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

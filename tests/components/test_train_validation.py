@@ -98,7 +98,7 @@ def squared_error(run: Any, shards: Path) -> float:
 
 
 def test_a_regression_is_the_same_at_any_world_size_and_takes_a_table(
-    training: Training, tmp_path: Path
+    training: Training, warm: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     shards = tmp_path / "houses"
     write_houses(shards)
@@ -124,7 +124,7 @@ def test_a_regression_is_the_same_at_any_world_size_and_takes_a_table(
     (other / "artifacts" / "raw_rows.json").write_text(json.dumps(facts))
     code = tmp_path / "predict.py"
     code.write_text(PREDICT_TABLES)
-    arguments = [sys.executable, str(code), str(group.folder / "model"), str(other)]
+    arguments = [*warm(), sys.executable, str(code), str(group.folder / "model"), str(other)]
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr

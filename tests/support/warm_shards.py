@@ -82,6 +82,23 @@ def shard(snapshots: Snapshots, find_shard_server: Callable[[bool], Path]) -> Ca
     return run
 
 
+@pytest.fixture(scope="session")
+def built_in_shards(
+    shard: Callable[..., Ended], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Shards of a builtin source, written once by shard_data itself."""
+    made: dict[str, Path] = {}
+
+    def shards(source: str) -> Path:
+        if source not in made:
+            made[source] = tmp_path_factory.mktemp(source)
+            done = shard(source=f"builtin:{source}", shards=made[source], shard_count=4)
+            assert done.returncode == 0, done.stderr
+        return made[source]
+
+    return shards
+
+
 # Between this process and the measured one stands a small one: a process counts the memory of the one that
 # it was forked from as its own.
 MEASURE = """

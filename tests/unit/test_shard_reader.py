@@ -10,7 +10,7 @@ import pytest
 from wsshards.errors import UserError
 from wsshards.verify import hash_file
 
-pytestmark = pytest.mark.run  # needs numpy and pyarrow
+pytestmark = [pytest.mark.run, pytest.mark.smoke]  # needs numpy and pyarrow
 
 Made = Callable[..., tuple[Path, Any, Any]]
 

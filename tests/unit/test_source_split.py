@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wssources.planned_rows import validation_rows
 
-pytestmark = pytest.mark.run  # needs numpy
+pytestmark = [pytest.mark.run, pytest.mark.smoke]  # needs numpy
 
 
 def _held_out(hashes: Any, labels: Any, fraction: float, chunk: int = 7) -> Any:

@@ -166,7 +166,7 @@ def try_fault(fault: Fault, contexts: list[str]) -> dict[str, str]:
     noticed: dict[str, str] = {}
     try:
         fault.path.write_bytes(fault.apply(source))
-        for net, measured in zip(NETS, contexts, strict=True):
+        for net, measured in zip(NETS, contexts, strict=False):
             noticed[net] = run_tests(net, read_tests(fault, measured))
             if noticed[net]:
                 break
@@ -180,7 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seed", type=int, default=34)
     parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--contexts", nargs=2, required=True, metavar="FILE")
+    parser.add_argument("--contexts", nargs="+", required=True, metavar="FILE", help="of one net, or of both")
     parser.add_argument("--from", type=int, default=0, dest="first", help="begin with this fault")
     arguments = parser.parse_args()
     counts = dict.fromkeys([*NETS, "nothing"], 0)

@@ -51,6 +51,7 @@ def _bytes(out: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 def test_digits_follow_the_plan_exactly(component: Run, tmp_path: Path) -> None:
     import numpy as np
@@ -75,6 +76,7 @@ def test_digits_follow_the_plan_exactly(component: Run, tmp_path: Path) -> None:
     assert np.bincount(labels).tolist() == [validation_rows([rows], 0.2) for rows in DIGITS_ROWS]
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 def test_rows_are_shuffled_by_the_seed(shard: Run, tmp_path: Path) -> None:
     for seed in (0, 1):
@@ -108,6 +110,7 @@ def _csv(folder: Path, rows: int = 400, names: tuple[str, ...] = ("b.csv", "a.cs
     return folder
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 def test_bytes_depend_on_data_seed_and_shard_count_alone(component: Run, tmp_path: Path) -> None:
     process = partial(component, "shard_data")
@@ -132,6 +135,7 @@ def test_shard_count_cuts_the_same_rows_elsewhere(shard: Run, tmp_path: Path) ->
         assert (y1 == y7).all()
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 def test_spilling_to_disk_changes_nothing(shard: Run, tmp_path: Path) -> None:
     import numpy as np

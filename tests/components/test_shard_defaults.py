@@ -12,6 +12,7 @@ import pytest
 Run = Callable[..., Any]
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 def test_nothing_is_read_as_the_digits_and_data_as_a_whole(shard: Run, tmp_path: Path) -> None:
     done = shard(shards=tmp_path / "digits", seed=1)

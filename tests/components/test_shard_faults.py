@@ -305,6 +305,7 @@ def test_bad_data_is_one_sentence_and_nothing_is_written(shard: Run, tmp_path: P
     _expect_refusal(shard(**_arguments(tmp_path, make)), tmp_path / "out", message, advice)
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 def test_bad_data_is_one_sentence_of_the_component_s_process(component: Run, tmp_path: Path) -> None:
     make, message, advice = CASES["text in a feature"]
@@ -329,7 +330,7 @@ def test_bad_data_is_one_sentence_of_the_component_s_process(component: Run, tmp
             {"source": "builtin:digits", "shard_count": 5000},
             "has 1,438 training rows, but `shard_count` is 5,000",
             "",
-            marks=pytest.mark.run,
+            marks=[pytest.mark.run, pytest.mark.smoke],
         ),
     ],
 )
@@ -344,6 +345,7 @@ def test_bad_arguments(shard: Run, tmp_path: Path, values: dict[str, Any], messa
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 def test_write_that_the_system_refuses_leaves_no_manifest(shard: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
@@ -356,6 +358,7 @@ def test_write_that_the_system_refuses_leaves_no_manifest(shard: Run, tmp_path: 
     assert not [file for file in out.rglob("*") if file.is_file()]
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="mounting a small disk needs unshare")
 def test_full_disk_is_one_sentence(component: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

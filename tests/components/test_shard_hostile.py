@@ -311,6 +311,7 @@ def test_hostile_file_is_refused_at_once(shard: Run, data: Path, tmp_path: Path,
     _expect_refusal(shard(data=data, shards=tmp_path / "out"), message)
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 def test_hostile_file_is_refused_by_a_process(
     measure_process: Callable[[Path, Path], Any], data: Path, tmp_path: Path

@@ -93,6 +93,7 @@ def test_encoders_see_training_rows_alone(shard: Run, tmp_path: Path) -> None:
     assert (manifest.train.rows, manifest.validation.rows, manifest.test.rows) == (280, 80, 40)
 
 
+@pytest.mark.smoke
 @pytest.mark.run
 def test_spilled_tables_have_the_same_bytes(shard: Run, tmp_path: Path) -> None:
     import numpy as np

@@ -134,8 +134,9 @@ def read_tests(fault: Fault, contexts: str) -> list[str] | None:
 
 def name_test(context: str) -> str:
     """The test of a context: `test|run`, `test (call)`, or `test of a fork's parent (call)|test (call)`."""
-    parts = [part for part in context.split("|") if "::" in part]
-    return re.sub(r" \(\w+\)$", "", parts[-1])
+    match = re.fullmatch(r"(?:.* \(\w+\)\|)?(.*?)(?: \(\w+\)|\|(?:setup|run|teardown))", context)
+    assert match is not None, context
+    return match[1]
 
 
 def run_tests(net: str, tests: list[str] | None) -> str:
@@ -154,10 +155,10 @@ def run_tests(net: str, tests: list[str] | None) -> str:
         )
     except subprocess.TimeoutExpired:
         return "does not end"
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if done.returncode in (0, 5):
-        return ""
-    return failed[0].split(" - ")[0].partition(" ")[2] if failed else f"status {done.returncode}"
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    if done.returncode and not failed:
+        sys.exit(f"{done.stdout}\n{done.stderr}\npytest ended with status {done.returncode}")
+    return failed[0].split(" - ")[0].partition(" ")[2] if failed else ""
 
 
 def try_fault(fault: Fault, contexts: list[str]) -> dict[str, str]:

@@ -39,10 +39,15 @@ def test_nothing_to_change(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "context", ["t.py::test|run", "t.py::test (call)", "t.py::first (setup)|t.py::test (call)"]
+    "context",
+    [
+        "t.py::test[a|b (c)]|run",
+        "t.py::test[a|b (c)] (call)",
+        "t.py::x[1] (setup)|t.py::test[a|b (c)] (call)",
+    ],
 )
 def test_the_test_of_a_context(context: str) -> None:
-    assert NET["name_test"](context) == "t.py::test"
+    assert NET["name_test"](context) == "t.py::test[a|b (c)]"
 
 
 def test_a_seed_draws_the_same_faults() -> None:

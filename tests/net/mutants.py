@@ -4,9 +4,9 @@
 
 A fault is an off-by-one, two swapped arguments, a dropped `not`, or `and` for `or`. The modules are
 drawn at random from the compiler and the components. For each fault it runs the tests that execute the
-line, first those of `make test` and, where they notice nothing, the rest, and prints a table. The
-contexts are what `make coverage` has written: without them it would run every test for each fault. Files
-are changed in place and restored.
+line, first the fast ones, then the others of `make test`, then the rest, and prints a table. The contexts
+are what `make coverage` has written: without them it would run every test for each fault. Files are
+changed in place and restored.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ import coverage
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("compiler/worldsize", "components")
 BOUNDARY: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
+# In the order in which they are tried: the tests, and which of the files of contexts knows them.
 NETS = {
-    "make test": "not bench and (not run or smoke)",
-    "make test-all": "run and not smoke and not bench",
+    "fast tests": ("not run and not bench", 0),
+    "make test": ("run and smoke and not bench", 0),
+    "make test-all": ("run and not smoke and not bench", 1),
 }
 SECONDS = 1500  # for the tests of one fault
+NONE_SELECTED = 5  # the exit status of pytest
 
 
 class Fault(NamedTuple):
@@ -143,37 +146,39 @@ def run_tests(net: str, tests: list[str] | None) -> str:
     """Run tests until one fails, and return its name; an empty text if all pass."""
     if tests == []:
         return ""
-    command = [sys.executable, "-m", "pytest", "-m", NETS[net], "-x", "-q", "-n", "2", "--dist", "loadfile"]
     listed = ROOT / "build" / "mutants.txt"
     listed.parent.mkdir(exist_ok=True)
     listed.write_text("\n".join(tests or []), encoding="utf-8")
-    if tests:
-        command.append(f"@{listed}")
+    command = [sys.executable, "-m", "pytest", "-m", NETS[net][0], "-q", *([f"@{listed}"] if tests else [])]
     try:
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS, errors="replace"
-        )
+        done = call(*command, "-x", "-n", "2", "--dist", "loadfile")
     except subprocess.TimeoutExpired:
         return "does not end"
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     if done.returncode and not failed:
-        sys.exit(f"{done.stdout}\n{done.stderr}\npytest ended with status {done.returncode}")
+        done = call(*command, "--collect-only")  # the workers do not say that a name is wrong
+        if done.returncode != NONE_SELECTED:
+            sys.exit(f"{done.stdout}\n{done.stderr}\npytest ended with status {done.returncode}")
     return failed[0].split(" - ")[0].partition(" ")[2] if failed else ""
 
 
-def try_fault(fault: Fault, contexts: list[str]) -> dict[str, str]:
-    """Which test of each net notices a fault; the second is tried for what the first lets through."""
+def call(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS, errors="replace"
+    )
+
+
+def try_fault(fault: Fault, contexts: list[str]) -> tuple[str, str]:
+    """The first net that notices a fault, with the test that does."""
     source = fault.path.read_bytes()
-    noticed: dict[str, str] = {}
     try:
         fault.path.write_bytes(fault.apply(source))
-        for net, measured in zip(NETS, contexts, strict=False):
-            noticed[net] = run_tests(net, read_tests(fault, measured))
-            if noticed[net]:
-                break
+        for net, (_, measured) in NETS.items():
+            if measured < len(contexts) and (test := run_tests(net, read_tests(fault, contexts[measured]))):
+                return net, test.partition("[")[0]
     finally:
         fault.path.write_bytes(source)
-    return noticed
+    return "nothing", ""
 
 
 def main() -> None:
@@ -185,15 +190,13 @@ def main() -> None:
     parser.add_argument("--from", type=int, default=0, dest="first", help="begin with this fault")
     arguments = parser.parse_args()
     counts = dict.fromkeys([*NETS, "nothing"], 0)
-    print("| module | fault | noticed by |\n|---|---|---|")
+    print("| module | fault | noticed by | test |\n|---|---|---|---|")
     for fault in draw_faults(arguments.seed, arguments.count)[arguments.first :]:
-        source = fault.path.read_bytes()
-        noticed = try_fault(fault, arguments.contexts)
-        net = next((name for name, test in noticed.items() if test), "nothing")
+        change = fault.show(fault.path.read_bytes())
+        net, test = try_fault(fault, arguments.contexts)
         counts[net] += 1
         place = f"{fault.path.relative_to(ROOT).as_posix()}:{fault.line}"
-        test = noticed.get(net, "").partition("[")[0]
-        print(f"| {place} | {fault.kind}: {fault.show(source)} | {net}: {test} |", flush=True)
+        print(f"| {place} | {fault.kind}: {change} | {net} | {test} |", flush=True)
     print(f"\n{counts}")
 
 

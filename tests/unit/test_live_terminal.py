@@ -186,6 +186,14 @@ def test_only_a_terminal_has_its_sentences_broken() -> None:
     )
 
 
+def test_states_have_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(80, 24) as (stream, outer):
+        view = make_view(stream, monkeypatch)
+        with view:
+            text = say(view, stream, outer, statuses())
+    assert [code for code, kind in CONTROL.findall(text) if kind == "m" and re.search(r"\b3[0-7]\b", code)]
+
+
 def test_no_colour_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(80, 24) as (stream, outer):
         make_view(stream, monkeypatch)

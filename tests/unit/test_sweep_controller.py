@@ -138,6 +138,15 @@ def test_where_all_trials_fail_the_first_reason_is_given(driver: Driver) -> None
     assert failure.notes == ("its environment pins `x<1`",)
 
 
+def test_where_the_only_trial_fails_it_is_not_counted(tmp_path: Path, log: EventLog) -> None:
+    driver = Driver(tmp_path, replace(PLAN, max_total_trials=1), log)
+    driver.begin()
+    driver.end("s.trial-000", state="failed")
+    failure = driver.sweep.finish()
+    assert failure is not None
+    assert failure.message == "its only trial failed; in trial-000 rank 0 ended with exit status 3"
+
+
 @pytest.mark.parametrize("state", ["failed", "succeeded"])
 def test_trials_that_all_end_badly_alike_are_not_gone_on_with(
     state: StepState, tmp_path: Path, log: EventLog

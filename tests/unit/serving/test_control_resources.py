@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from management import GROUP, ROOT, Management
 
+from worldsize.serving.control.project import project_settings
 from worldsize.serving.jobs.assets import WorkspaceLookup
 from worldsize.serving.jobs.submit import describe_project
 from worldsize.serving.jobs.translate.lookup import References
@@ -56,6 +58,16 @@ def test_a_workspace_keeps_what_is_set_and_is_deleted_only_if_a_client_made_it(
     answer = management.ask("DELETE", "")
     assert answer.status_code == 400
     assert "stop the server and delete this folder" in answer.json()["error"]["message"]
+
+
+def test_the_settings_of_a_folder_above_are_the_projects(management: Management) -> None:
+    inside = management.workspace.project / "inside"
+    inside.mkdir()
+    (management.workspace.project / "worldsize.yml").write_text(
+        "compute:\n  big: {instance_type: Standard_NC96ads_A100_v4}\n"
+    )
+    below = replace(management.workspace, project=inside)
+    assert [each.name for each in project_settings(below).computes] == ["big"]
 
 
 def test_the_usual_clusters_and_the_projects_are_there(management: Management) -> None:

@@ -18,7 +18,7 @@ demo: $(VENV)/.demo ## train, evaluate and register a model here: two processes,
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -q
 FAST   := not run and not bench
 TEST   := not bench and (not run or smoke)
-LONG   := run and not smoke and not bench
+LONG   := run and not bench and (not smoke or horovod)
 
 test: $(VENV)/.all browser ## every rule, law and golden, and one real run of each kind: eight minutes on two cores
 	$(PYTEST) -m "$(TEST)"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import cProfile
 import gc
+import importlib.util
 import os
 import runpy
 import signal
@@ -36,7 +37,7 @@ settings.load_profile("repeatable")
 # `pytest --hypothesis-profile fuzz tests/unit` looks longer; tests/fuzz/check.py looks longest.
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000, deadline=None)
 
-MARKS = ("run", "smoke", "bench")
+MARKS = ("run", "smoke", "horovod", "bench")
 MEMORY, ROOM = Path("/dev/shm"), 2 << 30
 CASES = Path(__file__).with_name("golden")
 
@@ -91,6 +92,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files with real runs first: the short tests then fill what is left of each worker's time."""
     long = {item.path for item in items if item.get_closest_marker("run")}
     items.sort(key=lambda item: item.path not in long)
+    if importlib.util.find_spec("horovod") is None:
+        skip = pytest.mark.skip(reason="Horovod is not built: `make horovod`")
+        for item in items:
+            if item.get_closest_marker("horovod"):
+                item.add_marker(skip)
 
 
 def pytest_collection_finish() -> None:

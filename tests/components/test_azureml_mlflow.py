@@ -138,7 +138,6 @@ def register(component: Run, workspace: Workspace, model: Path, tmp_path: Path) 
     return run
 
 
-@pytest.mark.smoke
 def test_register_makes_one_version_for_a_job_however_often_it_starts(
     register: Run, workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -21,12 +21,12 @@ PLAN = {"learning_rate": 0.01, "epochs": 2, "optimizer": "adamw", "gpt_layers": 
 
 
 @pytest.fixture
-def shard(component: Callable[..., Any], tmp_path: Path) -> Shard:
+def make_shards(shard: Callable[..., Any], tmp_path: Path) -> Shard:
     """Shard a folder with `shard_data` itself."""
 
     def run(data: Path, **values: Any) -> Path:
         target = tmp_path / "shards"
-        done = component("shard_data", data=data, shards=target, shard_count=2, **values)
+        done = shard(data=data, shards=target, shard_count=2, **values)
         assert done.returncode == 0, done.stderr
         return target
 
@@ -90,11 +90,11 @@ def _curves_agree(training: Callable[..., Any], shards: Path, **values: Any) -> 
 def test_encoded_pictures_with_augmentation(
     training: Callable[..., Any],
     component: Callable[..., Any],
-    shard: Shard,
+    make_shards: Shard,
     predict: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    shards = shard(_draw_pictures(tmp_path / "d"), image_size=32, image_storage="jpeg")
+    shards = make_shards(_draw_pictures(tmp_path / "d"), image_size=32, image_storage="jpeg")
     trained = _curves_agree(training, shards, model="cnn", augmentation="light", epochs=3)
     losses = list(trained.losses.values())
     assert losses[-1] < losses[0]
@@ -112,10 +112,10 @@ def test_encoded_pictures_with_augmentation(
 @pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed")
 @pytest.mark.timeout(400)  # it imports TensorFlow twice, which takes a minute on a busy machine
 def test_tensorflow_answers_pictures_too(
-    training: Callable[..., Any], shard: Shard, predict: Callable[..., Any], tmp_path: Path
+    training: Callable[..., Any], make_shards: Shard, predict: Callable[..., Any], tmp_path: Path
 ) -> None:
     files = _draw_pictures(tmp_path / "d")
-    shards = shard(files, image_size=16, image_resize="pad")
+    shards = make_shards(files, image_size=16, image_resize="pad")
     plan = PLAN | {"model": "cnn", "batch_size_per_device": 8, "global_batch_size": 8}
     trained = training(1, component="train_tensorflow", shards=shards, **plan)
     assert trained.ok, trained.errors
@@ -129,12 +129,12 @@ def test_tensorflow_answers_pictures_too(
 def test_texts_are_classified(
     training: Callable[..., Any],
     component: Callable[..., Any],
-    shard: Shard,
+    make_shards: Shard,
     predict: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
     data = _write_reviews(tmp_path / "reviews.jsonl")
-    shards = shard(data, text="body", tokenizer="bpe", sequence_length=16)
+    shards = make_shards(data, text="body", tokenizer="bpe", sequence_length=16)
     trained = _curves_agree(training, shards, model="gpt", learning_rate=0.005, epochs=4)
     done = component("evaluate", model=trained.folder / "model", shards=shards, metrics=tmp_path / "m")
     assert done.returncode == 0, done.stderr
@@ -147,13 +147,13 @@ def test_texts_are_classified(
 
 @pytest.mark.smoke
 def test_language_model_of_byte_pairs(
-    training: Callable[..., Any], shard: Shard, predict: Callable[..., Any], tmp_path: Path
+    training: Callable[..., Any], make_shards: Shard, predict: Callable[..., Any], tmp_path: Path
 ) -> None:
     folder = tmp_path / "d"
     folder.mkdir()
     for number in range(20):
         (folder / f"{number}.txt").write_text(f"document {number} says the same again and again\n" * 20)
-    shards = shard(folder, tokenizer="bpe", sequence_length=16, vocabulary_size=300)
+    shards = make_shards(folder, tokenizer="bpe", sequence_length=16, vocabulary_size=300)
     vocabulary = ShardReader(shards, "train").manifest.features.tokenizer.vocabulary  # type: ignore[union-attr]
     trained = _curves_agree(training, shards, model="gpt", epochs=1)
     assert trained.losses[min(trained.losses)] == pytest.approx(np.log(vocabulary), abs=0.3)

@@ -74,13 +74,7 @@ def train_in_one_process(training: Callable[..., Any], run: Shipped, case: Case)
     return losses
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=[pytest.mark.smoke] * (case.name == "breast_cancer_ddp"))
-        for case in CASES
-    ],
-)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_raw_files_end_as_a_registered_model_by_the_same_curve_in_one_process(
     case: Case,
     tmp_path: Path,

@@ -27,7 +27,11 @@ PLAN = {
     "planned_gpus_per_instance": 4,
     "planned_instance_type": "Standard_NC96ads_A100_v4",
 }
-COMPONENTS = [("train_ddp", 2), ("train_deepspeed", 2), ("train_horovod", 2), ("train_tensorflow", 1)]
+TORCH = [
+    ("train_ddp", 2),
+    ("train_deepspeed", 2),
+    pytest.param("train_horovod", 2, marks=pytest.mark.horovod),
+]
 SIZE = "the plan is for 4 GPUs an instance (`Standard_NC96ads_A100_v4`)"
 # A driver as a GPU machine has it, of as many GPUs as a variable says.
 DRIVER = r"""
@@ -78,7 +82,7 @@ def refusals(run: Any) -> list[str]:
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize(("component", "processes"), COMPONENTS)
+@pytest.mark.parametrize(("component", "processes"), [*TORCH, ("train_tensorflow", 1)])
 def test_every_process_says_what_was_planned_and_what_is_here(
     training: Training, unloaded: dict[str, str], component: str, processes: int, tmp_path: Path
 ) -> None:
@@ -91,15 +95,16 @@ def test_every_process_says_what_was_planned_and_what_is_here(
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("trainer", COMPONENTS[:3], ids=lambda trainer: trainer[0])
+@pytest.mark.parametrize(("component", "processes"), TORCH)
 def test_gpus_that_only_the_driver_can_use_are_refused_without_a_plan_too(
     training: Training,
+    *,
     driver: Callable[[int], dict[str, str]],
     unloaded: dict[str, str],
-    trainer: tuple[str, int],
+    component: str,
+    processes: int,
     tmp_path: Path,
 ) -> None:
-    component, processes = trainer
     build = gpus.installed_build("torch")
     if build is None or not build.blind:
         pytest.skip("needs a build of torch that can use no GPU")

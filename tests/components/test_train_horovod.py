@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 psutil = pytest.importorskip("psutil")
-pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.run, pytest.mark.horovod, pytest.mark.timeout(400)]
 
 Training = Callable[..., Any]
 # 5 steps of 256 samples in micro-batches of 32, with checkpoints after 2, 4 and 5 of them.

@@ -23,7 +23,6 @@ pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(100)]
 
 
-@pytest.mark.smoke
 def test_records_are_left_in_the_store_and_read_from_it() -> None:
     import torch.distributed as dist
 

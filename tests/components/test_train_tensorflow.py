@@ -222,7 +222,6 @@ def test_the_loss_of_every_step_is_the_same_with_any_number_of_workers(
     assert_same_weights(weights(alone, 14), weights(group, 14))
 
 
-@pytest.mark.smoke
 def test_the_model_is_saved_once_and_predicts_without_our_code(
     with_workers: Callable[[int], Ended],
     built_in_shards: Callable[[str], Path],

@@ -78,7 +78,6 @@ def test_it_runs_where_nothing_else_of_the_clone_is(installed: Path, tmp_path: P
     assert "steps per epoch" in ran.stdout
 
 
-@pytest.mark.smoke
 def test_it_compiles_checks_and_explains(installed: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     where = subprocess.run(

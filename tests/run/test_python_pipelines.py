@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import warnings
@@ -319,51 +318,6 @@ def digits():
     worldsize.plan(job, instance_types=GPU, scale={{"train": SCALE}})
     return job
 """
-SCRIPT = """
-import sys
-sys.path.insert(0, {tests!r})
-import worldsize
-from test_python_pipelines import make_drawn_job
-
-def drawn():
-    return make_drawn_job()
-"""
-
-
-def make_drawn_job() -> Any:
-    """A pipeline as somebody draws it in the designer: four components, connected, nothing typed."""
-    shard_data, train_ddp, evaluate, register = map(
-        worldsize.components.load, ("shard_data", "train_ddp", "evaluate", "register")
-    )
-
-    @azure.dsl.pipeline(compute="cpu-cluster")
-    def drawn():
-        shard = shard_data()
-        train = train_ddp(shards=shard.outputs.shards)
-        score = evaluate(model=train.outputs.model, shards=shard.outputs.shards)
-        register(model=train.outputs.model, metrics=score.outputs.metrics)
-
-    return drawn()
-
-
-@pytest.mark.timeout(300)
-def test_a_pipeline_that_is_drawn_from_defaults_trains_and_registers(here: Path) -> None:
-    """From the command line too: `file.py:function`."""
-    job = make_drawn_job()
-    assert job._validate().passed
-    assert worldsize.check(job).render("concise").splitlines() == ["nothing found in 1 file"]
-    (here / "drawn.py").write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
-    done = subprocess.run(
-        [sys.executable, "-m", "worldsize", "run", "drawn.py:drawn"],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "digits-cnn version 1" in done.stdout
-    (metrics,) = here.glob(".worldsize/runs/*/**/metrics.json")
-    assert json.loads(metrics.read_text())["accuracy"] >= 0.97
 
 
 @pytest.mark.timeout(120)

@@ -1,10 +1,13 @@
-"""Pipelines in Python: what `check` says of their plan, and arithmetic on their inputs."""
+"""Pipelines in Python: what `check` says of their plan, arithmetic on inputs, and one that runs."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -80,3 +83,50 @@ def test_arithmetic_on_inputs_is_read_and_runs(here: Path) -> None:
     if importlib.util.find_spec("mldesigner"):
         result = worldsize.run(doubled(), track=False)
         assert "epochs 6\n" in [each.read_text() for each in result.folder.glob("steps/*/logs/rank-0.log")]
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+import worldsize
+from test_python_plans import make_drawn_job
+
+def drawn():
+    return make_drawn_job()
+"""
+
+
+def make_drawn_job() -> Any:
+    """A pipeline as somebody draws it in the designer: four components, connected, nothing typed."""
+    shard_data, train_ddp, evaluate, register = map(
+        worldsize.components.load, ("shard_data", "train_ddp", "evaluate", "register")
+    )
+
+    @azure.dsl.pipeline(compute="cpu-cluster")
+    def drawn():
+        shard = shard_data()
+        train = train_ddp(shards=shard.outputs.shards)
+        score = evaluate(model=train.outputs.model, shards=shard.outputs.shards)
+        register(model=train.outputs.model, metrics=score.outputs.metrics)
+
+    return drawn()
+
+
+@pytest.mark.timeout(300)
+def test_a_pipeline_that_is_drawn_from_defaults_trains_and_registers(here: Path) -> None:
+    """From the command line too: `file.py:function`."""
+    job = make_drawn_job()
+    assert job._validate().passed
+    assert worldsize.check(job).render("concise").splitlines() == ["nothing found in 1 file"]
+    (here / "drawn.py").write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
+    done = subprocess.run(
+        [sys.executable, "-m", "worldsize", "run", "drawn.py:drawn"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "digits-cnn version 1" in done.stdout
+    (metrics,) = here.glob(".worldsize/runs/*/**/metrics.json")
+    assert json.loads(metrics.read_text())["accuracy"] >= 0.97

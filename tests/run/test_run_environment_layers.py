@@ -205,7 +205,6 @@ def _ways_into(install: str, packages: Path) -> str:
     return "".join(f"{way} || echo way; " for way in ways) + f"pip {install} && {SAYS}"
 
 
-@pytest.mark.smoke
 def test_what_a_script_changes_past_every_layer_is_said(project: Project) -> None:
     own = project.folder / "own"  # a Python that may be changed
     venv.create(own, with_pip=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.run, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.run, pytest.mark.horovod, pytest.mark.timeout(600)]
 
 
 def test_digits_are_learned_over_mpi_and_registered(shipped: Callable[..., Any]) -> None:

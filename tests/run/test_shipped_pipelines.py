@@ -11,7 +11,6 @@ from shipped_runs import read_losses
 pytestmark = [pytest.mark.run, pytest.mark.timeout(900)]
 
 
-@pytest.mark.smoke
 def test_a_script_that_knows_nothing_of_us(shipped: Callable[..., Any]) -> None:
     assert shipped("own_script").metrics["accuracy"] >= 0.95
 

@@ -83,7 +83,6 @@ print(copy.exists(), [each.name for each in container.walk_blobs()])
     assert said[2].startswith("False ['f ü/'")
 
 
-@pytest.mark.smoke
 def test_a_run_of_azureml_mlflow_is_read_back(served: Served) -> None:
     code = f"""{MLFLOW}
 mlflow.set_experiment("first / é")

@@ -53,7 +53,6 @@ def test_addresses_stay(tmp_path: Path) -> None:
     assert f"port {port} is taken" in refused.stderr
 
 
-@pytest.mark.smoke
 def test_signals_reach_the_command_and_nothing_is_left(tmp_path: Path) -> None:
     number = signal.SIGTERM
     psutil = pytest.importorskip("psutil")

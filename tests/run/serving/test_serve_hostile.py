@@ -12,7 +12,6 @@ pytestmark = [
     # a killed server leaves its clients' sockets to the collector
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.run,
-    pytest.mark.smoke,
     pytest.mark.timeout(240),
 ]
 

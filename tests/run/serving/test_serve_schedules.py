@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from serving import serving
 
-pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.run, pytest.mark.timeout(180)]
 
 CLIENT = """
 import time

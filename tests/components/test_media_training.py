@@ -125,7 +125,6 @@ def test_tensorflow_answers_pictures_too(
     assert all(row[1] + row[2] == pytest.approx(1) for row in answered["rows"])
 
 
-@pytest.mark.smoke
 def test_texts_are_classified(
     training: Callable[..., Any],
     component: Callable[..., Any],
@@ -145,7 +144,6 @@ def test_texts_are_classified(
     assert all(row[1] + row[2] == pytest.approx(1) for row in answered["rows"])
 
 
-@pytest.mark.smoke
 def test_language_model_of_byte_pairs(
     training: Callable[..., Any], make_shards: Shard, predict: Callable[..., Any], tmp_path: Path
 ) -> None:

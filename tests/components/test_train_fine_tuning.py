@@ -109,7 +109,6 @@ def test_adapters_resume_with_another_strategy(train: Callable[..., Any], adapte
     assert_on_curve(run, adapted, [3, 4])
 
 
-@pytest.mark.smoke
 def test_the_exported_model_is_served_without_transformers(
     adapted: Any, text: Path, serve: Callable[..., dict[str, Any]]
 ) -> None:

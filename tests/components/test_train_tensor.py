@@ -25,7 +25,6 @@ Training = Callable[..., Any]
 SCRIPT = Path(__file__).with_name("split_ranks.py")
 
 
-@pytest.mark.smoke
 def test_four_ranks_follow_one_process_whichever_way_the_model_is_divided(
     warm: Callable[..., list[str]], tmp_path: Path
 ) -> None:

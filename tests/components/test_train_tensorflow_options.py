@@ -83,7 +83,6 @@ def logged(run: Any, name: str) -> dict[int, float]:
     return read_metric(run.folder / "mlflow.db", name)
 
 
-@pytest.mark.smoke
 def test_options_walk_the_same_curve_and_resume_exactly(
     train: Callable[..., Any], component: Callable[..., Any], blobs: Path, tmp_path: Path
 ) -> None:

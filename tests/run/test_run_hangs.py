@@ -140,7 +140,6 @@ def test_a_rank_that_is_stuck_shows_where(project: Any) -> None:
     assert {event["status"] for event in ended} == {124}
 
 
-@pytest.mark.smoke
 def test_a_killed_rank_goes_on_from_the_last_checkpoint_and_one_that_saved_is_resumed(project: Any) -> None:
     training = Training(project, "resume", "--max-restarts", "1")
     first = training.reach(12)

@@ -72,14 +72,12 @@ def good(served: Served) -> str:
     return worldsize(served, "submit", "pipe.yml", "--name", "good", "--download", "got")
 
 
-@pytest.mark.smoke
 def test_a_job_is_followed_to_its_end_and_downloaded(served: Served, good: str) -> None:
     for line in ("job good  http", "first: succeeded after", "second: succeeded after", "job good succeeded"):
         assert line in good
     assert (served.folder / "got" / "named-outputs" / "final" / "n.txt").read_text() == "3\n"
 
 
-@pytest.mark.smoke
 def test_a_job_is_listed_and_shown_like_a_run_here(served: Served, good: str) -> None:
     assert "good  succeeded    2/2" in worldsize(served, "runs", "--azure")
     shown = json.loads(worldsize(served, "show", "good", "--azure", "--json"))
@@ -97,7 +95,6 @@ def test_a_job_has_a_page_like_a_run_here(served: Served, good: str) -> None:
     assert '<span class="name" title="first">' in text  # on the timeline
 
 
-@pytest.mark.smoke
 def test_logs_are_read_by_step(served: Served, good: str) -> None:
     assert worldsize(served, "logs", "good", "first", "--azure") == "wrote\n"
     assert worldsize(served, "logs", "good", "second", "--azure", "--follow") == "checking\n"
@@ -218,7 +215,6 @@ def test_a_job_that_trained_calibrates_and_shows_what_was_predicted(served: Serv
     assert speeds[1]["high"] / speeds[1]["low"] < speeds[0]["high"] / speeds[0]["low"]
 
 
-@pytest.mark.smoke
 def test_a_failed_step_is_named_with_the_end_of_its_log(served: Served) -> None:
     text = worldsize(served, "submit", "pipe.yml", "--set", "n=4", "--name", "bad", "-q", status=1)
     assert "error: step `second` failed" in text

@@ -90,3 +90,11 @@ def test_mlflow_has_the_times_of_the_workspace(workspace: Workspace, registry: P
         version = versions.read_versions(connection)["digits", "11"]
     assert (version.created, version.modified) == (1_704_067_200_250, 1_704_153_600_000)
     assert times(workspace, "11")[0] == made.created
+
+
+def test_a_model_whose_address_names_a_model_is_registered(workspace: Workspace, registry: Path) -> None:
+    properties = {"modelUri": "azureml:other:1"}
+    assets.put_version(workspace.database, "models", "digits", "11", properties)
+    models.sync_models(workspace)
+    with versions.open_registry(workspace.home) as connection:
+        assert ("digits", "11") in versions.read_versions(connection)

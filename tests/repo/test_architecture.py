@@ -16,8 +16,8 @@ import pytest
 # exceed by 1 %.
 BOUNDS = {
     "files": 901,
-    "lines": 107_800,
-    "small modules": 128,
+    "lines": 107_627,
+    "small modules": 127,
     "edges between packages": 188,
     "packages in knots": 0,
     "edges in running": 42,

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from shared_golden import update_text
+from warm_servers import WarmServers, call_command
 
 pytestmark = pytest.mark.run
 
 SCRIPTS = sorted(Path(__file__).with_name("scripts").glob("*.py"))
 IN_EVERY_TEST = {"function_style", "trainer_classifier"}  # a loop of its own, and a library's
 VERDICTS = Path(__file__).with_name("verdicts.txt")
-WARM = Path(__file__).parents[1] / "components" / "warm_start.py"
 # What the scripts import; a fork has it loaded. TensorFlow does not survive a fork.
 LIBRARIES = ("torch", "torch._dynamo", "sklearn.datasets", "torch.utils.flop_counter")
 MORE = {
@@ -29,22 +27,11 @@ MORE = {
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[str]]]:
     """Words before a command of Python, for it to find torch and other libraries loaded."""
-    folder = tmp_path_factory.mktemp("warm")
-    servers: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}
-
-    def prefix(*libraries: str) -> list[str]:
-        path = folder / ("-".join(libraries) or "torch")
-        if libraries not in servers:
-            command = [sys.executable, str(WARM), "serve", str(path), *LIBRARIES, *libraries]
-            servers[libraries] = subprocess.Popen(command, stdout=subprocess.PIPE)
-            with servers[libraries].stdout as answers:  # type: ignore[union-attr]
-                assert answers.readline() == b"ready\n"
-        return [sys.executable, "-S", "-E", str(WARM), "call", str(path)]
-
-    yield prefix
-    for server in servers.values():
-        server.terminate()
-        server.wait(20)
+    servers = WarmServers(tmp_path_factory.mktemp("warm"))
+    yield lambda *libraries: call_command(
+        servers.find(libraries, base=LIBRARIES) if libraries else servers.find(LIBRARIES)
+    )
+    servers.stop()
 
 
 def read_verdicts(text: str) -> dict[str, str]:

@@ -47,6 +47,7 @@ LOOK = (
 TRAIN = """
     import os, socket
     import torch
+    import torch.distributed.nn  # before there is a group, as the help for a thread of Gloo says
     import torch.distributed as dist
 
     def learn(model, data):
@@ -65,10 +66,14 @@ TRAIN = """
     torch.manual_seed(0)
     alone = learn(torch.nn.Linear(8, 1), data)
     torch.manual_seed(0)
-    whole = learn(torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1)), data[rank::size])
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+    whole = learn(model, data[rank::size])
     dist.all_reduce(whole)
     print("last loss", float(whole) / size, "alone", float(alone))
+    del model
     dist.destroy_process_group()
+    threads = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
+    assert not any("gloo" in name for name in threads), threads  # one would abort the process now and then
 """
 
 MEET = """

@@ -125,4 +125,4 @@ def test_a_thread_that_outlives_its_process_is_explained(tmp_path: Path) -> None
     task: Any = None  # which only other failures are explained by
     failure = explain_failure(group, task, tmp_path, (), blame=None, out_of_memory=False)
     assert "SIGABRT" in failure.message
-    assert "call `dist.barrier()`" in failure.notes[0]
+    assert "write `import torch.distributed.nn` above" in failure.notes[0]

@@ -69,9 +69,9 @@ _CHOICE = (
 _NOT_FOUND = re.compile(r"(?:^|[:(] ?)ModuleNotFoundError: No module named '([\w.]+)'\)?$")
 _TERMINATED = "terminate called without an active exception"  # of a C++ thread that outlives its owner
 _LEAVE_GROUP = (
-    "help: a thread of Gloo still ran while the process ended: at the end of the script call"
-    " `dist.barrier()`, delete the wrapped model, and call `dist.destroy_process_group()`;"
-    " a second attempt mostly succeeds"
+    "help: a thread of Gloo still ran while the process ended: write `import torch.distributed.nn`"
+    " above `dist.init_process_group(…)`, without which the group lives until Python ends; at the end of the"
+    " script delete the wrapped model and call `dist.destroy_process_group()`"
 )
 _VMSTAT, _EVENTS = Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events")
 _MEMORY = Path("/proc/meminfo")

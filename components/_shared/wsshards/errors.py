@@ -21,7 +21,7 @@ _PEER_GONE = (
     "Horovod has been shut down",
 )
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no space, quota, file-size limit
 
 _LONGEST = 1000  # characters of a message: what is longer is a user's text, not a sentence
 
@@ -132,7 +132,7 @@ def end_process(status: int) -> NoReturn:
 
 
 def _translate(error: Exception) -> tuple[UserError, int] | None:
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
         file = f"cannot write `{error.filename}`" if error.filename else "cannot write"
         return UserError(f"{file}: {os.strerror(error.errno).lower()}", "free space for it and run again"), 2
     text = str(error)

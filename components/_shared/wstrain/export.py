@@ -26,6 +26,7 @@ from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 from wsshards import picture_decoding, token_rows
 from wsshards.errors import UserError, describe_error
 from wsshards.terms import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, LANGUAGE_MODEL, NUMBER
+from wsshards.whole_file import write_whole
 from wstrain import raw_rows, table_rows
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.raw_rows import NEW_TOKENS, name_label
@@ -227,6 +228,4 @@ def _copy_into(model: Path, folder: Path) -> None:
             target.mkdir(parents=True, exist_ok=True)
         elif source.name != "MLmodel":
             shutil.copyfile(source, target)
-    temporary = folder / ".MLmodel"
-    shutil.copyfile(model / "MLmodel", temporary)
-    temporary.rename(card)
+    write_whole(card, (model / "MLmodel").read_text(encoding="utf-8"))

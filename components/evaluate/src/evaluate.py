@@ -12,6 +12,7 @@ from wsshards.errors import UserError, describe_error, run_main
 from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
 from wsshards.terms import SPLITS
+from wsshards.whole_file import write_whole
 
 
 def main() -> None:
@@ -69,11 +70,9 @@ def parse() -> argparse.Namespace:
 
 
 def publish(path: Path, metrics: dict[str, float]) -> None:
-    """Write `metrics.json` atomically."""
-    temporary = path.with_name(f".{path.name}.part")
+    """Write `metrics.json`."""
     try:
-        temporary.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, json.dumps(metrics, indent=2) + "\n")
     except OSError as error:
         raise UserError(f"cannot write `{path}`: {describe_error(error)}") from None
 

@@ -13,6 +13,7 @@ from tags import version_tags
 
 from wsmodels.mlmodel import read_mlmodel
 from wsshards.errors import UserError, escape_controls, run_main
+from wsshards.whole_file import write_whole
 
 
 def main() -> None:
@@ -89,12 +90,10 @@ def prove(options: argparse.Namespace, version: str, uri: str) -> int:
 
 
 def publish(folder: str, content: dict[str, Any]) -> None:
-    """Write `registration.json` atomically."""
+    """Write `registration.json`."""
     path = Path(folder) / "registration.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
 if __name__ == "__main__":

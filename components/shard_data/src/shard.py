@@ -18,14 +18,15 @@ from encoders import ColumnEncoders
 from labels import LabelEncoder, make_encoder
 from media_arguments import media_options
 from options import parse_options
-from shards import FULL, Labels, clear, shard_sizes, sync
+from shards import Labels, clear, shard_sizes
 from sources import open_source
 from sources.common import Source, ahead
 from spill import Rows, Spill
 
 from wsshards import manifest as contents
 from wsshards import terms
-from wsshards.errors import UserError, describe_error, run_main
+from wsshards.errors import NO_ROOM, UserError, describe_error, run_main
+from wsshards.whole_file import write_whole
 from wssources.column_kinds import parse_column_types
 from wssources.name_lists import split_names
 from wssources.source_urls import mask_address
@@ -122,7 +123,7 @@ def write(
     )
     tokenizer = [source.features.tokenizer.path] if source.features.tokenizer else []
     clear(folder, [shard.path for split in written for shard in split.shards] + tokenizer)
-    publish(folder, contents.manifest_to_json(result))
+    write_whole(folder / contents.MANIFEST_NAME, contents.manifest_to_json(result))
     return result
 
 
@@ -174,18 +175,9 @@ def save(
         return [side.finish() for side in sides]
 
 
-def publish(folder: Path, text: str) -> None:
-    """Write the manifest atomically."""
-    temporary = folder / f".{contents.MANIFEST_NAME}.part"
-    temporary.write_text(text, encoding="utf-8")
-    sync(temporary)
-    temporary.rename(folder / contents.MANIFEST_NAME)
-    sync(folder)
-
-
 def _disk(error: OSError, folder: Path) -> UserError:
     spilling = f"shards in `{folder}` or temporary files in `{tempfile.gettempdir()}`"
-    if error.errno in FULL:
+    if error.errno in NO_ROOM:
         return UserError(
             f"the disk is full while writing {spilling}: {describe_error(error)}",
             "free space or use a larger disk",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import math
-import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,11 +16,11 @@ import pyarrow as pa
 from wsshards.manifest import Features, Shard, Split
 from wsshards.terms import LABEL_COLUMN, SPLITS
 from wsshards.verify import hash_file
+from wsshards.whole_file import sync
 
 Array = npt.NDArray[Any]
 BATCH_BYTES = 16 << 20  # of features in one record batch; part of the format, so it must not depend on memory
 TOKENIZER_FILE = "tokenizer.json"
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # no space, quota, file-size limit
 
 
 @dataclass(frozen=True)
@@ -172,18 +170,6 @@ def make_column(values: Array, kind: Any) -> Any:
     """Return an array `[n]` or `[n, …]` as an Arrow array of a type."""
     flat = pa.array(values.reshape(-1))
     return pa.FixedSizeListArray.from_arrays(flat, type=kind) if values.ndim > 1 else flat
-
-
-def sync(path: Path) -> None:
-    """Flush a file or folder to disk; does nothing on mounts that do not support it."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if path.is_file() and error.errno in FULL:
-            raise
-    finally:
-        os.close(handle)
 
 
 def clear(folder: Path, keep: Sequence[str] = ()) -> None:

@@ -153,6 +153,12 @@ def test_lightning_in_a_function_without_the_options_reads_the_variable_of_the_j
     assert adoption.profile.own_checkpoints
 
 
+def test_lightning_that_fits_twice_is_not_resumed() -> None:
+    """Which of the two an interrupted job was in is not known."""
+    twice = HIDDEN.replace("    trainer.fit(model, loader)\n", "    trainer.fit(model, loader)\n" * 2)
+    assert "ckpt_path" not in adopt_text(twice).text
+
+
 @pytest.mark.parametrize("given", ["gradient_accumulation_steps=4", "gradient_accumulation_steps=1"])
 def test_what_a_trainer_accumulates_is_of_the_plan(given: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"

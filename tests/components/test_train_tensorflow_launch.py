@@ -205,6 +205,11 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     code = consistency.fingerprint(tmp_path / "b", tmp_path / "a", {"epochs": 2})
     data = consistency.fingerprint(tmp_path / "a", tmp_path / "b", {"epochs": 2})
     plan = consistency.fingerprint(tmp_path / "a", tmp_path / "a", {"epochs": 3})
+    for folder in ("__pycache__", ".git", "inner"):
+        (tmp_path / "a" / folder).mkdir()
+        (tmp_path / "a" / folder / "part.py").write_text("more")
+    inner = consistency.fingerprint(tmp_path / "a", tmp_path / "a", {"epochs": 2})
+    assert inner["code"].keys() - first["code"].keys() == {"inner/part.py"}
     names = ["worker 0", "worker 1", "worker 2"]
     said = consistency.describe_difference([first, second, code], names)
     assert said == "worker 2 runs other code than worker 0: worker 0 has no `net.py`"

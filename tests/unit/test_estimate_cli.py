@@ -23,6 +23,7 @@ TRANSFORMER = (
 )
 TRAINING = "{micro_batch: 8, precision: bf16, strategy: fsdp, zero_stage: 3, activation_checkpointing: true}"
 CLUSTER = "{instance_type: Standard_ND96isr_H100_v5, instance_count: 4}"
+GPUS = "{gpu: H100, gpus_per_instance: 8, network_gbit: 3200, rdma: true}"
 SPEC = """\
 name: own
 compute: {gpu: {target: azureml:gpu-cluster, instance_type: INSTANCE_TYPE}}
@@ -154,13 +155,15 @@ def test_a_spec_is_led_to_the_plan(tmp_path: Path) -> None:
     assert result.stderr.count("error[") == 1
 
 
-def test_a_picture_is_drawn_alike_each_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cluster", "name"), [(CLUSTER, "Standard_ND96isr_H100_v5"), (GPUS, "H100")])
+def test_a_picture_is_drawn_alike_each_time(tmp_path: Path, cluster: str, name: str) -> None:
     pytest.importorskip("matplotlib")
-    for name in ("a.svg", "b.svg", "c.html"):
-        assert ask(tmp_path, "--plot", str(tmp_path / name)).exit_code == 0
-    first, second = ((tmp_path / name).read_text(encoding="utf-8") for name in ("a.svg", "b.svg"))
+    for file in ("a.svg", "b.svg", "c.html"):
+        assert ask(tmp_path, "--plot", str(tmp_path / file), cluster=cluster).exit_code == 0
+    first, second = ((tmp_path / file).read_text(encoding="utf-8") for file in ("a.svg", "b.svg"))
     assert first == second
     assert "samples per second" in first
+    assert name in first
     assert "<svg" in (tmp_path / "c.html").read_text(encoding="utf-8")
 
 

@@ -34,6 +34,11 @@ def uri(client: Client, folder: Path) -> Iterator[str]:
     client.close(uri)
 
 
+def prepare(client: Client, uri: str, part: str, offset: int) -> types.PrepareRenameResult | None:
+    params = types.PrepareRenameParams(document(uri), at(SPEC, part, offset))
+    return client.call(client.client.text_document_prepare_rename_async(params))
+
+
 def rename(client: Client, uri: str, part: str, offset: int, new: str) -> types.WorkspaceEdit | None:
     params = types.RenameParams(document(uri), at(SPEC, part, offset), new)
     return client.call(client.client.text_document_rename_async(params))
@@ -43,11 +48,7 @@ def rename(client: Client, uri: str, part: str, offset: int, new: str) -> types.
 def test_a_renamed_step_keeps_its_bindings(
     client: Client, folder: Path, uri: str, part: str, offset: int
 ) -> None:
-    prepared = client.call(
-        client.client.text_document_prepare_rename_async(
-            types.PrepareRenameParams(document(uri), at(SPEC, part, offset))
-        )
-    )
+    prepared = prepare(client, uri, part, offset)
     assert isinstance(prepared, types.PrepareRenamePlaceholder)
     assert prepared.placeholder == "train"
     edit = rename(client, uri, part, offset, "fit")
@@ -129,6 +130,8 @@ def test_a_renamed_input_or_output_keeps_its_bindings(
 def test_a_name_of_a_component_is_changed_there(client: Client, uri: str) -> None:
     with pytest.raises(JsonRpcException, match=r"`width` is a name of the component `./report.yml`"):
         rename(client, uri, "width: 20", 2, "breadth")
+    with pytest.raises(JsonRpcException, match=r"`width` is a name of the component `./report.yml`"):
+        prepare(client, uri, "width: 20", 2)
 
 
 def test_the_outline_has_steps_ports_and_profiles(client: Client, uri: str) -> None:

@@ -306,6 +306,7 @@ def test_the_trials_of_a_sweep_are_a_table_with_its_winner(home: Path) -> None:
     timeline = re.findall(r'<li class="(\w*)"><span class="name" title="([^"]+)">([^<]+)<', text)
     assert timeline[timeline.index(("", "train", "train")) + 1] == ("below", "train.trial-000", "trial-000")
     shown = CliRunner().invoke(main, ["show"]).output
+    assert ["trial", "state", "accuracy", "lr", "decay"] in [line.split() for line in shown.splitlines()]
     table = [line.split() for line in shown.splitlines() if "trial-" in line]
     assert table[0][:4] == ["*", "trial-001", "succeeded", "0.9"]
     assert [row[0] for row in table[1:]] == ["trial-000", "trial-002"]

@@ -125,6 +125,14 @@ def test_a_plan_keeps_the_instances_that_are_machines_of_their_own(
     assert fitted.notices == [f"train: {said}, global batch 256 unchanged"]
 
 
+def test_the_nodes_that_a_command_fixes_share_the_slots(tmp_path: Path) -> None:
+    nodes = "--nnodes 2 --node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT"
+    command = f"torchrun {nodes} --nproc-per-node ${{{{plan.local_world_size}}}} train.py {ACCUMULATES}"
+    task = planned(tmp_path, "pytorch", Machine(4), command=command).tasks["train"]
+    assert task.instance_count == 2
+    assert task.inputs["local_world_size"] == Text(2)
+
+
 def test_processes_that_instances_cannot_share_are_refused(tmp_path: Path) -> None:
     (problem,) = planned(tmp_path, "pytorch", Machine(2), 5, keep_instances=True).problems
     assert problem.message == "`--processes 5` is not a multiple of the 2 instances of step `train`"

@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 INPUTS := pyproject.toml .ci/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all long fast check coverage mutants format horovod bench soak fuzz golden changelog picture recording docs browser clean
+.PHONY: help demo test test-all long fast check coverage mutants format horovod bench gpu-kit soak fuzz golden changelog picture recording docs browser clean
 
 help: ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -44,6 +44,17 @@ format: $(VENV)/.all ## rewrite the sources as `make check` wants them
 
 bench: $(VENV)/.all $(VENV)/.horovod ## speed, as ratios against named peers
 	$(BIN)/pytest tests/benchmarks -m bench -q -s --timeout 1800
+
+# What a machine with a GPU and torch lacks. Its Python is not known, so that what is compiled travels for three.
+KIT     := build/gpu-kit
+LINUX   := --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64
+FETCH    = $(BIN)/python -m pip download --quiet --only-binary :all: $(LINUX) --constraint .ci/constraints.txt
+gpu-kit: $(VENV)/.all ## build build/gpu-kit, with which tests/gpu/prove.py tries all this on a GPU
+	rm -rf $(KIT) && mkdir -p $(KIT)
+	$(BIN)/python -m pip wheel --quiet --no-deps --constraint .ci/constraints.txt --wheel-dir $(KIT) . deepspeed
+	for minor in 11 12 13; do $(FETCH) --python-version 3.$$minor --dest $(KIT) $(KIT)/worldsize-*.whl \
+	  einops hjson msgpack ninja psutil py-cpuinfo pydantic tqdm || exit; done
+	@du -sm $(KIT) | awk '{ print $$1 " MiB"; exit $$1 > 60 }'
 
 soak: $(VENV)/.all $(VENV)/.horovod ## kill runs, trainings and the local workspace at random for an hour; prints what was lost
 	$(BIN)/python tests/soak/kills.py --runs 100

@@ -32,13 +32,15 @@ BOUNDS = {
     "functions called of": 0,
     "noqa": 118,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
-    "test files": 1260,
+    "test files": 1269,
     "lines of golden files": 13_592,
     "processor seconds of the fast tests": 130,
 }
 # Every raise since there is this table, with its reason: `("lines", 99_000, 99_400): "what they are for"`.
 # None in place of the new number: the bound was removed.
-RAISED: dict[bound_history.Raise, str] = {}
+RAISED: dict[bound_history.Raise, str] = {
+    ("test files", 1260, 1269): "tests/gpu: what a machine with a GPU runs, a file an idea, and its rehearsal",
+}
 ELSEWHERE = {"processor seconds of the fast tests"}  # tests/support/spent_time.py measures it
 MEASURED = sorted(BOUNDS.keys() - ELSEWHERE)
 

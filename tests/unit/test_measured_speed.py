@@ -20,7 +20,9 @@ from worldsize.resolving.measured_case import (
     Speed,
     UnusableRunError,
     calibrate_from_runs,
+    choose_runs,
     measure_from_run,
+    read_card_file,
 )
 from worldsize.running.record.measured_speed import read_speeds, summarise_speed
 
@@ -217,3 +219,88 @@ def test_the_command_calibrates_by_a_run_of_mlflow(tmp_path: Path, monkeypatch: 
     unknown = CliRunner().invoke(main, [*command, "mlflow:none"])
     assert unknown.exit_code == 1
     assert unknown.output.startswith("error: `mlflow:none` cannot be read")
+
+
+def card_file(folder: Path, *, device: str = "NVIDIA H100 80GB HBM3", gpus: str = "1", **more: object) -> str:
+    """What `tests/gpu/prove.py` writes of two trainings."""
+    inputs = INPUTS | {
+        "world_size": "1",
+        "strategy": "ddp",
+        "device": device,
+        "planned_gpus_per_instance": gpus,
+    }
+    networks = {"small": (124e6, 12, 768, 12, 300.0), "large": (760e6, 24, 1536, 16, 60.0)}
+    measured = [
+        {
+            "workload": {
+                "parameters": weights,
+                "layers": layers,
+                "width": width,
+                "heads": heads,
+                "vocabulary": 50304,
+                "sequence_length": 1024,
+            },
+            "samples_per_second": speed,
+            "parameters": inputs,
+            **more,
+        }
+        for weights, layers, width, heads, speed in networks.values()
+    ]
+    path = folder / "gpu.json"
+    path.write_text(json.dumps({"format": 1, "checks": {"speed": {"measured": measured}}}), encoding="utf-8")
+    return str(path)
+
+
+def test_the_command_calibrates_by_a_measured_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    network = "{kind: transformer, parameters: 760e6, layers: 24, width: 1536, heads: 16, vocabulary: 50304,"
+    training = "{micro_batch: 4, accumulation: 2, precision: bf16, activation_checkpointing: true}"
+    text = f"workload: {network} sequence_length: 1024}}\ntraining: {training}\n"
+    text += "cluster: {gpu: H100, gpus_per_instance: 1}\n"
+    (tmp_path / "estimate.yml").write_text(text, encoding="utf-8")
+    card_file(tmp_path)
+    done = CliRunner().invoke(main, ["estimate", "estimate.yml", "--from", "gpu.json", "--json"])
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    assert answer["samples_per_second"]["expected"] == pytest.approx(60.0, rel=0.25)  # two sizes, one factor
+    assert "calibrated by 2 runs on 1 GPU" in answer["basis"]
+
+
+def test_a_measured_card_tells_of_every_step(tmp_path: Path) -> None:
+    runs = read_card_file("gpu.json", json.loads(Path(card_file(tmp_path)).read_text(encoding="utf-8")))
+    assert choose_runs(runs, "tune", ["train", "tune"]) == runs
+    assert {each.case.workload for each in calibrate_from_runs(GPT, runs).measured} == {
+        run.workload for run in runs
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "`gpu.json` cannot be read as JSON"),
+        (
+            "{}",
+            "`gpu.json` is not a file that tests/gpu/prove.py writes: Object missing required field `checks`",
+        ),
+        ('{"checks": {"speed": {}}}', "`gpu.json` has no speed: its check `speed` was not reached"),
+        ({"device": "cpu", "gpus": "0"}, "`gpu.json` tells nothing of this workload: it ran without GPUs"),
+        ({"device": "Voodoo 2"}, "`gpu.json` was measured on `Voodoo 2`, of which no speed is known"),
+        ({"samples_per_second": 0.0}, "`gpu.json` tells nothing of this workload: it reported no speed"),
+        (
+            {"samples_per_second": "fast"},
+            "`gpu.json` is not a file that tests/gpu/prove.py writes: Expected `float`",
+        ),
+    ],
+)
+def test_the_command_says_why_a_card_file_tells_nothing(
+    text: str | dict[str, object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "estimate.yml").write_text(ESTIMATE, encoding="utf-8")
+    if isinstance(text, str):
+        (tmp_path / "gpu.json").write_text(text, encoding="utf-8")
+    else:
+        card_file(tmp_path, **text)  # type: ignore[arg-type]
+    done = CliRunner().invoke(main, ["estimate", "estimate.yml", "--from", "gpu.json"])
+    assert done.exit_code == 1
+    assert done.output.startswith(f"error: {message}")

@@ -1,4 +1,4 @@
-"""The runs that ``--from`` names, with their speeds: of this machine, a workspace, or an MLflow server."""
+"""The runs that ``--from`` names, with their speeds: here, of a workspace, MLflow, or a file."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from worldsize.resolving.measured_case import MeasuredRun, Speed
 
 _MLFLOW = "mlflow:"
+_CARD_FILE = ".json"
 
 
 def from_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -32,13 +33,29 @@ _OPTION = click.option(
     multiple=True,
     metavar="RUN[:STEP]",
     shell_complete=completion.complete_runs,
-    help="Calibrate by a run of this workload: its id, `last`, or `mlflow:ID`; repeatable.",
+    help="Calibrate by a run of this workload: its id, `last`, or `mlflow:ID`; or by the `gpu.json` of a GPU;"
+    " repeatable.",
 )
 
 
 def read_runs(names: Sequence[str], home: Path, azure: WorkspaceChoice | None) -> list[MeasuredRun]:
     """The speed of each run; exits with a message if there is no such run, or it reported no speed."""
-    return [_read_run(name, home, azure) for name in names]
+    return [run for name in names for run in _read_named(name, home, azure)]
+
+
+def _read_named(name: str, home: Path, azure: WorkspaceChoice | None) -> list[MeasuredRun]:
+    if not name.endswith(_CARD_FILE):
+        return [_read_run(name, home, azure)]
+    from worldsize.resolving.measured_case import UnusableRunError, read_card_file
+    from worldsize.running.record.json_files import read_json
+
+    document = read_json(Path(name))
+    if document is None:
+        common.refuse(f"`{name}` cannot be read as JSON", "`python tests/gpu/prove.py` writes a `gpu.json`")
+    try:
+        return read_card_file(name, document)
+    except UnusableRunError as error:
+        common.refuse(str(error))
 
 
 def _read_run(name: str, home: Path, azure: WorkspaceChoice | None) -> MeasuredRun:

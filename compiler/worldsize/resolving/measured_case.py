@@ -6,7 +6,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.azureml import literals
 from worldsize.base.wording import join_words
@@ -17,7 +19,7 @@ from worldsize.planning.estimates.built_in import find_fsdp_stage, read_precisio
 from worldsize.planning.estimates.calibrate import calibrate
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration, Measurement
 from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
-from worldsize.planning.estimates.model import Case, Cluster, Training, Workload
+from worldsize.planning.estimates.model import Case, Cluster, Training, Transformer, Workload
 
 SPEED = "samples_per_second"  # the metric that trainers log
 
@@ -37,10 +39,58 @@ class MeasuredRun(Struct, frozen=True):
     name: str
     speed: Speed
     step: str | None = None  # that trained; None where only one can have
+    workload: Workload | None = None  # that it trained; None for the one that is asked about
 
 
 class UnusableRunError(ValueError):
     """A run that tells nothing of the workload; the message says why."""
+
+
+class _Trained(Struct):
+    """What ``tests/gpu/prove.py`` notes of one training: its network, and what its trainer logs."""
+
+    workload: Transformer
+    samples_per_second: float
+    parameters: dict[str, str]
+    deviation: float = 0.0
+
+
+class _Trainings(Struct):
+    measured: list[_Trained] = []
+
+
+class _Checks(Struct):
+    speed: _Trainings = msgspec.field(default_factory=_Trainings)
+
+
+class _CardFile(Struct):
+    checks: _Checks
+
+
+def read_card_file(name: str, document: object) -> list[MeasuredRun]:
+    """The trainings that ``tests/gpu/prove.py`` has measured on a card, from what its ``gpu.json`` holds.
+
+    Raises:
+        UnusableRunError: It holds something else, no speed, or speeds of a card that is not known.
+    """
+    try:
+        trainings = msgspec.convert(document, _CardFile).checks.speed.measured
+    except msgspec.ValidationError as error:
+        raise UnusableRunError(f"`{name}` is not a file that tests/gpu/prove.py writes: {error}") from None
+    if not trainings:
+        raise UnusableRunError(f"`{name}` has no speed: its check `speed` was not reached, or failed")
+    return [_read_trained(name, each) for each in trainings]
+
+
+def _read_trained(name: str, trained: _Trained) -> MeasuredRun:
+    speed = Speed(trained.samples_per_second, trained.deviation, trained.parameters)
+    if not ran_without_gpus(speed):
+        product = trained.parameters.get("device", "")
+        gpu = gpus.lookup_product(product)
+        if gpu is None:
+            raise UnusableRunError(f"`{name}` was measured on `{product}`, of which no speed is known")
+        speed = replace(speed, gpu=gpu.name)
+    return MeasuredRun(name, speed, workload=trained.workload)
 
 
 def measure_from_run(
@@ -105,22 +155,24 @@ def calibrate_from_runs(
 def choose_runs(runs: Sequence[MeasuredRun], step: str, trainings: Collection[str]) -> list[MeasuredRun]:
     """The runs that trained a step of a spec: all if it is the only training, else by the step's name.
 
+    Those of a workload of their own tell something of any step.
+
     Raises:
         UnusableRunError: The spec has several trainings, and a run is of none of them.
     """
     if len(trainings) == 1:
         return list(runs)
     for run in runs:
-        if run.step not in trainings:
+        if run.step not in trainings and run.workload is None:
             trained = f"trained step `{run.step}`" if run.step else "names no step"
             names = join_words([f"`{each}`" for each in trainings])
             raise UnusableRunError(f"`{run.name}` {trained}: name a run of {names}, which train here")
-    return [run for run in runs if run.step == step]
+    return [run for run in runs if run.step == step or run.workload is not None]
 
 
 def _measure_named_run(workload: Workload, run: MeasuredRun, learned: Learned) -> Measurement:
     try:
-        return measure_from_run(workload, run.speed, learned=learned)
+        return measure_from_run(run.workload or workload, run.speed, learned=learned)
     except UnusableRunError as error:
         raise UnusableRunError(f"`{run.name}` tells nothing of this workload: {error}") from None
 

@@ -66,7 +66,9 @@ fuzz: $(VENV)/.all ## throw hostile files at everything that reads, for half an 
 	$(BIN)/python tests/fuzz/check.py --seconds 600
 	$(BIN)/python tests/fuzz/layers.py --seconds 600
 	$(BIN)/python tests/fuzz/hostile.py
+	$(BIN)/python tests/fuzz/foreign_files.py
 	$(BIN)/python tests/fuzz/serve.py --requests 10000
+	$(BIN)/python tests/fuzz/full_disk.py --disk
 
 # The processes that tests start are measured too: they find the configuration by the variable.
 MEASURED := COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml

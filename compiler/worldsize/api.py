@@ -277,7 +277,7 @@ def _lay_out(
         raise SpecError(refused, checked.report.sources)
     output_folder.check_target(folder)
     resolved, derived = _require_plan(checked)
-    if outside := boundary.find_not_copied(resolved.problems):
+    if outside := boundary.find_not_copied(resolved.problems, allowed):
         raise _spec_error(outside, checked)
     layout = lay_out_files(resolved, derived, folder, runs)
     problems = layout.problems or boundary.report_refused(layout.files, allowed, resolved.spec.span)

@@ -212,6 +212,8 @@ def finish(folder: Path, tally: Tally, patience: float) -> None:
     tally.counts.update({f"jobs {status}": number for status, number in states.items()})
     for name, status in jobs.items():
         count(folder, name, status, tally)
+    left = {path.name for path in (folder / ".worldsize" / "serve" / "jobs").iterdir()} - jobs.keys()
+    tally.faults += [f"{name} is left in the folder of the jobs" for name in sorted(left)]
     if states["Completed"] < states.total():
         names = [name for name, status in jobs.items() if status != "Completed"][:3]
         for name in names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +295,18 @@ def test_data_that_no_option_takes_is_told(folder: Path) -> None:
     (folder / "rows").mkdir()
     done = adopt(SCRIPT, "--no-run", "--data", "rows")
     assert f"`--data rows` is not used: no option of `{SCRIPT}` takes its data" in done.output
+
+
+@pytest.mark.parametrize("words", [["--write"], ["--write", "-o", "job/deep"]])
+def test_what_cannot_be_written_leaves_nothing_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    before = (folder / SCRIPT).read_bytes()
+    with monkeypatch.context() as read_only:  # root writes any file
+        read_only.setattr(os, "access", lambda path, mode: mode != os.W_OK or Path(path).name != SCRIPT)
+        done = adopt(SCRIPT, "--no-run", *words)
+    assert done.exit_code == 1
+    assert done.stderr.endswith(f"error: `{SCRIPT}` cannot be written: permission denied\n")
+    assert [each.name for each in folder.iterdir()] == [SCRIPT]
+    assert (folder / SCRIPT).read_bytes() == before
+    assert adopt(SCRIPT, "--no-run", *words).exit_code == 0

@@ -182,3 +182,24 @@ def test_names_and_texts_that_nothing_can_have_are_refused_though_a_comment_hide
 def test_a_step_cannot_be_called_like_a_folder_above(project: Path, tmp_path: Path) -> None:
     text = JOB.replace("CODE", "./src").replace("  train:", f"  ../../../x:  {IGNORED}")
     assert "cannot be the name of a folder" in prepared(text, tmp_path)
+
+
+def test_without_a_known_boundary_a_link_out_of_the_folder_is_copied_with_a_warning(project: Path) -> None:
+    (project / ".git").rmdir()
+    (project / "src" / "keys").symlink_to(project.parent / "private" / "keys")
+    (project / "src" / "key.py").symlink_to(project.parent / "private" / "keys" / "train.py")
+    (project / "src" / "same.py").symlink_to("train.py")
+    (project / "pipeline.yml").write_text(JOB.replace("CODE", "./src"), encoding="utf-8")
+    text = SPEC.replace("CODE", "./src").replace("ENVIRONMENT", ORDINARY)
+    (project / "spec.yml").write_text(text, encoding="utf-8")
+    compiled = worldsize.compile("spec.yml", "build")
+    assert "components/train/src/keys/train.py" in compiled.files
+    for found in (worldsize.check("pipeline.yml").diagnostics, compiled.warnings):
+        warned = [each for each in found if each.slug == "code-outside-tree"]
+        assert {each.severity for each in warned} == {"warning"}
+        assert [each.message.partition(" is a link to `")[0] for each in warned] == ["`key.py`", "`keys`"]
+    (project / "worldsize.yml").write_text(f"allow: [{project.parent / 'private' / 'keys'}]\n")
+    assert not [each for each in worldsize.check("pipeline.yml").diagnostics if "link" in each.message]
+    (project / "worldsize.yml").write_text("severity: {}\n")
+    with pytest.raises(SpecError):
+        worldsize.compile("spec.yml", "build")

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import xml.etree.ElementTree as ET
+from collections import Counter
 
+import msgspec
 import pytest
 
 from worldsize.diagnostics import Diagnostic, Related, Severity, ci_formats, text
@@ -231,3 +234,18 @@ def test_colour_is_for_terminals_unless_asked_for(
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: is_tty)
     assert wants_colour(stream) == wanted
+
+
+def test_a_name_that_is_not_utf_8_breaks_no_document() -> None:
+    name = os.fsdecode(b"a\xff.yml")
+    at = Span(name, 1, 4, 1, 5)
+    found = [diagnostic(at, f"`{name}` is wrong", related=(Related(at, name),))]
+    totals: Counter[Severity] = Counter({"error": 1})
+    sarif = ci_formats.render_sarif(found, RULES, version="0.1.0")
+    plain = ci_formats.render_json(found, totals=totals, files=1)
+    for document in (sarif, plain):
+        msgspec.json.decode(document.encode())  # strict: no half characters
+    place = json.loads(sarif)["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "a%FF.yml"
+    for lines in (ci_formats.render_github(found), ci_formats.render_junit(found, {}, files=[name])):
+        lines.encode()

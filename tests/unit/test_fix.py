@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -224,12 +225,31 @@ def test_a_file_that_changed_in_the_meantime_is_left_alone(tree: Path) -> None:
     assert replace_content(tree / "gone.yml", b"old", b"mended") == "no such file or directory"
 
 
-def test_a_file_that_cannot_be_written_is_reported(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tree / "job.yml").write_text(MESSY)
-    monkeypatch.setattr("worldsize.fixing.apply.replace_content", lambda *_: "permission denied")
-    fixed = fixing.fix("job.yml", unsafe=True)
-    assert [each.slug for each in fixed.report.diagnostics] == ["output-not-written"]
-    assert "permission denied" in fixed.report.diagnostics[0].message
+def test_what_cannot_be_written_is_reported_and_not_said_to_be_fixed(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("job.yml", "locked.yml"):
+        (tree / name).write_text(MESSY)
+    before = {each.slug for each in worldsize.check("locked.yml").diagnostics}
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != "locked.yml")  # root writes any file
+    fixed = fixing.fix(["job.yml", "locked.yml"], unsafe=True)
+    (refused,) = (each for each in fixed.report.diagnostics if each.slug == "output-not-written")
+    assert "`locked.yml` cannot be written: permission denied" in refused.message
+    left = {each.slug for each in fixed.report.diagnostics if each.span.path == "locked.yml"}
+    assert left == before | {"output-not-written"}
+    assert (tree / "locked.yml").read_text() == MESSY
+    assert [change.path for change in fixed.changes] == ["job.yml"]
+    assert {line.partition(":")[0] for line in fixed.applied} == {"job.yml"}
+    assert fixed.report.fixed == fixed.changes[0].edits > 0
+
+
+def test_a_link_out_of_the_tree_is_not_written(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "job.yml"
+    outside.write_text(MESSY)
+    (tree / "job.yml").symlink_to(outside)
+    assert not fixing.fix(".", unsafe=True).changes
+    assert fixing.fix("job.yml", unsafe=True).changes  # the user has named it
+    assert outside.read_text() != MESSY
 
 
 @pytest.mark.parametrize(

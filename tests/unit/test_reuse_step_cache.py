@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +17,8 @@ from worldsize.running.launch.step_folder import prepare_step_folder
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.source import ARTIFACTS, File, Joined, Output, RunName, Source, Text
 from worldsize.running.model.task import Task
-from worldsize.running.reuse import output_record
-from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse import digests, output_record
+from worldsize.running.reuse.digests import Digests, make_stamp
 from worldsize.running.reuse.step_cache import ReuseCache
 from worldsize.running.reuse.store import Original, Store, read_original
 
@@ -256,3 +257,45 @@ def test_a_resumed_run_does_not_touch_what_its_reused_steps_point_to(home: Home)
     assert home.begin(2, earlier=frozenset(["make"])).recall(home.tasks["make"]) is None
     assert (original.outputs / "out" / "value").read_text() == "of make"
     assert not RunFolder(home.root / "runs" / "run-2").step("make").root.exists()
+
+
+def test_links_out_of_the_runs_are_not_followed_and_nothing_that_read_them_is_reused(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = home.root / "outside"
+    outside.mkdir()
+    (outside / "large").write_text("1")
+    looked = list[os.stat_result]()
+
+    def look(status: os.stat_result) -> digests.Stamp:
+        looked.append(status)
+        return make_stamp(status)
+
+    monkeypatch.setattr(digests, "make_stamp", look)
+    links = {"all": "/", "near": "../../../../..", "data": str(outside / "large")}
+
+    def link(name: str) -> None:
+        if name == "make":
+            folder = RunFolder(home.root / "runs" / f"run-{home.number}").step(name).outputs / "out"
+            for place, target in links.items():
+                (folder / place).symlink_to(target)
+
+    assert home.run(during=link) == {"make": None, "read": None}
+    assert len(looked) < 50
+    assert home.said == ["make: will not be reused, its output `out` has links out of the runs"]
+    assert home.run(during=link) == {"make": None, "read": None}
+    (outside / "large").write_text("2")
+    again = home.begin(2, earlier=frozenset({"make", "read"}))  # resumed: nothing is done again
+    assert [again.recall(each) for each in home.tasks.values()] == ["run-2", "run-2"]
+
+
+def test_links_into_other_runs_are_followed(home: Home) -> None:
+    def link(name: str) -> None:
+        if name == "read":
+            folder = RunFolder(home.root / "runs" / f"run-{home.number}")
+            (folder.step(name).outputs / "out" / "made").symlink_to(folder.step("make").outputs / "out")
+
+    home.run(during=link)
+    assert home.run(during=link) == AGAIN
+    (home.root / "runs" / "run-1" / "steps" / "make" / "outputs" / "out" / "value").write_text("another")
+    assert home.run(during=link) == {"make": None, "read": None}

@@ -51,6 +51,8 @@ class CopyAccess(Struct, eq=False):
     """Decides what one command may copy, by paths with links resolved; lists each folder once."""
 
     allowed: Callable[[str | os.PathLike[str]], bool] = field(default=allow_everything)
+    # where links may lead without a word, if nothing says where the project ends
+    presumed: Callable[[str | os.PathLike[str]], bool] = field(default=allow_everything)
     looked_at: int = 0
     real_paths: RealPaths = field(default_factory=RealPaths)
     _folders: dict[str, tuple[Entry, ...]] = field(default_factory=dict)

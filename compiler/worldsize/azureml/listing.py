@@ -30,10 +30,17 @@ class Listing(Struct, eq=False):
     sizes: dict[str, int] = field(default_factory=dict)  # of the files, in bytes
     # the target of a link that may not be copied, by path
     outside: dict[str, str] = field(default_factory=dict)
+    # the target of a link that is copied although it leads out of the presumed project, by path
+    beyond: dict[str, str] = field(default_factory=dict)
     # what is neither a file nor a folder, in words, by path
     left_out: dict[str, str] = field(default_factory=dict)
     exceeded: str = ""  # the limit that the folder exceeds, in words; the rest of it was not listed
     looked_at: int = 0
+
+    def note_link(self, gate: CopyAccess, place: str, entry: Entry) -> None:
+        """Remember a link that leads out of the presumed project."""
+        if entry.link and entry.kind != "other" and not gate.presumed(entry.real):
+            self.beyond[place] = entry.real
 
     def take(self, place: str, entry: Entry) -> None:
         """Add a file."""
@@ -55,7 +62,9 @@ def list_file(gate: CopyAccess, path: Path, place: str) -> Listing:
     listing = Listing()
     real = gate.real_paths.resolve(path)
     if gate.allowed(real):
-        listing.take(place, Entry(path.name, "file", real, os.stat(real).st_size))  # noqa: PTH116
+        entry = Entry(path.name, "file", real, os.stat(real).st_size, path.is_symlink())  # noqa: PTH116
+        listing.note_link(gate, place, entry)
+        listing.take(place, entry)
     else:
         listing.outside[place] = real
     return listing
@@ -133,6 +142,7 @@ def _look_into(  # noqa: C901 - one branch a kind of entry
         name = "/".join(place)
         if ignored:
             continue
+        listing.note_link(gate, name, entry)
         if entry.kind == "other":
             listing.left_out[name] = entry.what
         elif outside:

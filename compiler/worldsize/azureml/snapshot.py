@@ -45,7 +45,7 @@ class Snapshot(Struct):
         """The paths of all files, sorted, the same on every machine."""
         return sorted(self.files)
 
-    def content(self, name: str, limit: int = -1) -> bytes:
+    def content(self, name: str, limit: int | None = None) -> bytes:
         """The bytes of one file that is not a zip, or its first ``limit``."""
         source = self.files[name]
         assert isinstance(source, Path)
@@ -64,6 +64,10 @@ class Part(NamedTuple):
         """The problems that prevent copying it."""
         span = self.span or at
         return [] if span is None else list(_report_refusals(self.listing, self.path, span))
+
+    def warnings(self) -> list[Problem]:
+        """Links that are followed out of the folder of the file, where no project is known to end there."""
+        return [] if self.span is None else list(_report_links(self.listing, self.span))
 
 
 def read_snapshot(component: Component, folder: Path, gate: CopyAccess) -> tuple[Snapshot, list[Problem]]:
@@ -111,7 +115,7 @@ def check_uploads(component: Component, folder: Path, files: Files) -> list[Prob
     """
     parts, problems = list_uploads(component, folder, files)
     for part in parts:
-        problems += part.problems()
+        problems += [*part.problems(), *part.warnings()]
     return problems
 
 
@@ -213,6 +217,13 @@ def _report_refusals(listed: Listing, path: Path, span: Span) -> Iterator[Proble
         yield Problem("too-many-files", span, message, _suggest_exclusion(listed))
 
 
+def _report_links(listed: Listing, span: Span) -> Iterator[Problem]:
+    for place, real in list(listed.beyond.items())[:_SHOWN]:
+        message = f"`{shorten(place)}` is a link to `{real}`, which is outside the folder of this file"
+        help_ = "it is copied: if that is right, list its folder under `allow:` in a `worldsize.yml` here"
+        yield Problem("code-outside-tree", span, message, help_)
+
+
 def _suggest_exclusion(listed: Listing) -> str:
     """Suggest the sub-folder with most files for exclusion from a folder that is too large."""
     heads = [place.split("/", 1)[0] for place in listed.files if "/" in place]
@@ -259,8 +270,10 @@ def add_to_snapshot(
     above = ignore.read_ignore_file(None, _ROOT) if place else None
     listed = _list_path(gate, path, place, span, problems, above=above, merged=bool(place))
     if listed is not None:
-        problems += Part("code", path, span, listed).problems()
+        part = Part("code", path, span, listed)
+        problems += part.problems()
         snapshot.files.update({} if problems else listed.files)
+        problems += part.warnings()
     return problems
 
 

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+# Errors of the machine, not of worldsize: no space, no permission, too many open files, a broken disk.
+MACHINE_ERRORS = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EIO,
+    }
+)
 
 
 def round_noise(value: float) -> float:

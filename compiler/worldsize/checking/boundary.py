@@ -112,9 +112,10 @@ def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, 
             yield name, source
 
 
-def find_not_copied(problems: Iterable[Problem]) -> list[Problem]:
+def find_not_copied(problems: Iterable[Problem], allowed: Allowed | None) -> list[Problem]:
     """The problems for which something may not be copied. Each is an error, whatever a comment says."""
-    refused = [each for each in problems if each.slug in (*_OUTSIDE, "copy-outside-tree", "too-many-files")]
+    slugs = ("copy-outside-tree", "too-many-files", *(_OUTSIDE if allowed is not None else ()))
+    refused = [each for each in problems if each.slug in slugs]
     return [replace(each, slug="copy-outside-tree") if each.slug in _OUTSIDE else each for each in refused]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml.copying import CopyAccess, allow_everything
+from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.files import Files, allow_anything, allow_nothing
 from worldsize.base.limits import Budgets
 from worldsize.base.problem import Confidence, Problem
@@ -215,9 +215,8 @@ def _check_project(
     context = Context(Path(project.tree), chosen.allow if chosen else (), files=files, budgets=budgets)
     files.readable = files.readable_data = readable or context.readable
     if project.files:
-        files.gate = CopyAccess(
-            boundary.find_allowed(project.files[0].path, files.documents) or allow_everything
-        )
+        allowed = boundary.find_allowed(project.files[0].path, files.documents)
+        files.gate = CopyAccess(allowed) if allowed is not None else CopyAccess(presumed=context.readable)
     else:
         files.gate = CopyAccess()
     run = CheckRun(context)

@@ -286,28 +286,23 @@ def _write(request: ProjectRequest, options: Options) -> list[str]:
     """Write what was asked for; the names of the files."""
     from worldsize.adopting.project.existing import place_project
     from worldsize.adopting.project.files import make_project, write_files
-    from worldsize.fixing.apply import replace_content
 
-    written = []
-    if options.output is not None:
-        project = make_project(request, options.output, beside=False)
-        write_files(options.output, project.files)
-        written = [str(options.output / name) for name in project.files]
-    if not options.writes:
-        return written
+    if options.output is None and not options.writes:
+        return []
     if options.output is None:
         project = place_project(request)
-        write_files(project.folder, project.files)
-        written = [str(project.folder / name) for name in project.files]
-    adoption = request.adoption
-    before = request.script.read_bytes()
-    after = adoption.text.encode(adoption.encoding)
-    if before != after:
-        reason = replace_content(request.script, before, after)
-        if reason is not None:
-            common.refuse(f"`{request.script}` cannot be written: {reason}")
-        written = [str(request.script), *written]
-    return written
+    else:
+        project = make_project(request, options.output, beside=False)
+    replaced = {}
+    if options.writes:
+        before = request.script.read_bytes()
+        after = request.adoption.text.encode(request.adoption.encoding)
+        replaced = {request.script: (before, after)} if before != after else {}
+    try:
+        write_files(project.folder, project.files, replaced)
+    except OSError as error:
+        common.refuse(f"`{error.filename}` cannot be written: {describe_os_error(error)}")
+    return [*map(str, replaced), *(str(project.folder / name) for name in project.files)]
 
 
 def _show_outcome(

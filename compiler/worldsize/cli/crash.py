@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from pathlib import Path
 
+from worldsize.base.wording import MACHINE_ERRORS
+
 VARIABLE = "WORLDSIZE_TRACEBACK"
 LONGEST = 200
-
-# Errors of the machine, not of worldsize: no space, no permission, too many open files, a broken disk.
-_MACHINE = frozenset(
-    {
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EROFS,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.EIO,
-    }
-)
 
 
 def report_crash(error: BaseException) -> int:
@@ -42,7 +27,7 @@ def report_crash(error: BaseException) -> int:
         import traceback  # only who asks for it pays for it
 
         _write_error("".join(traceback.format_exception(error)))
-    if isinstance(error, OSError) and error.errno in _MACHINE:
+    if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
         about = f"`{error.filename}`" if error.filename is not None else "output could not be written"
         _write_error(f"error: {about}: {(error.strerror or str(error)).lower()}\n")
         if error.filename is None:

@@ -296,7 +296,6 @@ def _start_script(folder: Path, script: Path, answers: Answers, *, force: bool) 
 def _write(folder: Path, files: dict[str, bytes], spec: str | None, *, force: bool) -> None:
     """Write the files. One that exists is kept, unless ``force``; a spec that exists is in the way."""
     from worldsize.adopting.project.files import find_existing, write_files
-    from worldsize.fixing.apply import replace_content
 
     existing = find_existing(folder, files)
     if not force and (spec in existing or len(existing) == len(files)):
@@ -306,12 +305,13 @@ def _write(folder: Path, files: dict[str, bytes], spec: str | None, *, force: bo
             if spec
             else "`--force` replaces it",
         )
-    write_files(folder, {name: content for name, content in files.items() if name not in existing})
-    for name in existing if force else ():
-        path = folder / name
-        reason = replace_content(path, path.read_bytes(), files[name])
-        if reason is not None:
-            common.refuse(f"`{path}` cannot be written: {reason}")
+    new = {name: content for name, content in files.items() if name not in existing}
+    old = existing if force else []
+    try:
+        replaced = {folder / name: ((folder / name).read_bytes(), files[name]) for name in old}
+        write_files(folder, new, replaced)
+    except OSError as error:
+        common.refuse(f"`{error.filename}` cannot be written: {describe_os_error(error)}")
     for name in files:
         if force or name not in existing:
             common.say(f"wrote {folder / name}")

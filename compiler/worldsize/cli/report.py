@@ -53,12 +53,14 @@ def command(
         from worldsize.reporting.write import FILE
 
         root = common.find_run(home, run)
+        if output is None and root.is_symlink():
+            common.refuse(f"the run's folder `{root}` is a link", "name the file: `-o report.html`")
         facts, target = read_run(root), output or root / FILE
-    _write(facts, target)
+    _write(facts, target, follow=output is not None)
     _tell(facts, target, as_json=as_json)
 
 
-def _write(facts: RunFacts, target: Path) -> None:
+def _write(facts: RunFacts, target: Path, *, follow: bool) -> None:
     from worldsize.base.wording import describe_os_error
     from worldsize.reporting.page import render_page
     from worldsize.reporting.write import write_page
@@ -66,7 +68,7 @@ def _write(facts: RunFacts, target: Path) -> None:
     if target.is_dir():
         common.refuse(f"`{target}` is a folder", f"name a file: `-o {target / 'report.html'}`")
     try:
-        write_page(render_page(facts), target)
+        write_page(render_page(facts), target, follow=follow)
     except OSError as error:
         help_ = "name another file with `-o`"
         common.refuse(f"`{target}` cannot be written: {describe_os_error(error)}", help_)

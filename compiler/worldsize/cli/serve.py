@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from worldsize.base.whole_file import NotAsWrittenError
 from worldsize.base.wording import plural
 from worldsize.cli import common
 
@@ -109,7 +110,7 @@ def _serve(settings: Settings, words: tuple[str, ...], umask: int, *, keep_jobs:
         common.refuse(str(error), "unset it, or give --no-proxy")
     except HomeInUseError as error:
         _refuse_second(settings, str(error))
-    except (OSError, sqlite3.DatabaseError, SchemaError) as error:
+    except (OSError, sqlite3.DatabaseError, SchemaError, NotAsWrittenError) as error:
         _refuse_opening(settings, error)
 
 
@@ -167,7 +168,7 @@ def _print_environment(settings: Settings) -> None:
         variables, running = describe_client(settings)
     except HomeInUseError as error:
         _refuse_second(settings, str(error))
-    except (OSError, sqlite3.DatabaseError, SchemaError) as error:
+    except (OSError, sqlite3.DatabaseError, SchemaError, NotAsWrittenError) as error:
         _refuse_opening(settings, error)
     for line in format_exports(variables):
         click.echo(line)
@@ -189,6 +190,8 @@ def _refuse_second(settings: Settings, reason: str) -> NoReturn:
 def _refuse_opening(settings: Settings, error: Exception) -> NoReturn:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         common.refuse(f"port {settings.port} is taken", "give another with --port, or none")
+    if isinstance(error, NotAsWrittenError):
+        common.refuse(str(error), error.help)
     if isinstance(error, OSError) and error.filename is not None:
         common.refuse(f"`{error.filename}`: {(error.strerror or str(error)).lower()}")
     common.refuse(f"the workspace in `{settings.home}` cannot be opened: {error}")

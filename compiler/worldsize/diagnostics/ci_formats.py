@@ -6,6 +6,7 @@ Source: OASIS, "Static Analysis Results Interchange Format Version 2.1.0", 2020.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -142,7 +143,7 @@ def _location(span: Span) -> dict[str, Any]:
         "endLine": span.end_line,
         "endColumn": span.end_column,
     }
-    artifact = {"uri": quote(show_path(span.path))}
+    artifact = {"uri": quote(os.fsencode(show_path(span.path)))}
     return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
 
 

@@ -30,8 +30,14 @@ def mark_controls(text: str) -> str:
 
 
 def escape_controls(document: str) -> str:
-    """Write control characters of a JSON document as JSON escapes, so that a terminal can show it."""
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
+    """Write control characters of a JSON document as JSON escapes, so that a terminal can show it.
+
+    Half a character, which is how a byte of a file's name comes that is not UTF-8, becomes a mark: strict
+    readers refuse a document with its escape.
+    """
+    return _CONTROL.sub(
+        lambda match: "\\ufffd" if match[0] >= "\ud800" else f"\\u{ord(match[0]):04x}", document
+    )
 
 
 def terminal_width(text: str) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from worldsize.azureml import yaml_dump
+from worldsize.base.whole_file import write_whole
 from worldsize.dsl.places import PYTHON
 from worldsize.emit import plan_file
 from worldsize.errors import OutputError, PipelineError
@@ -54,7 +55,7 @@ def write_pipeline(job: Any, folder: Path, reference: str | None = None) -> Path
     document["jobs"] = {name: _write_node(node, nodes[name], files) for name, node in job.jobs.items()}
     files[PIPELINE] = document
     write_files(folder, files)
-    (folder / REFERENCE).write_text(f"{reference or ''}\n", encoding="utf-8")
+    write_whole(folder / REFERENCE, f"{reference or ''}\n".encode(), follow=False, flush=False)
     _write_plan(job, folder / plan_file.NAME)
     _write_place(job, folder / PYTHON)
     return folder / PIPELINE
@@ -73,7 +74,8 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> Path:
             if isinstance(content, Path):
                 shutil.copytree(content, folder / name, dirs_exist_ok=True)
             else:
-                (folder / name).write_text(yaml_dump.dump(content, paragraphs="jobs"), encoding="utf-8")
+                text = yaml_dump.dump(content, paragraphs="jobs").encode()
+                write_whole(folder / name, text, follow=False, flush=False)
     except OSError as error:
         raise OutputError(f"cannot write `{folder}`: {error.strerror}", "make the folder writable") from error
     return folder
@@ -84,14 +86,14 @@ def _write_plan(job: Any, path: Path) -> None:
     if plan is None:
         path.unlink(missing_ok=True)  # of another job of this name
     else:
-        path.write_bytes(plan)
+        write_whole(path, plan, follow=False, flush=False)
 
 
 def _write_place(job: Any, path: Path) -> None:
     """Write which function of which file a job comes from, as far as the client knows it."""
     file = str(getattr(job.component, "_source_path", None) or "")
     if file.endswith(".py") and Path(file).is_file():
-        path.write_text(f"{show_path(file)}:{job.component.name}\n", encoding="utf-8")
+        write_whole(path, f"{show_path(file)}:{job.component.name}\n".encode(), follow=False, flush=False)
     else:
         path.unlink(missing_ok=True)
 
@@ -108,7 +110,7 @@ def _dump(job: Any) -> dict[str, Any]:
                 f"azure-ai-ml cannot write the pipeline: {type(error).__name__}: {text}",
                 "call `job.dump` to see the whole message",
             ) from error
-        document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document: dict[str, Any] = yaml.safe_load(path.read_bytes())
     return document
 
 

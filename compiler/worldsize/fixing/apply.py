@@ -181,6 +181,7 @@ class Change(Struct):
     before: bytes
     after: bytes
     seen: set[bytes] = field(default_factory=set)  # earlier contents: fixes that undo each other must end
+    edits: int = 0
 
 
 class Fixed(Struct, frozen=True):
@@ -217,25 +218,38 @@ def fix(
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     targets = _Targets(
-        frozenset(os.path.realpath(file.path) for file in discover.list_files(listed, choice.exclude)),
+        frozenset(
+            os.path.realpath(file.path)
+            for file in discover.list_files(listed, choice.exclude)
+            if file.named or _is_below(file.path, discover.find_tree(file.folder))
+        ),
         tuple(os.path.realpath(path) for path in listed if Path(path).is_dir()),
     )
     changes = {path: Change(path, data, data, {data}) for path, data in (texts or {}).items()}
-    fixed, met = 0, dict[tuple[str, str, str], str]()
+    met = dict[tuple[str, str, str], str]()
     for _ in range(_ROUNDS):
         content = {path: change.after for path, change in changes.items()}
         report = check_files(listed, choice, texts=content)[0]
-        applied = _apply_round(report, targets, changes, unsafe=unsafe)
-        fixed += applied
-        if not applied:
+        if not _apply_round(report, targets, changes, unsafe=unsafe):
             break
         met |= {_identify(each): _describe(each) for each in _list_fixable(report, targets, unsafe=unsafe)}
     changed = tuple(change for _, change in sorted(changes.items()) if change.after != change.before)
-    failures = [problem for change in changed for problem in _write_change(change)] if write else []
-    diagnostics = sort_unique([*report.diagnostics, *engine.diagnose(failures)])
+    failures = (
+        {change.path: problem for change in changed for problem in _write_change(change)} if write else {}
+    )
+    if failures:  # what could not be written is as it was, and so are its findings
+        changed = tuple(change for change in changed if change.path not in failures)
+        report = check_files(listed, choice, texts={change.path: change.after for change in changed})[0]
+    diagnostics = sort_unique([*report.diagnostics, *engine.diagnose(failures.values())])
     left = {_identify(each) for each in report.diagnostics}
     gone = tuple(line for key, line in met.items() if key not in left)
+    fixed = sum(change.edits for change in changed)
     return Fixed(replace(report, diagnostics=tuple(diagnostics), fixed=fixed), changed, gone)
+
+
+def _is_below(path: str, tree: str) -> bool:
+    """Whether a file that was found, its links followed, is in the tree: a link out of it is not written."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(tree))
 
 
 def _identify(diagnostic: Diagnostic) -> tuple[str, str, str]:
@@ -294,6 +308,7 @@ def _apply_round(report: Report, targets: _Targets, changes: dict[str, Change], 
             change.after = after
             change.seen.add(after)
             changes[path] = change
+            change.edits += count
             applied += count
     return applied
 
@@ -344,7 +359,7 @@ def replace_content(path: Path, before: bytes, after: bytes) -> str | None:
     try:
         if path.read_bytes() != before:
             return "it changed in the meantime"
-        write_whole(path, after, flush=True)
+        write_whole(path, after)
     except OSError as error:
         return describe_os_error(error)
     return None

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from worldsize.base.whole_file import write_whole
 from worldsize.rules import registry
 from worldsize.rules.rule import Rule
 
@@ -72,5 +73,5 @@ def write(folder: Path) -> list[str]:
     for name, text in texts.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text.encode())
     return [str(folder / name) for name in sorted(texts)]

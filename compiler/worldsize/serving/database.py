@@ -174,10 +174,11 @@ class Database:
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection
+            connection.execute("COMMIT")  # a full disk refuses it, and the transaction would stay open
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # else SQLite has ended it itself
+                connection.execute("ROLLBACK")
             raise
-        connection.execute("COMMIT")
 
     def close(self) -> None:
         """Close this thread's connection."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 from typing import TYPE_CHECKING
+
+from worldsize.base.wording import MACHINE_ERRORS, describe_os_error
 
 if TYPE_CHECKING:
     from starlette.responses import JSONResponse
@@ -22,6 +26,35 @@ class ServiceError(Exception):
 
         document = {"error": {"code": self.code, "message": str(self), "details": []}}
         return JSONResponse(document, self.status, {"x-ms-error-code": self.code})
+
+
+# Errors of the machine in SQLite's words (sqlite3ErrStr), whose codes Python 3.10 does not have.
+_MACHINE = frozenset(
+    (
+        "database or disk is full",
+        "disk I/O error",
+        "attempt to write a readonly database",
+        "unable to open database file",
+    )
+)
+
+
+def explain_refused(error: BaseException) -> str | None:
+    """Why the disk refused something, in words; None for an error of another kind."""
+    if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
+        return describe_os_error(error, file=True)
+    if isinstance(error, sqlite3.OperationalError) and str(error) in _MACHINE:
+        return str(error)
+    return None
+
+
+def log_error(what: str, error: BaseException) -> None:
+    """Log that something failed: in a sentence where the disk refused it, else with a traceback."""
+    logger, reason = logging.getLogger(__name__), explain_refused(error)
+    if reason is not None:
+        logger.warning("%s: %s", what, reason)
+    else:
+        logger.error("%s", what, exc_info=error)
 
 
 def not_found(what: str) -> ServiceError:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
-import os
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from worldsize.base.whole_file import read_private, write_whole
 from worldsize.running.model.folder import ignore_in_git
 
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+_SECRET = re.compile(rb"[A-Za-z0-9_-]{43}")  # 32 bytes, as `secrets.token_urlsafe` writes them
 
 
 class HomeInUseError(Exception):
@@ -84,12 +87,15 @@ class Home:
 
         Args:
             name: What it is for, such as ``token``.
+
+        Raises:
+            NotAsWrittenError: Its file is not what was written: whoever knew why could be let in.
+            OSError: It cannot be read or written.
         """
         path = self.state / f"{name}.secret"
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
-        except FileExistsError:
-            return path.read_text(encoding="ascii").strip()
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text := secrets.token_urlsafe(32))
-        return text
+        if (kept := read_private(path, _SECRET)) is None:
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                write_whole(path, secrets.token_urlsafe(32).encode(), mode=PRIVATE_FILE, new=True)
+            kept = read_private(path, _SECRET)
+            assert kept is not None
+        return kept.decode()

@@ -65,8 +65,12 @@ class Workspace:
     client_variables: Mapping[str, str | None] = field(
         default_factory=dict
     )  # of the steps too; None: not set
+    token: str = field(init=False, repr=False)  # the secret that signs tokens and opens the page
 
-    @property
-    def token(self) -> str:
-        """The secret that signs tokens and opens the page."""
-        return self.home.secret("token")
+    def __post_init__(self) -> None:
+        """Read the secret once: what becomes of its file later opens no door.
+
+        Raises:
+            NotAsWrittenError: Its file is not what was written.
+        """
+        self.token = self.home.secret("token")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from serving import make_workspace
 
+from worldsize.base.whole_file import NotAsWrittenError
 from worldsize.serving.front import certificates
 from worldsize.serving.front.certificates import Authority
 from worldsize.serving.home import Home
@@ -73,10 +74,22 @@ def test_it_lives_a_month_and_is_remade_before_it_ends(home: Home, monkeypatch: 
     assert Authority(home).certificate != first
 
 
-def test_a_damaged_file_is_replaced(home: Home) -> None:
+def test_a_file_that_is_not_what_was_written_is_refused(home: Home, tmp_path: Path) -> None:
     Authority(home)
-    (home.state / "authority.pem").write_text("nonsense")
-    assert Authority(home).certificate == Authority(home).certificate
+    path = home.state / "authority.pem"
+    text = path.read_text()
+    Authority(other := make_workspace(tmp_path / "other").home)
+    foreign = (other.state / "authority.pem").read_text()
+    mixed = text[: text.index("-----BEGIN CERT")] + foreign[foreign.index("-----BEGIN CERT") :]
+    for wrong in ("", "nonsense", text[:-40], text + text, mixed, text.replace("A", "B")):
+        path.write_text(wrong)
+        with pytest.raises(NotAsWrittenError, match=r"authority\.pem"):
+            Authority(home)
+    path.write_text(text)
+    assert Authority(home).certificate
+    path.chmod(0o640)
+    with pytest.raises(NotAsWrittenError, match="mode is 0640"):
+        Authority(home)
 
 
 def test_the_bundle_keeps_the_users_own(home: Home, tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from serving import make_workspace
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from worldsize.cli.main import main
 from worldsize.serving.app import PARTS
 from worldsize.serving.front import tokens
 from worldsize.serving.front.guard import OPEN, Guard, check_proxy_credentials, cookie_name
@@ -160,9 +162,9 @@ def request_by_proxy(
     scope = {
         "type": "http",
         "method": "GET",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
+        "path": path.partition("?")[0],
+        "raw_path": path.partition("?")[0].encode(),
+        "query_string": path.partition("?")[2].encode(),
         "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
         "state": {"proxy_host": host},
     }
@@ -178,14 +180,38 @@ def request_by_proxy(
 
 
 def test_a_request_through_the_proxy_gets_its_hosts_prefix(workspace: Workspace) -> None:
-    ask = request_by_proxy
-    assert ask(workspace, "management.azure.com", API, {}) == (200, f"{API}|{API}")
-    assert ask(workspace, "a.blob.core.windows.net", "/c/b", {}) == (
+    ask, any_token = request_by_proxy, {"Authorization": "Bearer of-another-tenant"}
+    assert ask(workspace, "management.azure.com", API, any_token) == (200, f"{API}|{API}")
+    assert ask(workspace, "a.blob.core.windows.net", "/c/b", any_token) == (
         200,
         "/blob/a.blob.core.windows.net/c/b|/blob/a.blob.core.windows.net/c/b",
     )
     assert ask(workspace, "login.windows.net", "/t/oauth2/token", {})[1].startswith("/login/t/")
     assert ask(workspace, "management.azure.com", API, {"Origin": "https://example.org"})[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "headers", "status"),
+    [
+        ("management.azure.com", API, {}, 401),
+        ("management.core.windows.net", API, {"Authorization": "Bearer "}, 401),
+        ("management.azure.com", API, {"Authorization": "Basic YTpi"}, 401),
+        ("management.azure.com", "/metadata/endpoints", {}, 200),
+        ("eastus.api.azureml.ms", "/history/v1.0/x", {}, 401),
+        ("eastus.api.azureml.ms", "/discovery", {}, 200),
+        ("worldsize.blob.core.windows.net", "/c/b", {}, 401),
+        ("WORLDSIZE.dfs.core.windows.net.", "/c/b", {}, 401),
+        ("worldsize.blob.core.windows.net", "/c/b", {"Authorization": "SharedKey a:c2ln"}, 200),
+        ("worldsize.blob.core.windows.net", "/c/b?sig=x", {}, 200),
+        ("public.blob.core.windows.net", "/c/b", {}, 200),
+        ("login.windows.net", "/t/oauth2/token", {}, 200),
+        ("dc.services.visualstudio.com", "/v2/track", {}, 200),
+    ],
+)
+def test_a_forgotten_credential_is_answered_as_azure_does(
+    workspace: Workspace, host: str, path: str, headers: Mapping[str, str], status: int
+) -> None:
+    assert request_by_proxy(workspace, host, path, headers)[0] == status
 
 
 def test_the_proxy_takes_its_own_user_and_secret_only(workspace: Workspace) -> None:
@@ -220,3 +246,31 @@ def test_the_cookie_opens_no_route_but_the_pages(client: TestClient, workspace: 
     assert len(paths) > 20
     opened = [path for path in paths if not path.startswith(OPEN) and client.get(path).status_code != 401]
     assert not opened
+
+
+@pytest.mark.parametrize("damage", ["", "x", "A" * 42, "A" * 44, "A" * 42 + "\n", "mode", "link"])
+def test_a_secret_that_is_not_what_was_written_opens_no_door(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    home, before = workspace.home, workspace.token
+    path = home.state / "token.secret"
+    if damage == "mode":
+        path.chmod(0o644)
+    elif damage == "link":
+        path.rename(home.root / "elsewhere")
+        path.symlink_to(home.root / "elsewhere")
+    else:
+        path.write_text(damage)
+    monkeypatch.chdir(home.root.parent)
+    for words in (["serve", "--print-env"], ["serve", "--", "true"]):
+        done = CliRunner().invoke(main, words)
+        assert (done.exit_code, done.stdout) == (1, ""), done.output
+        assert done.stderr.startswith("error: ")
+        assert "token.secret`" in done.stderr
+        assert "help: remove it" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert workspace.token == before  # a server that runs goes on with what it has read
+    path.unlink()
+    assert CliRunner().invoke(main, ["serve", "--print-env"]).exit_code == 0
+    assert len(path.read_text()) == 43
+    assert path.read_text() != before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,40 @@ def test_what_the_users_proxy_refuses_is_said(workspace: Workspace, answer: byte
     head, rest, _ = asyncio.run(through_proxy(workspace, answer))
     assert head.startswith(b"HTTP/1.1 502 ")
     assert b"the proxy 127.0.0.1" in rest
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254",
+        "2852039166",
+        "0xa9fea9fe",
+        "0251.0376.0251.0376",
+        "169.254.43518",
+        "169.254.169.254.",
+        "[::ffff:169.254.169.254]",
+        "[::ffff:a9fe:a9fe]",
+        "[::169.254.169.254]",
+        "[64:ff9b::a9fe:a9fe]",
+        "[2002:a9fe:a9fe::]",
+        "168.63.129.16",
+        "0xa83f8110",
+        "metadata.test",
+    ],
+)
+@pytest.mark.parametrize("upstream", [None, Upstream("127.0.0.1", 1, None, "")])
+def test_services_of_the_machine_below_are_not_reached_however_they_are_written(
+    workspace: Workspace, host: str, upstream: Upstream | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = socket.getaddrinfo
+
+    def look_up(name: str, *more: Any, **named: Any) -> Any:  # the one name that no server has to know
+        return real("169.254.169.254" if name == "metadata.test" else name, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    head, rest = asyncio.run(connect(workspace, f"{host}:443", upstream))
+    assert head.startswith(b"HTTP/1.1 403 "), head
+    assert b"is not reached" in rest
 
 
 @pytest.mark.parametrize("target", ["127.0.0.1:1", "no-such-host.invalid:443", "127.0.0.1:99999"])

@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from starlette.applications import Starlette
@@ -26,7 +27,7 @@ from worldsize.serving.jobs.control import handle
 from worldsize.serving.jobs.execution import describe_failure
 from worldsize.serving.jobs.outputs import list_outputs, register_output
 from worldsize.serving.jobs.plan import count_slots
-from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, write_slots
+from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, prepare_process
 from worldsize.serving.jobs.queue import DIED, Queue
 from worldsize.serving.jobs.reporter import summarise
 from worldsize.serving.workspace import Workspace
@@ -143,7 +144,7 @@ def test_lists_have_pages_and_filters(workspace: Workspace) -> None:
         names += [job["name"] for job in answer["value"]]
         if "nextLink" not in answer:
             break
-        query = dict(part.split("=") for part in answer["nextLink"].partition("?")[2].split("&"))
+        query = dict(parse_qsl(answer["nextLink"].partition("?")[2]))
     assert names == ["job4", "job3", "job2", "job1", "job0"]
     for tag, count in (("even", 5), ("even=True", 3), ("odd", 0), ("even=x", 0)):
         assert len(request(workspace, "GET", query={"tag": tag})[1]["value"]) == count
@@ -253,7 +254,7 @@ def test_an_adopted_job_keeps_the_slots_that_it_was_lent(workspace: Workspace, t
     submit(workspace, "wide")
     submit(workspace, "next")
     folder = workspace.home.jobs / "wide"
-    write_slots(folder, (0, 1))
+    prepare_process(folder, (0, 1))
     records.claim(workspace.database, "wide", before=("Queued",), after="Running")
     with hold_job(folder):
         queue = Queue(workspace, Machine(2))

@@ -14,8 +14,15 @@ from starlette.testclient import TestClient
 from worldsize.serving.database import Database
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.home import Home
+from worldsize.serving.jobs.outputs import _copy_into
 from worldsize.serving.jobs.records import JobRecord, insert
-from worldsize.serving.page.queries.files import PREVIEW_BYTES, list_folder, preview_file, resolve_inside
+from worldsize.serving.page.queries.files import (
+    PREVIEW_BYTES,
+    file_url,
+    list_folder,
+    preview_file,
+    resolve_inside,
+)
 from worldsize.serving.page.queries.logs import TAIL_BYTES, LogTail, list_logs
 from worldsize.serving.page.queries.outputs import find_output, list_entries, list_roots
 from worldsize.serving.page.routes import routes
@@ -185,3 +192,46 @@ def test_a_fifo_does_not_block(home: Home) -> None:
     path = home.runs / "run" / "steps" / "train" / "outputs" / "pipe"
     os.mkfifo(path)
     assert preview_file(path).kind == "none"
+
+
+def test_an_archive_has_files_of_any_time_and_name(client: TestClient, home: Home) -> None:
+    folder = home.runs / "run" / "steps" / "train" / "outputs" / "model"
+    for name, seconds in ((b"old", 0), (b"new", 2**33), (b"b\xff\xe9", 10**9)):
+        path = folder / os.fsdecode(name)
+        path.write_bytes(name)
+        os.utime(path, (seconds, seconds))
+    (folder / "all").symlink_to("/")
+    before = sorted(home.state.iterdir())
+    answer = client.get("/files/jobs/child/step-train")
+    assert answer.headers["content-length"] == str(len(answer.content))
+    with zipfile.ZipFile(BytesIO(answer.content)) as archive:
+        assert archive.testzip() is None
+        years = {info.filename: info.date_time[0] for info in archive.infolist()}
+    assert years["model/old"] == 1980
+    assert years["model/new"] == 2107
+    assert "model/b%FF%E9" in years
+    assert len(years) == 5
+    assert sorted(home.state.iterdir()) == before
+    (odd,) = (each for each in list_folder(home, folder, "") if "\ufffd" in each.name)
+    odd.name.encode()
+    url = file_url("jobs", "child", f"step-train/model/{odd.path}")
+    assert client.get(url).content == b"b\xff\xe9"
+
+
+def test_output_that_joins_data_is_copied_without_what_its_links_reach(home: Home, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (home.jobs / "run").mkdir()
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    output = home.runs / "one" / "steps" / "train" / "outputs" / "data"
+    output.mkdir(parents=True)
+    (output / "new").write_text("new")
+    (output / "all").symlink_to("/")
+    target = home.blobs / "azureml-blobstore" / "there"
+    (target / "sub").mkdir(parents=True)
+    (target / "old").write_text("old")
+    (target / "new").symlink_to(outside / "secret")
+    _copy_into(home, RUN, output, target)
+    assert sorted(path.name for path in target.iterdir()) == ["new", "old", "sub"]
+    assert (target / "new").read_text() == "new"
+    assert (outside / "secret").read_text() == "secret"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,11 @@ from management import Management
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from worldsize.running.record.tracker import chosen_artifacts
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.storage.routes import routes
 from worldsize.serving.storage.uploads import blocks_folder, prepare_folders, uploads_folder
+from worldsize.serving.tracking.routes import routes as tracking_routes
 
 ACCOUNT = "/blob/worldsize.blob.core.windows.net"
 STORE = f"{ACCOUNT}/azureml-blobstore"
@@ -259,3 +263,43 @@ def test_a_start_removes_what_a_killed_server_left(management: Management, tmp_p
     prepare_folders(home)
     assert list(uploads_folder(home).iterdir()) == []
     assert list(blocks_folder(home).iterdir()) == [fresh]
+
+
+def test_mlflow_lists_no_artifacts_outside_of_the_home(management: Management, tmp_path: Path) -> None:
+    workspace = management.workspace
+    home, outside = workspace.home, tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").touch()
+    places = {"good": chosen_artifacts(home.artifacts.absolute(), "good"), "bad": outside, "m-bad": outside}
+    (places["good"] / "model").mkdir(parents=True)
+    (places["good"] / "model" / "MLmodel").write_text("x: y")
+    (places["good"] / "all").symlink_to("/")
+    (places["good"] / "secret").symlink_to(outside / "secret")
+    with contextlib.closing(sqlite3.connect(home.tracking_database)) as mlflow:
+        mlflow.execute("CREATE TABLE runs (run_uuid TEXT, artifact_uri TEXT)")
+        mlflow.execute("CREATE TABLE logged_models (model_id TEXT, artifact_location TEXT)")
+        for name in ("good", "bad"):
+            mlflow.execute("INSERT INTO runs VALUES (?, ?)", (name, places[name].as_uri()))
+        mlflow.execute("INSERT INTO runs VALUES ('far', 's3://bucket/x')")
+        mlflow.execute("INSERT INTO logged_models VALUES ('m-bad', ?)", (outside.as_uri(),))
+        mlflow.commit()
+    app = Starlette(routes=tracking_routes(workspace), exception_handlers={ServiceError: answer_error})
+    client = TestClient(app)
+    api = "/mlflow/v2.0/api/2.0/mlflow/"
+    listed = client.get(f"{api}artifacts/list?run_id=good").json()["files"]
+    assert listed == [{"path": "model", "is_dir": True}]
+    inner = client.get(f"{api}artifacts/list?run_id=good&path=model").json()["files"]
+    assert inner == [{"path": "model/MLmodel", "is_dir": False, "file_size": 4}]
+    for query in (
+        "artifacts/list?run_id=bad",
+        "artifacts/list?run_uuid=bad",
+        "artifacts/list?run_id=far",
+        "artifacts/list?run_id=bad&run_id=good&run_id=bad",
+        "artifacts/list?run_id=good&path=..%2F..",
+        "logged-models/m-bad/artifacts/directories",
+    ):
+        assert client.get(api + query).status_code == 400, query
+    for path in ("all", "all/etc", "secret"):  # links out of the home have no content
+        assert client.get(f"{api}artifacts/list?run_id=good&path={path}").json()["files"] == []
+    body = client.request("GET", f"{api}artifacts/list", json={"run_id": "bad"})
+    assert body.status_code == 400

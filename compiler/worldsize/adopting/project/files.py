@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +19,7 @@ from worldsize.adopting.project.spec import CONDA_FILE, SpecInput, SpecRequest, 
 from worldsize.adopting.proving.prove import Measured
 from worldsize.adopting.starting.files import IGNORED, write_ignored
 from worldsize.azureml import yaml_dump
+from worldsize.base.whole_file import write_whole
 
 CODE = "src"  # the folder of the script in a folder of its own
 SCHEMA = "yaml-language-server: $schema=https://raw.githubusercontent.com/worldsize/worldsize/main/schemas/spec.schema.json"
@@ -169,21 +172,35 @@ def find_existing(folder: Path, names: Mapping[str, bytes]) -> list[str]:
     return [name for name in names if os.path.lexists(folder / name)]
 
 
-def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files below a folder, none of which exists.
+def write_files(
+    folder: Path, files: Mapping[str, bytes], replaced: Mapping[Path, tuple[bytes, bytes]] | None = None
+) -> None:
+    """Write all files or none.
+
+    Args:
+        folder: The folder.
+        files: New files by their names below the folder.
+        replaced: The content before and after of files that exist.
 
     Raises:
-        OSError: One cannot be written. Those that were written before are removed.
+        OSError: One cannot be written, or has changed. Everything is as it was.
     """
-    written: list[Path] = []
-    try:
+    with contextlib.ExitStack() as undo:
         for name, content in files.items():
             path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as file:
-                written.append(path)
-                file.write(content)
-    except OSError:
-        for path in written:
-            path.unlink(missing_ok=True)
-        raise
+            for missing in reversed([each for each in (path.parent, *path.parents) if not each.exists()]):
+                missing.mkdir(exist_ok=True)
+                undo.callback(_remove_empty, missing)
+            write_whole(path, content, new=True)
+            undo.callback(path.unlink, missing_ok=True)
+        for path, (before, after) in (replaced or {}).items():
+            if path.read_bytes() != before:
+                raise OSError(errno.EBUSY, "it changed in the meantime", str(path))
+            write_whole(path, after)
+            undo.callback(write_whole, path, before)
+        undo.pop_all()
+
+
+def _remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # somebody else has put a file there
+        folder.rmdir()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from worldsize.base.whole_file import write_whole
 from worldsize.running.engine import early_stopping
 from worldsize.running.engine.early_stopping import best_value, should_stop
 from worldsize.running.engine.failures import failure_signature
@@ -315,7 +316,7 @@ class Sweep:
             folder = self.run.step(self.task.name).root
             folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps(self.log.mask.data(document), indent=1) + "\n"
-            (folder / "sweep.json").write_text(text, encoding="utf-8")
+            write_whole(folder / "sweep.json", text.encode(), follow=False)
 
     def _is_untracked(self) -> bool:
         """Whether MLflow is unavailable, which may turn out late; then no further trial is made."""

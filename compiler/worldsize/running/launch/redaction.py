@@ -13,6 +13,7 @@ from typing import Any
 
 from worldsize.azureml import binding as commands
 from worldsize.azureml import literals
+from worldsize.base.whole_file import write_whole
 from worldsize.running.model.process import Call, Process, walk_processes
 from worldsize.running.model.results import Failure
 from worldsize.running.model.source import Source, StepValues, Text, list_parts
@@ -129,4 +130,4 @@ def hide_in_compiled(folder: Path, mask: Mask) -> None:
         text = path.read_text(encoding="utf-8")
         masked = mask.text(assignments.replace_values(str(path), text, HIDDEN))
         if masked != text:
-            path.write_text(masked, encoding="utf-8")
+            write_whole(path, masked.encode(), follow=False)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from worldsize.base.whole_file import write_whole
 
 HOME = ".worldsize"
 
@@ -34,8 +37,9 @@ def ignore_in_git(folder: Path) -> None:
         OSError: The folder cannot be written.
     """
     ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+    if not os.path.lexists(ignore):
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            write_whole(ignore, b"*\n", new=True, flush=False)
 
 
 def show_path(path: Path | str) -> str:

@@ -1,8 +1,8 @@
 """JSON files that exist completely or not at all, even with two writers, or if the writer is killed.
 
-Writes are not flushed to the disk, which would take up to 25 ms per file. Only a crash of the machine can
-leave a file without its content; such a file is not JSON and counts as absent. What a file says about other
-files is trusted without reading them only until the next boot (:func:`boot_id`).
+What can be made again is not flushed to the disk, which would take up to 25 ms per file: only a crash of the
+machine can leave such a file without its content, and then it is not JSON and counts as absent. What a file
+says about other files is trusted without reading them only until the next boot (:func:`boot_id`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from typing import Any
 from worldsize.base.whole_file import write_whole
 
 
-def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file as a whole; the folder is made if it is missing."""
+def write_json(path: Path, document: Any, *, flush: bool = False) -> None:
+    """Write a JSON file as a whole, in place of a link; the folder is made if it is missing.
+
+    Args:
+        path: The file.
+        document: Its content.
+        flush: Whether it cannot be made again, and waits until it is on the disk.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     data = json.dumps(document, separators=(",", ":")).encode()
-    try:
-        write_whole(path, data)
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, data)
+    write_whole(path, data, follow=False, flush=flush)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

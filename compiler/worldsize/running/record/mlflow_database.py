@@ -24,7 +24,7 @@ def prepared_database(home: Path) -> Iterator[None]:
     import fcntl  # POSIX only
 
     deadline = time.monotonic() + LOCK_SECONDS
-    with (home / "mlflow.lock").open("w") as file:
+    with (home / "mlflow.lock").open("a") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -65,7 +65,7 @@ def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
             for name, task in prepared.tasks.items()
         },
     }
-    write_json(folder.root / RECORD, document)
+    write_json(folder.root / RECORD, document, flush=True)
 
 
 def _find_defaults(task: Task) -> list[str]:

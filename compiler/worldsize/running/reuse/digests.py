@@ -42,8 +42,8 @@ class Leaf:
 class Tree:
     """A file, a folder, or nothing. Places are relative paths with ``/``; a single file has the place ``""``.
 
-    ``others`` are broken links, special files, and folders that are listed at another place: only their
-    names count.
+    ``others`` are broken links, special files, folders that are listed at another place, and links that were
+    not followed, with where they lead: only their names count.
     """
 
     kind: Kind
@@ -55,6 +55,11 @@ class Tree:
     def size(self) -> int:
         """Bytes of all files."""
         return sum(leaf.size for leaf in self.files.values())
+
+    @property
+    def leads_out(self) -> bool:
+        """Whether it has a link that was not followed: what that leads to can change without a trace."""
+        return any(_LINK in place for place in self.others)
 
     def digest(self) -> str:
         """SHA-256 over kinds, names and contents: equal for equal trees, whatever their path and age."""
@@ -108,10 +113,11 @@ class TreeEntry:
     status: os.stat_result | None = None
 
 
-def walk_tree(path: Path) -> Iterator[TreeEntry]:
+def walk_tree(path: Path, runs: Path | None = None) -> Iterator[TreeEntry]:
     """List everything at and below a path, except Python's caches.
 
-    Links are followed, except into a folder that is being listed.
+    Links are followed, except into a folder that is being listed. For what a step has written, ``runs`` is
+    the folder of the runs: links are followed into the folder of a run only, not to the rest of the disk.
 
     The path itself comes first, at the place ``""``. Circular links turn a few folders into millions of
     places: after :data:`MAX_REPEATED`, a folder that was listed before is an ``other`` with the name of its
@@ -120,6 +126,11 @@ def walk_tree(path: Path) -> Iterator[TreeEntry]:
     Raises:
         OSError: A folder cannot be listed, or there are too many entries.
     """
+    real = os.path.realpath(path)
+    if runs is not None and path.is_symlink() and not _is_in_run(real, runs):
+        yield TreeEntry("", "other")
+        yield TreeEntry(f"{_LINK}{real}", "other")
+        return
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -127,14 +138,22 @@ def walk_tree(path: Path) -> Iterator[TreeEntry]:
         return
     if S_ISDIR(status.st_mode):
         yield TreeEntry("", "folder", status)
-        yield from _below(str(path))
+        yield from _below(str(path), runs)
     elif S_ISREG(status.st_mode):
         yield TreeEntry("", "file", status)
     else:
         yield TreeEntry("", "other")
 
 
-def _below(root: str) -> Iterator[TreeEntry]:
+_LINK = "\0-> "  # behind the place of a link that is not followed
+
+
+def _is_in_run(real: str, runs: Path) -> bool:
+    top = f"{os.path.realpath(runs)}{os.sep}"
+    return real.startswith(top) and os.sep in real[len(top) :]
+
+
+def _below(root: str, runs: Path | None) -> Iterator[TreeEntry]:
     first: dict[tuple[int, int], str] = {}
     waiting: list[tuple[str, str, frozenset[tuple[int, int]]]] = [(root, "", frozenset())]
     listed = repeated = 0
@@ -156,6 +175,9 @@ def _below(root: str) -> Iterator[TreeEntry]:
         inner = []
         for entry in entries:
             place = prefix + entry.name
+            if runs is not None and entry.is_symlink() and not _is_in_run(os.path.realpath(entry.path), runs):
+                yield TreeEntry(f"{place}{_LINK}{os.path.realpath(entry.path)}", "other")
+                continue
             try:
                 status = entry.stat()
             except OSError:  # a broken or circular link
@@ -202,16 +224,18 @@ class Digests:
         self._kept: dict[Path, dict[str, tuple[Stamp, str]]] = {}  # of the paths that were hashed
         self.hashed = 0  # files that had to be read
 
-    def tree(self, path: Path, *, remember: bool = True) -> Tree:
-        """Describe what lies at a path, if anything; ``remember`` keeps the digests for later runs.
+    def tree(self, path: Path, *, runs: Path | None = None) -> Tree:
+        """Describe what lies at a path, if anything, and keep the digests for later runs.
+
+        Those of what a step has written are not kept: for these ``runs`` is as in :func:`walk_tree`.
 
         Raises:
             OSError: Something cannot be read.
             InterruptedError: ``stop`` returned True.
         """
-        if not remember or self._folder is None:
-            return self._tree(path)
-        return self._remembered(path, lambda: self._tree(path))
+        if runs is not None or self._folder is None:
+            return self._tree(path, runs)
+        return self._remembered(path, lambda: self._tree(path, None))
 
     def files(self, sources: Mapping[str, Path | Archive], label: Path) -> Tree:
         """Files from several folders as one tree, whose digests are cached under the path ``label``.
@@ -236,11 +260,11 @@ class Digests:
             return Leaf(known[1], marks[0], marks)
         return self._hash(path)
 
-    def _tree(self, path: Path) -> Tree:
+    def _tree(self, path: Path, runs: Path | None) -> Tree:
         kind: Kind = "missing"
         files: dict[str, Leaf] = {}
         names: dict[Kind, list[str]] = {"folder": [], "other": []}
-        for entry in walk_tree(path):
+        for entry in walk_tree(path, runs):
             if not entry.place:
                 kind = entry.kind
             elif entry.kind != "file":
@@ -269,7 +293,7 @@ class Digests:
         self.hashed += 1
         now = self._clock()
         total, size = hashlib.sha256(), 0
-        with path.open("rb", buffering=0) as file:
+        with path.open("rb") as file:
             before = make_stamp(os.fstat(file.fileno()))
             while chunk := file.read(CHUNK_BYTES):
                 total.update(chunk)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.model.source import ARTIFACTS
 from worldsize.running.record.json_files import boot_id, read_json, write_json
-from worldsize.running.reuse.digests import Digests, Tree, parse_tree, walk_tree
+from worldsize.running.reuse.digests import Digests, Tree, TreeEntry, parse_tree, walk_tree
 from worldsize.running.reuse.digests import make_stamp as stamp_of
 from worldsize.running.reuse.key import Parts
 
@@ -38,6 +38,11 @@ class OutputRecord:
 def output_path(folder: StepFolder, output: str) -> Path:
     """The path of an output; that of :data:`ARTIFACTS` is the working folder."""
     return folder.code if output == ARTIFACTS else folder.outputs / output
+
+
+def runs_of(folder: StepFolder) -> Path:
+    """The folder of the runs that a step's folder is in."""
+    return folder.root.parents[2]
 
 
 def save_output_record(record: OutputRecord, folder: StepFolder) -> None:
@@ -84,8 +89,9 @@ def verify_outputs(
     outputs = {}
     for name, tree in record.outputs.items():
         try:
+            entries = walk_tree(output_path(folder, name), runs_of(folder))
             verified, changed = _verify_tree(
-                tree, output_path(folder, name), digests, trusted=record.boot == boot_id()
+                tree, output_path(folder, name), entries, digests, trusted=record.boot == boot_id()
             )
         except OSError as error:
             return record, error.filename or name
@@ -96,10 +102,12 @@ def verify_outputs(
     return (record if now == record else now), None
 
 
-def _verify_tree(tree: Tree, path: Path, digests: Digests, *, trusted: bool) -> tuple[Tree, str | None]:
+def _verify_tree(
+    tree: Tree, path: Path, entries: Iterable[TreeEntry], digests: Digests, *, trusted: bool
+) -> tuple[Tree, str | None]:
     files, rest = dict(tree.files), {*tree.folders, *tree.others}
     left = {*files, *rest}
-    for entry in walk_tree(path):
+    for entry in entries:
         if not entry.place and entry.kind != tree.kind:
             return tree, ""
         if entry.kind != "file":

@@ -30,6 +30,7 @@ from worldsize.running.reuse.output_record import (
     OutputRecord,
     load_output_record,
     output_path,
+    runs_of,
     save_output_record,
     verify_outputs,
 )
@@ -101,7 +102,7 @@ class ReuseCache:
         before = self._keys.get(task.name)
         try:
             places = {name: output_path(folder, name) for name in self._outputs(task)}
-            outputs = {name: self.digests.tree(path, remember=False) for name, path in places.items()}
+            outputs = {name: self.digests.tree(path, runs=runs_of(folder)) for name, path in places.items()}
             changed = [] if before is None else list_changed(before, self._parts(task) or {})
             parts = {**(before or {}), **dict.fromkeys(changed, "")}  # it is unknown which content was read
             done = OutputRecord(make_key(parts), parts, outputs, seconds)
@@ -116,7 +117,12 @@ class ReuseCache:
 
     def _add(self, task: Task, done: OutputRecord) -> None:
         """Add an entry for later runs."""
-        if is_deterministic(task):
+        leads_out = next((name for name, tree in done.outputs.items() if tree.leads_out), None)
+        if leads_out is not None:
+            self.notice(
+                f"{task.name}: will not be reused, its output `{leads_out}` has links out of the runs"
+            )
+        elif is_deterministic(task):
             self.store.add(StoreEntry(done.key, self.run.id, task.name, time.time(), done.seconds, done.size))
 
     def _reuse(self, task: Task, wanted: str) -> str | None:
@@ -200,13 +206,13 @@ class ReuseCache:
         done, folder = self._records[part.step]
         tree = done.outputs[part.port]
         if verify_outputs(done, folder, self.digests)[1] is not None:
-            tree = self.digests.tree(output_path(folder, part.port), remember=False)
+            tree = self.digests.tree(output_path(folder, part.port), runs=runs_of(folder))
         return self._data(tree, part.port)
 
-    @staticmethod
-    def _data(tree: Tree, name: str) -> list[str]:
+    def _data(self, tree: Tree, name: str) -> list[str]:
         """Data for the key; the name of a single file counts, because programs read its suffix."""
-        return ["data", name if tree.kind == "file" else "", tree.digest()]
+        part = ["data", name if tree.kind == "file" else "", tree.digest()]
+        return [*part, self.run.id] if tree.leads_out else part  # no other run knows what was read
 
     def _code(self, name: str) -> Snapshot:
         while name not in self.code:

@@ -6,6 +6,7 @@ It is never installed anywhere: clients learn of it by the environment variables
 from __future__ import annotations
 
 import ipaddress
+import re
 import ssl
 import tempfile
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from worldsize.base.whole_file import write_whole
+from worldsize.base.whole_file import NotAsWrittenError, read_private, write_whole
 from worldsize.serving.home import PRIVATE_FILE, Home
 
 LIFE = timedelta(days=30)
@@ -33,11 +34,21 @@ MARGIN = timedelta(days=1)  # an authority is remade when less than this is left
 MOST_CONTEXTS = 256
 BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
+_PEM = re.compile(
+    rb"-----BEGIN PRIVATE KEY-----\n[A-Za-z0-9+/=\n]+-----END PRIVATE KEY-----\n"
+    rb"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]+-----END CERTIFICATE-----\n"
+)
+
 Key: TypeAlias = ec.EllipticCurvePrivateKey
 
 
 class Authority:
-    """The certificate authority of a home, made at its first use and again before it expires."""
+    """The certificate authority of a home, made at its first use and again before it expires.
+
+    Raises:
+        NotAsWrittenError: Its file is not what was written.
+        OSError: It cannot be read or written.
+    """
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -78,7 +89,7 @@ class Authority:
         usable = [each for each in dict.fromkeys(named) if each != path and each.is_file()]
         texts = [bundle.read_bytes() for bundle in usable or [Path(certifi.where())]]
         texts.append(self._certificate.public_bytes(Encoding.PEM))
-        write_whole(path, b"\n".join(texts), mode=PRIVATE_FILE)
+        write_whole(path, b"\n".join(texts), mode=PRIVATE_FILE, follow=False)
         return path
 
     @property
@@ -86,14 +97,16 @@ class Authority:
         return self._home.state / "authority.pem"
 
     def _load(self) -> tuple[Key, x509.Certificate] | None:
+        text = read_private(self._path, _PEM)
+        if text is None:
+            return None
         try:
-            text = self._path.read_bytes()
             key, certificate = load_pem_private_key(text, None), x509.load_pem_x509_certificate(text)
-        except (FileNotFoundError, ValueError):  # a damaged file is replaced
-            return None
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or _expires_soon(certificate):
-            return None
-        return key, certificate
+        except ValueError:
+            raise NotAsWrittenError(f"`{self._path}` is damaged") from None
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+            raise NotAsWrittenError(f"`{self._path}` has a key and a certificate that do not belong together")
+        return None if _expires_soon(certificate) else (key, certificate)
 
     def _make(self) -> tuple[Key, x509.Certificate]:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -103,7 +116,8 @@ class Authority:
         builder = builder.add_extension(_key_usage(authority=True), critical=True)
         builder = _add_issuer(builder, key)
         certificate = builder.sign(key, hashes.SHA256())
-        write_whole(self._path, _pem(key) + certificate.public_bytes(Encoding.PEM), mode=PRIVATE_FILE)
+        text = _pem(key) + certificate.public_bytes(Encoding.PEM)
+        write_whole(self._path, text, mode=PRIVATE_FILE, follow=False)
         return key, certificate
 
     def _sign(self, names: tuple[str, ...]) -> ssl.SSLContext:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from worldsize.base.whole_file import write_whole
 from worldsize.running.model.folder import ignore_in_git
 from worldsize.serving.workspace import Scope
 
@@ -42,7 +43,7 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
     path = folder / ".azureml" / "config.json"
     text = _format(scope)
     found = find_config(folder)
-    if found is not None and not (found == path and _read(path) == text):
+    if path.parent.is_symlink() or (found is not None and not (found == path and _read(path) == text)):
         yield None
         return
     made_folder = not path.parent.exists()
@@ -51,7 +52,7 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
         if made_folder:
             ignore_in_git(path.parent)
         if found is None:
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text.encode(), new=True)
         held = path.open("rb")
         fcntl.flock(held, fcntl.LOCK_SH)
     except OSError:  # a folder that cannot be written: the command may not need it

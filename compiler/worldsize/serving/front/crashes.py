@@ -6,11 +6,9 @@ having said so: a client that keeps connections would lose its next request.
 
 from __future__ import annotations
 
-import logging
-
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from worldsize.serving.errors import ServiceError
+from worldsize.serving.errors import ServiceError, explain_refused, log_error
 
 
 class CrashGuard:
@@ -36,6 +34,10 @@ class CrashGuard:
         except Exception as error:
             if begun:  # half an answer: only a closed connection tells that the rest is missing
                 raise
-            logging.getLogger(__name__).exception("%s %s failed", scope["method"], scope["path"])
+            log_error(f"{scope['method']} {scope['path']} failed", error)
             message = f"internal error ({type(error).__name__}): `serve/server.log` in the home has more"
-            await ServiceError(500, "InternalServerError", message).response()(scope, receive, send)
+            answer = ServiceError(500, "InternalServerError", message)
+            if (reason := explain_refused(error)) is not None:
+                message = f"nothing was done, because the disk of the workspace refused it: {reason}"
+                answer = ServiceError(507, "InsufficientStorage", message)
+            await answer.response()(scope, receive, send)

@@ -20,17 +20,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.front.hosts import path_prefix
+from worldsize.serving.front.hosts import normalise, path_prefix
 from worldsize.serving.front.tokens import equal, secret_text, sign_path, verify_path, verify_token
-from worldsize.serving.workspace import Workspace
+from worldsize.serving.storage.errors import StorageError
+from worldsize.serving.workspace import ACCOUNT, Workspace
 
 __all__ = ["Guard", "check_proxy_credentials", "cookie_name", "proxy_host", "sign_path"]
 
-OPEN = ("/metadata/endpoints", "/msi/token", "/login/")  # each checks what it is sent
+# What Azure answers to anybody: where services are; and what gives tokens, which checks what it is sent.
+OPEN = ("/metadata/endpoints", "/discovery", "/msi/token", "/login/")
 PROXY_USER = "worldsize"
 # The management API, the services of a workspace, and storage: the page's cookie does not open them.
 _API = re.compile(
-    r"/+(?:(?:subscriptions|providers|discovery|telemetry|unknown|blob|mferp|genericasset|registrymanagement)(?:/|$)"
+    r"/+(?:(?:subscriptions|providers|telemetry|unknown|blob|mferp|genericasset|registrymanagement)(?:/|$)"
     r"|(?:history|mlflow|artifact|data|datastore|metric|modelregistry)/v\d\.\d/)",
     re.IGNORECASE,
 )
@@ -96,10 +98,10 @@ class Guard:
     def _judge(self, request: HTTPConnection) -> Response | None:
         """An answer in place of the application's, if any."""
         origin = request.headers.get("origin")
-        if proxy_host(request.scope) is not None:
+        if (host := proxy_host(request.scope)) is not None:
             if origin is not None:  # a browser: Azure's clients send none
                 raise ServiceError(403, "Forbidden", "web pages cannot use the proxy")
-            return None
+            return _find_missing_credential(request, host)
         if request.headers.get("host", "").lower() not in self._hosts:
             raise ServiceError(
                 421, "MisdirectedRequest", "this server answers as 127.0.0.1 and localhost only"
@@ -141,6 +143,33 @@ class Guard:
             return None
         message = "open the address that `worldsize serve` printed: it has the token"
         raise ServiceError(401, "AuthenticationFailed", message)
+
+
+def _find_missing_credential(request: HTTPConnection, host: str) -> Response | None:
+    """Azure's 401 for a request without a credential: code that forgets it must not first fail there.
+
+    Which credential it is does not matter here, because the connection has shown the proxy's secret.
+    """
+    prefix = path_prefix(host) or ""
+    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+    if prefix == "" and not request.scope["path"].startswith(OPEN):
+        if scheme.lower() == "bearer" and credential.strip():
+            return None
+        message = "Authentication failed. The 'Authorization' header is missing."
+        return _challenge(ServiceError(401, "AuthenticationFailed", message))
+    reads = request.scope.get("method") in {"GET", "HEAD"}
+    is_public = reads and normalise(host).partition(".")[0] != ACCOUNT  # data that the project maps
+    anonymous = not credential.strip() and "sig" not in request.query_params
+    if prefix.startswith("/blob/") and anonymous and not is_public:
+        message = "Server failed to authenticate the request: it has neither a token nor a signature."
+        return _challenge(StorageError(401, "NoAuthenticationInformation", message))
+    return None
+
+
+def _challenge(error: ServiceError) -> Response:
+    answer = error.response()
+    answer.headers["www-authenticate"] = "Bearer"
+    return answer
 
 
 def _add_prefix(scope: Scope) -> Scope:

@@ -8,6 +8,8 @@ https://learn.microsoft.com/azure/china/resources-developer-guide (the other clo
 
 from __future__ import annotations
 
+import ipaddress
+
 MANAGEMENT = frozenset(
     {
         "management.azure.com",
@@ -45,7 +47,6 @@ TELEMETRY = (
 )
 # Whatever else belongs to Azure and its customers in it: answered with an error, never reached.
 OTHER = (
-    "169.254.169.254",  # the metadata service of a virtual machine
     "appserviceenvironment.net",
     "azconfig.io",
     "azmk8s.io",
@@ -97,6 +98,21 @@ OTHER = (
     "windows.net",
     "windowsazure.com",
 )
+
+
+# The metadata service of a virtual machine and the host below it, where a machine's own identity is found.
+_MACHINE = frozenset(map(ipaddress.ip_address, ("169.254.169.254", "168.63.129.16")))
+
+
+def is_machine(address: str) -> bool:
+    """Whether an IP address, as it was resolved, is that of a service of the machine that Azure runs on."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    embedded = [parsed]
+    if isinstance(parsed, ipaddress.IPv6Address):
+        embedded += [each for each in (parsed.ipv4_mapped, parsed.sixtofour) if each is not None]
+        embedded += parsed.teredo or ()
+        embedded.append(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF))  # `::a.b.c.d`, and NAT64's
+    return not _MACHINE.isdisjoint(embedded)
 
 
 def normalise(host: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import uvicorn
 
+from worldsize.base.whole_file import remove_parts
 from worldsize.running.environments.mlflow_schema import check_schema
 from worldsize.running.record.json_files import read_json, write_json
 from worldsize.serving.app import make_app
@@ -71,6 +72,7 @@ def open_workspace(settings: Settings) -> Iterator[Opened]:
 
     Raises:
         HomeInUseError: Another server holds the home.
+        NotAsWrittenError: A secret of the home is not what was written.
         OSError: The port is taken, or the home cannot be written.
         SchemaError: The database of another version of MLflow is in the home.
     """
@@ -89,8 +91,9 @@ def open_workspace(settings: Settings) -> Iterator[Opened]:
         workspace.client_variables = client_variables(
             workspace, port, bundle, settings.environment, proxy=settings.proxy
         )
+        remove_parts(home.state)
         record = {"pid": os.getpid(), "port": port, "proxy": settings.proxy}
-        write_json(home.state / "server.json", record)
+        write_json(home.state / "server.json", record, flush=True)
         try:
             yield Opened(workspace, authority, listening, settings)
         finally:
@@ -105,6 +108,7 @@ def describe_client(settings: Settings) -> tuple[Mapping[str, str | None], bool]
 
     Raises:
         HomeInUseError: A server is just starting, or ending.
+        NotAsWrittenError: A secret of the home is not what was written.
         OSError: The home cannot be written.
         SchemaError: The database of another version of MLflow is in the home.
     """
@@ -206,6 +210,7 @@ def _log_to_file(path: Path) -> None:
     """Send warnings and errors of every library to a file: the terminal is the command's."""
     handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.raiseExceptions = False  # a full disk is no reason to write tracebacks to the terminal
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)

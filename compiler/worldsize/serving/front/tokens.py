@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from worldsize.serving.home import Home
 from worldsize.serving.workspace import TENANT, Workspace
 
 TOKEN_SECONDS = 86400  # as a managed identity's token lives
@@ -25,9 +24,9 @@ USER_NAME = "user@worldsize.local"
 
 
 @lru_cache(maxsize=256)
-def _derive(home: Home, purpose: str) -> bytes:
+def _derive(token: str, purpose: str) -> bytes:
     """A secret for one purpose, so that one that leaks serves no other."""
-    return hmac.digest(home.secret("token").encode(), purpose.encode(), "sha256")
+    return hmac.digest(token.encode(), purpose.encode(), "sha256")
 
 
 def secret_text(workspace: Workspace, purpose: str) -> str:
@@ -37,7 +36,7 @@ def secret_text(workspace: Workspace, purpose: str) -> str:
         workspace: The workspace whose secret it is derived from.
         purpose: ``proxy``, ``identity`` or ``page``.
     """
-    return _derive(workspace.home, purpose).hex()
+    return _derive(workspace.token, purpose).hex()
 
 
 def equal(left: str, right: str) -> bool:
@@ -110,12 +109,12 @@ def verify_path(workspace: Workspace, container: str, query: Mapping[str, str]) 
 
 
 def _path_signature(workspace: Workspace, container: str, end: str) -> str:
-    key = _derive(workspace.home, "storage")
+    key = _derive(workspace.token, "storage")
     return base64.b64encode(hmac.digest(key, f"{container}\n{end}".encode(), "sha256")).decode()
 
 
 def _signature(workspace: Workspace, signed: str) -> str:
-    digest = hmac.digest(_derive(workspace.home, "bearer"), signed.encode(), "sha256")
+    digest = hmac.digest(_derive(workspace.token, "bearer"), signed.encode(), "sha256")
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 

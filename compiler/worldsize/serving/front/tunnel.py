@@ -9,17 +9,25 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from worldsize.serving.front.certificates import Authority
 from worldsize.serving.front.guard import PROXY_USER, check_proxy_credentials
-from worldsize.serving.front.hosts import normalise, path_prefix
+from worldsize.serving.front.hosts import is_machine, normalise, path_prefix
 from worldsize.serving.front.listener import HEAD_BYTES, MakeProtocol, serve_socket
 from worldsize.serving.workspace import Workspace
 
-CONNECT_SECONDS = 30.0
+CONNECT_SECONDS, LOOK_UP_SECONDS = 30.0, 2.0
 CHUNK = 65536
 _REQUEST = re.compile(rb"CONNECT (\[[0-9A-Fa-f:.]{2,64}\]|[A-Za-z0-9._-]{1,253}):(\d{1,5}) HTTP/1\.[01]\r\n")
+
+
+Address: TypeAlias = tuple[str, int]
+
+
+class MachineError(Exception):
+    """A host is a service of the machine below this one."""
 
 
 class UpstreamError(Exception):
@@ -103,6 +111,11 @@ class Tunnel:
         """Carry bytes between the client and another host, which TLS keeps from us."""
         try:
             opened = await asyncio.wait_for(self._connect(host, port), CONNECT_SECONDS)
+        except MachineError:
+            await _refuse(
+                client, "403 Forbidden", f"{host} is a service of the machine below: it is not reached"
+            )
+            return
         except (OSError, OverflowError, asyncio.TimeoutError, UnicodeError) as error:
             await _refuse(client, "502 Bad Gateway", f"{host} cannot be reached: {error}")
             return
@@ -118,7 +131,10 @@ class Tunnel:
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         proxy = self.upstream
         if proxy is None or not proxy.serves(host):
-            return await asyncio.open_connection(host, port)
+            return await _open(await _resolve(host, port))
+        # The user's proxy may know names that this machine does not, or is slow to find unknown.
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            await asyncio.wait_for(_resolve(host, port), LOOK_UP_SECONDS)
         reader, writer = await asyncio.open_connection(proxy.host, proxy.port, limit=HEAD_BYTES)
         name = f"[{host}]" if ":" in host else host
         lines = [f"CONNECT {name}:{port} HTTP/1.1", f"Host: {name}:{port}"]
@@ -135,6 +151,33 @@ class Tunnel:
             said = b" ".join(status[1:]).decode("latin-1") or "nothing"
             raise ConnectionError(f"the proxy {proxy.host}:{proxy.port} answered {said}")
         return reader, writer
+
+
+async def _resolve(host: str, port: int) -> list[Address]:
+    """The addresses of a host, however it is written.
+
+    Raises:
+        MachineError: One of them is not to be reached.
+        OSError: It has none.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [(str(address[0]), int(address[1])) for *_, address in found]
+    if any(is_machine(name) for name, _ in addresses):
+        raise MachineError(host)
+    return list(dict.fromkeys(addresses))
+
+
+async def _open(addresses: list[Address]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first address that answers: names are not resolved again, to something else.
+
+    Raises:
+        OSError: None answers.
+    """
+    for name, port in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            return await asyncio.open_connection(name, port)
+    return await asyncio.open_connection(*addresses[-1])
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.running import RunResult
+from worldsize.running.reuse.digests import walk_tree
 from worldsize.serving.control import assets
 from worldsize.serving.control.paths import datastore_path
 from worldsize.serving.database import Database
-from worldsize.serving.home import Home
+from worldsize.serving.home import PRIVATE_FOLDER, Home
 from worldsize.serving.jobs import artifacts, records
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.translate.body import Body
 from worldsize.serving.jobs.translate.ports import output_type
+from worldsize.serving.storage.files import is_inside
 from worldsize.serving.workspace import BLOB_STORE, Scope
 
 MODELS = {"mlflow_model": "mlflow_model", "custom_model": "custom_model", "triton_model": "triton_model"}
@@ -80,12 +82,21 @@ def _place(home: Home, database: Database, job: JobRecord, output: JobOutput, li
         return
     if target.is_symlink():  # to the output of an earlier job
         target.unlink()
-    if target.is_dir() and source.is_dir():  # data lies there already, which the new files join
-        shutil.copytree(source, target, dirs_exist_ok=True)
-    elif target.is_file() and source.is_file():
-        shutil.copyfile(source, target)
+    if (target.is_dir() and source.is_dir()) or (target.is_file() and source.is_file()):
+        _copy_into(home, job, source, target)  # data lies there already, which the new files join
     else:
         artifacts.make_link(source, target)
+
+
+def _copy_into(home: Home, job: JobRecord, source: Path, target: Path) -> None:
+    """Copy each file as a whole; no link leads out of the runs, or out of the home."""
+    part = home.jobs / job.root / "output.part"
+    for entry in walk_tree(source, home.runs):
+        place = target / entry.place if entry.place else target
+        if entry.kind == "file" and is_inside(home, place.parent):
+            place.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            shutil.copyfile(source / entry.place, part)
+            part.replace(place)
 
 
 def register_output(database: Database, job: JobRecord, output: JobOutput) -> None:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from worldsize.base.whole_file import write_whole
 from worldsize.serving.home import Home
 
 # The files in the folder of a job.
@@ -89,9 +90,14 @@ def start_process(
         )
 
 
-def write_slots(folder: Path, slots: Iterable[int]) -> None:
-    """Note the slots that a job is lent, for a later server."""
-    (folder / SLOTS).write_text(" ".join(map(str, slots)), encoding="ascii")
+def prepare_process(folder: Path, slots: Iterable[int]) -> None:
+    """Make what a job's process needs: its log, and a note of its slots for a later server.
+
+    Raises:
+        OSError: Nothing can be written.
+    """
+    (folder / OUTPUT).touch()
+    write_whole(folder / SLOTS, " ".join(map(str, slots)).encode(), follow=False, flush=False)
 
 
 def read_slots(folder: Path) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from worldsize.running.prepare.machine import Machine, detect_machine
+from worldsize.serving.errors import log_error
 from worldsize.serving.front.environment import apply_variables, mlflow_server_variables
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.execution import end_job
@@ -24,10 +26,10 @@ from worldsize.serving.jobs.plan import count_slots
 from worldsize.serving.jobs.process import (
     JOB_FILE,
     find_process,
+    prepare_process,
     read_slots,
     signal_process,
     start_process,
-    write_slots,
 )
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.trackers import serve_trackers
@@ -59,7 +61,11 @@ class Queue:
 
     def adopt(self) -> None:
         """Take over what an earlier server started; what has died since is recorded."""
-        database = self.workspace.database
+        database, home = self.workspace.database, self.workspace.home
+        names = {name for (name,) in database.connection.execute("SELECT name FROM jobs")}
+        for folder in home.jobs.iterdir():
+            if folder.name not in names and find_process(folder) is None:
+                shutil.rmtree(folder, ignore_errors=True)  # of a submission that was killed
         for job in records.list_in_state(database, STARTED):
             folder = self.workspace.home.jobs / job.name
             if find_process(folder) is not None:
@@ -118,10 +124,10 @@ class Queue:
         if len(free) - adopted < self._sizes[job.name]:
             return False
         slots = tuple(free[: self._sizes[job.name]])
+        prepare_process(folder, slots)  # a job that the disk refuses waits until it can be written
         if not records.claim(self.workspace.database, job.name, before=("Queued",), after="Preparing"):
             return True  # it was canceled
         try:
-            write_slots(folder, slots)
             process = start_process(self.workspace.home, job.name, self._environment(slots), self._options())
         except OSError as error:
             end_job(self.workspace.database, job, "Failed", ("ServiceError", str(error)))
@@ -157,6 +163,12 @@ async def run_queue(workspace: Workspace) -> AsyncIterator[None]:
 
 
 async def _repeat(queue: Queue) -> None:
+    said = ""
     while True:
-        await queue.tick()
+        try:
+            await queue.tick()
+            said = ""
+        except Exception as error:  # the queue outlives whatever one look meets, such as a full disk
+            if said != (said := str(error)):
+                log_error("the queue could not go on", error)
         await asyncio.sleep(TICK_SECONDS)

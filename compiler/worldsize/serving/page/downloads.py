@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
+from typing import IO
+from urllib.parse import quote, unquote_to_bytes
 
-from starlette.background import BackgroundTask
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from worldsize.serving.errors import not_found
 from worldsize.serving.home import Home
@@ -19,6 +22,7 @@ from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.assets import KINDS, list_versions, local_folder
 from worldsize.serving.page.queries.files import IMAGES, data_folders, resolve_inside
 from worldsize.serving.page.queries.outputs import find_output
+from worldsize.serving.storage.uploads import CHUNK
 from worldsize.serving.workspace import Workspace
 
 
@@ -28,7 +32,8 @@ async def send_file(workspace: Workspace, request: Request) -> Response:
     Raises:
         ServiceError: 404 for anything that is not a file of the job or asset.
     """
-    kind, name, path = (request.path_params[key] for key in ("kind", "name", "path"))
+    kind, name = request.path_params["kind"], request.path_params["name"]
+    path = os.fsdecode(unquote_to_bytes(request.scope["raw_path"].split(b"/", 4)[4]))  # of any bytes
     found = await asyncio.to_thread(_locate, workspace, kind, name, path)
     if found is None:
         raise not_found(f"File `{path}` of `{name}`")
@@ -37,9 +42,9 @@ async def send_file(workspace: Workspace, request: Request) -> Response:
     label = found.name or name
     if found.is_dir():
         archive = await asyncio.to_thread(_pack, workspace.home, found)
-        done = BackgroundTask(archive.unlink, missing_ok=True)
         headers["content-disposition"] = _attachment(f"{Path(path).name or name.replace(':', '-')}.zip")
-        return FileResponse(archive, media_type="application/zip", headers=headers, background=done)
+        headers["content-length"] = str(archive.seek(0, os.SEEK_END))
+        return StreamingResponse(_send_pieces(archive), media_type="application/zip", headers=headers)
     image = IMAGES.get(found.suffix.lower())
     if image is not None and request.query_params.get("inline"):
         return FileResponse(found, media_type=image, headers=headers)
@@ -61,17 +66,38 @@ def _locate(workspace: Workspace, kind: str, name: str, path: str) -> Path | Non
     return None
 
 
-def _pack(home: Home, folder: Path) -> Path:
-    """A ZIP archive of a folder's files, without what its links reach outside of the folders of data."""
-    descriptor, name = tempfile.mkstemp(suffix=".zip", dir=home.state)
+def _pack(home: Home, folder: Path) -> IO[bytes]:
+    """A ZIP archive of a folder's files, without what its links reach outside of the folders of data.
+
+    The file has no name, so nothing is left of it whatever happens. Times that a ZIP cannot have become the
+    nearest one, and bytes of names that are not UTF-8 are written as ``%FF``.
+    """
     allowed = [each.resolve() for each in data_folders(home)]
-    with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for path in sorted(folder.rglob("*")):
-            real = path.resolve()
-            if real.is_file() and any(real.is_relative_to(each) for each in allowed):
-                archive.write(real, path.relative_to(folder))
-    return Path(name)
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(tempfile.TemporaryFile(dir=home.state))
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, strict_timestamps=False) as archive:
+            for path in sorted(folder.rglob("*")):
+                real = path.resolve()
+                if real.is_file() and any(real.is_relative_to(each) for each in allowed):
+                    with contextlib.suppress(FileNotFoundError, PermissionError):  # a job still writes
+                        archive.write(real, _NOT_TEXT.sub(_quote_byte, str(path.relative_to(folder))))
+        stack.pop_all()  # the answer closes it
+    return file
+
+
+def _send_pieces(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        file.seek(0)
+        while piece := file.read(CHUNK):
+            yield piece
+
+
+_NOT_TEXT = re.compile("[\udc80-\udcff]")  # bytes of a name that is not UTF-8
+
+
+def _quote_byte(found: re.Match[str]) -> str:
+    return f"%{ord(found[0]) & 0xFF:02X}"
 
 
 def _attachment(name: str) -> str:
-    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+    return f"attachment; filename*=UTF-8''{quote(os.fsencode(name), safe='')}"

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 
-from worldsize.serving.errors import ServiceError
+from worldsize.serving.errors import ServiceError, explain_refused, log_error
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.jobs.submit import submit
 from worldsize.serving.schedules import records
@@ -23,7 +22,6 @@ from worldsize.serving.schedules.records import Firing, ScheduleRecord
 from worldsize.serving.schedules.times import next_due
 from worldsize.serving.workspace import Workspace
 
-_LOG = logging.getLogger(__name__)
 LATE = timedelta(minutes=1)  # a due time that is older was missed: the machine slept
 _LONGEST_SLEEP = 5.0  # seconds; the clock may be set, or the machine sleep, meanwhile
 _changed: set[asyncio.Event] = set()
@@ -67,8 +65,8 @@ class _Timer:
                 now = datetime.now(timezone.utc)
                 try:
                     self._look(looked, now)
-                except Exception:  # the timer outlives whatever one look meets
-                    _LOG.exception("schedules could not be read")
+                except Exception as error:  # the timer outlives whatever one look meets
+                    log_error("schedules could not be read", error)
                 looked = now
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), self._pause())
@@ -122,8 +120,12 @@ class _Timer:
 
 
 async def _fire_quietly(workspace: Workspace, schedule: ScheduleRecord, firing: Firing) -> None:
-    with contextlib.suppress(ServiceError):  # the firing's row has it
+    try:
         await fire(workspace, schedule, firing)
+    except ServiceError:  # the firing's row has it
+        pass
+    except Exception as error:
+        log_error(f"schedule {schedule.name} could not be fired", error)
 
 
 async def fire(workspace: Workspace, schedule: ScheduleRecord, firing: Firing) -> str:
@@ -149,7 +151,9 @@ async def fire(workspace: Workspace, schedule: ScheduleRecord, firing: Firing) -
             records.finish(workspace.database, firing, error=str(error))
             raise
     except Exception as error:
-        _LOG.exception("schedule %s could not be fired", schedule.name)
+        log_error(f"schedule {schedule.name} could not be fired", error)
+        if (reason := explain_refused(error)) is not None:  # the firing waits, and is tried again
+            raise ServiceError(507, "InsufficientStorage", f"The job waits: {reason}.") from error
         message = f"The job could not be submitted: {type(error).__name__}: {error}"
         records.finish(workspace.database, firing, error=message)
         raise ServiceError(500, "InternalServerError", message) from error

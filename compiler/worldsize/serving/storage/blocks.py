@@ -13,7 +13,7 @@ from worldsize.serving.home import Home
 from worldsize.serving.storage.blobs import Blob
 from worldsize.serving.storage.errors import StorageError
 from worldsize.serving.storage.files import blob_name, container_folder
-from worldsize.serving.storage.uploads import CHUNK, blocks_folder
+from worldsize.serving.storage.uploads import CHUNK, blocks_folder, sync
 
 MAX_BLOCK_ID = 88  # characters: base64 of 64 bytes
 
@@ -102,6 +102,7 @@ def join_blocks(parts: Sequence[BlockPart], target: Path) -> None:
                 with part.file.open("rb") as block:
                     block.seek(part.offset)
                     _copy(block, output, part.size)
+            sync(output)
     except FileNotFoundError:
         raise StorageError(400, "InvalidBlockList", "The specified block list is invalid.") from None
 

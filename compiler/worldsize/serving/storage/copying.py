@@ -6,9 +6,11 @@ import asyncio
 import re
 import shutil
 import urllib.parse
+from pathlib import Path
 
 from worldsize.serving.storage.blobs import Blob, read_blob
 from worldsize.serving.storage.errors import StorageError, invalid_header
+from worldsize.serving.storage.uploads import sync
 from worldsize.serving.workspace import Workspace
 
 STORAGE_HOST = re.compile(r"[a-z0-9]+\.(?:blob|dfs)\.core\.[a-z.]+")
@@ -40,4 +42,10 @@ def source_blob(workspace: Workspace, url: str) -> Blob:
 
 async def copy_content(source: Blob, target: str) -> None:
     """Copy a blob's content to a file."""
-    await asyncio.to_thread(shutil.copyfile, source.file, target)
+    await asyncio.to_thread(_copy_file, source.file, target)
+
+
+def _copy_file(source: Path, target: str) -> None:
+    shutil.copyfile(source, target)
+    with Path(target).open("r+b") as file:
+        sync(file)

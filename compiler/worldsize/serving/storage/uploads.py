@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from starlette.requests import Request
 
@@ -86,10 +87,14 @@ async def received_body(home: Home, request: Request) -> AsyncIterator[Received]
 
 
 async def _write(request: Request, path: Path, digest: hashlib._Hash) -> int:
-    """Write and hash the body, a megabyte at a time, beside the event loop; the bytes written."""
+    """Write and hash the body, a megabyte at a time, beside the event loop; the bytes written.
+
+    They are on the disk then: a client that was answered does not send them again.
+    """
     size = 0
     waiting = bytearray()
-    with path.open("wb", buffering=0) as file:
+    # Buffered: a full disk takes a part of what it is given, and only the buffer looks.
+    with path.open("wb") as file:
 
         def flush() -> None:
             digest.update(waiting)
@@ -101,5 +106,12 @@ async def _write(request: Request, path: Path, digest: hashlib._Hash) -> int:
             if len(waiting) >= CHUNK:
                 await asyncio.to_thread(flush)
                 waiting.clear()
-        flush()
+        await asyncio.to_thread(flush)
+        await asyncio.to_thread(sync, file)
     return size
+
+
+def sync(file: BinaryIO) -> None:
+    """Wait until everything that was written to a file is on the disk."""
+    file.flush()
+    os.fsync(file.fileno())

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import aiohttp
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from worldsize.serving.artifacts.folders import local_folder_of
 from worldsize.serving.control.document import is_shallow
 from worldsize.serving.errors import ServiceError, bad_request
 from worldsize.serving.jobs import records
+from worldsize.serving.tracking.proxied import list_folder
+from worldsize.serving.tracking.reader import artifact_uri
 from worldsize.serving.tracking.registry import place_version
 from worldsize.serving.tracking.server import mlflow_session, sync_when_ready
 from worldsize.serving.tracking.uris import ArtifactUris
 from worldsize.serving.workspace import Workspace
 
 MAX_BODY = 64 << 20  # bytes
+LISTED = re.compile(r"artifacts/list|logged-models/([^/]+)/artifacts/directories")
 REGISTRY = ("registered-models/", "model-versions/")
 COMING_SECONDS, LOOK_SECONDS = 30.0, 0.2  # for the run of a job that is about to start
 PASSED = ("content-type", "accept", "user-agent", "x-mlflow-workspace")
@@ -71,6 +76,10 @@ async def forward(workspace: Workspace, request: Request, path: str, uris: Artif
         call = _log_batch(call)
     elif operation == "runs/get-run-data-status":
         return JSONResponse({"is_complete": True})
+    elif (listed := LISTED.fullmatch(operation)) is not None:
+        call, files = await asyncio.to_thread(_list_artifacts, workspace, request, call, listed[1])
+        if files is not None:
+            return rewrite(uris, 200, "application/json", json.dumps(files).encode())
     elif operation == "model-versions/create":
         return await place_version(workspace, uris, call, send)
     answer = await send(workspace, call)
@@ -149,6 +158,31 @@ def _list_experiments(request: Request, call: MlflowCall) -> MlflowCall:
     wanted["max_results"] = int(most) if most.isdecimal() and len(most) < 10 else 1000
     path = call.path.replace("experiments/list", "experiments/search")
     return MlflowCall("POST", path, "", json.dumps(wanted).encode(), {"content-type": "application/json"})
+
+
+def _list_artifacts(
+    workspace: Workspace, request: Request, call: MlflowCall, model: str | None
+) -> tuple[MlflowCall, dict[str, Any] | None]:
+    """The artifacts of a run or of a logged model: MLflow's server would list whatever a location names.
+
+    Returns:
+        A request that names nothing else, and the answer; None for what MLflow does not know.
+
+    Raises:
+        ServiceError: 400, the artifacts are outside of the home, or the path leads there.
+    """
+    given = {**_json_object(call.body), **request.query_params}
+    owner = str(model or given.get("run_id") or given.get("run_uuid") or "")
+    folder = str(given.get("artifact_directory_path" if model else "path") or "")
+    call = MlflowCall("GET", call.path, "" if model else urlencode({"run_id": owner}), b"", call.headers)
+    root = artifact_uri(workspace.home, owner)
+    if root is None:
+        return call, None
+    if local_folder_of(workspace.home, owner) is None:
+        raise bad_request(f"The artifacts of `{owner}` are outside of the home: `{root[:200]}`.")
+    files = list_folder(workspace, f"{owner}/{folder}")
+    above = f"{folder.strip('/')}/" if folder.strip("/") else ""
+    return call, {"root_uri": root, "files": [{**each, "path": above + each["path"]} for each in files]}
 
 
 def _log_batch(call: MlflowCall) -> MlflowCall:

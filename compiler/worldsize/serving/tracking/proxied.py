@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
@@ -40,9 +42,17 @@ async def answer_artifact(workspace: Workspace, request: Request, path: str) -> 
 
 
 def _list(workspace: Workspace, path: str) -> Response:
-    """The files and folders directly below a folder, by their last names."""
+    return JSONResponse({"files": list_folder(workspace, path)})
+
+
+def list_folder(workspace: Workspace, path: str) -> list[dict[str, Any]]:
+    """The files and folders directly below a folder, by their last names; no link leads outside the home.
+
+    Raises:
+        ServiceError: 400, for what is not ``<run>/<path>``, or leads outside.
+    """
     prefix = _blob(workspace, path) + "/"
-    files = []
+    files: list[dict[str, Any]] = []
     after = None
     while after != "":
         page = list_blobs(workspace.home, CONTAINER, prefix=prefix, delimiter="/", after=after or "")
@@ -52,7 +62,7 @@ def _list(workspace: Workspace, path: str) -> Response:
             for each in page.blobs
         ]
         after = page.after
-    return JSONResponse({"files": files})
+    return files
 
 
 def _blob(workspace: Workspace, path: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import aiohttp
 
-from worldsize.serving.errors import ServiceError
+from worldsize.serving.errors import ServiceError, log_error
 from worldsize.serving.home import Home
 from worldsize.serving.tracking.models import sync_models
 from worldsize.serving.tracking.versions import has_registry
@@ -25,6 +25,7 @@ LONGEST_SOCKET = 100  # bytes of a socket's path: 104 on macOS, 108 on Linux, wi
 QUICK_SECONDS, MAX_QUICK_ENDS = 20.0, 3  # a server that ends soon after its start, so often, stays down
 STOP_SECONDS = 5.0
 REQUEST_SECONDS = 300.0  # for an answer, MLflow's import included
+AGAIN_SECONDS = 1.0  # after a start that the disk refused
 READY_SECONDS = 0.05  # between two looks whether the database is there
 _SERVERS: dict[Path, MlflowServer] = {}
 
@@ -51,7 +52,12 @@ class MlflowServer:
         quick_ends = 0
         while quick_ends < MAX_QUICK_ENDS:
             began = time.monotonic()
-            await self._start()
+            try:
+                await self._start()
+            except OSError as error:  # a full disk, or no more files
+                log_error("MLflow's server does not start", error)
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
             assert self._process is not None
             status = await self._process.wait()
             quick_ends = quick_ends + 1 if time.monotonic() - began < QUICK_SECONDS else 0

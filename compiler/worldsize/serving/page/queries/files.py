@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from worldsize.diagnostics.snippet import flatten
 from worldsize.serving.home import Home
 
 MAX_ENTRIES = 500  # of one folder
@@ -33,7 +34,7 @@ _TABLES = {".csv": ",", ".tsv": "\t"}
 class Entry:
     """A file or a folder; ``path`` is relative to the folder that is browsed."""
 
-    name: str
+    name: str  # as it is shown: a byte that is not UTF-8 is a mark
     path: str
     folder: bool
     size: int  # bytes
@@ -96,7 +97,7 @@ def _scan(home: Home, base: Path, folder: Path, path: str) -> Iterator[Entry]:
             if real is None:
                 continue
             status = real.stat()
-            yield Entry(each.name, inner, stat.S_ISDIR(status.st_mode), status.st_size)
+            yield Entry(flatten(each.name), inner, stat.S_ISDIR(status.st_mode), status.st_size)
 
 
 def preview_file(path: Path) -> Preview:
@@ -194,6 +195,6 @@ def file_url(kind: str, name: str, path: str, *, inline: bool = False) -> str:
         path: As the page lists it.
         inline: Whether the browser shows it, which it does for images only.
     """
-    return f"/files/{quote(kind, safe='')}/{quote(name, safe='')}/{quote(path)}" + (
+    return f"/files/{quote(kind, safe='')}/{quote(name, safe='')}/{quote(os.fsencode(path))}" + (
         "?inline=1" if inline else ""
     )

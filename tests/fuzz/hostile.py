@@ -4,7 +4,7 @@ With `--command compile`, `plan` or `run` they are given to that instead, `run` 
 
 Each shape repeats one thing until a file has the size, so that whatever takes quadratic time or many times
 the file's memory shows. Of every file it demands an ordinary exit status, at most two seconds of processor
-time and 500 MB. Every check is a process of its own; `tests/unit/test_check_hostile.py` checks small ones.
+time and 500 MB. Every check is a process of its own; `tests/unit/test_check_limits.py` checks small ones.
 """
 
 from __future__ import annotations

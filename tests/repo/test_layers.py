@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 
@@ -103,3 +105,95 @@ def test_light_verbs_import_nothing_heavy(statement: str) -> None:
         check=True,
     )
     assert result.stdout.strip() == "[]"
+
+
+def unbounded_reads() -> list[str]:
+    """Reads of a file that do not pass through ``base.untrusted``: a pipe would block them.
+
+    Left out are what the package has shipped (paths made from ``resources`` or ``__file__``), what the kernel
+    answers below ``/proc`` and ``/sys``, and modules that run where the package is not: in a step's Python.
+    """
+    found = [
+        (module, node)
+        for module in architecture.modules()
+        if module.name != "base.untrusted" and _MAY_READ.search(module.text)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and _reads_file(node) and not _is_shipped(node, module.tree)
+    ]
+    return [f"{module.name}:{node.lineno}" for module, node in found if not _runs_without_package(module)]
+
+
+def _runs_without_package(module: architecture.Module) -> bool:
+    """Whether a module, or its package, can be imported by a Python that does not have this one."""
+    beside = [each for each in architecture.modules() if each.path.parent == module.path.parent]
+    alone = not architecture.imports(module, for_types=False)
+    return alone or (
+        any(each.path.name == "__main__.py" for each in beside)
+        and all(
+            name.startswith(f"{module.name.rpartition('.')[0]}.") for name in architecture.imports(module)
+        )
+    )
+
+
+_MAY_READ = re.compile(r"\b(?:open|read_text|read_bytes)\(")
+_MODE = re.compile(r"[rwaxbt+]{1,3}")
+
+
+def _reads_file(call: ast.Call) -> bool:
+    """Whether a call opens or reads a file by its path, and does not write it."""
+    function = call.func
+    if getattr(function, "attr", getattr(function, "id", "")) not in ("open", "read_text", "read_bytes"):
+        return False
+    name = ast.unparse(function)
+    if name == "os.open":
+        return not re.search(r"O_(?:WRONLY|RDWR|CREAT|PATH)", ast.unparse(call))
+    if isinstance(function, ast.Attribute) and function.attr in ("read_text", "read_bytes"):
+        return not call.args or isinstance(call.args[0], ast.Constant)  # `fields.read_text(node, "type")`
+    if not (name in ("open", "io.open") or (isinstance(function, ast.Attribute) and function.attr == "open")):
+        return False
+    place = 1 if name in ("open", "io.open") else 0
+    given = [each.value for each in call.keywords if each.arg == "mode"] or call.args[place : place + 1]
+    if not given:  # `session.open()` and `archive.open(member)` are no files; those of ours name an encoding
+        return name in ("open", "io.open") or any(each.arg == "encoding" for each in call.keywords)
+    mode = given[0].value if isinstance(given[0], ast.Constant) else None
+    return isinstance(mode, str) and _MODE.fullmatch(mode) is not None and not set(mode) & set("wax+")
+
+
+def _is_shipped(call: ast.Call, tree: ast.Module) -> bool:
+    """Whether the path is made from what the package has shipped, or is one of the kernel."""
+    made: dict[str, list[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in architecture._targets(node):
+                made.setdefault(target, []).append(ast.unparse(node.value))
+    names = {each.id for each in ast.walk(call) if isinstance(each, ast.Name)}
+    texts = [ast.unparse(call), *(text for name in names for text in made.get(name, ()))]
+    return any(re.search(r"__file__|\bresources\.|['\"]/(?:proc|sys)/|os\.devnull", text) for text in texts)
+
+
+def test_what_others_may_have_made_is_opened_by_one_function() -> None:
+    assert not unbounded_reads(), "read it by `worldsize.base.untrusted`"
+
+
+@pytest.mark.parametrize(
+    ("call", "reads"),
+    [
+        ("open(path)", True),
+        ("open(path, 'rb')", True),
+        ("open(path, 'w')", False),
+        ("path.open(encoding='utf-8')", True),
+        ("path.open('a+b')", False),
+        ("archive.open(member)", False),
+        ("account.open()", False),
+        ("path.read_text(encoding='utf-8')", True),
+        ("path.read_text('utf-8')", True),
+        ("fields.read_text(node, 'type')", False),
+        ("os.open(path, os.O_RDONLY)", True),
+        ("os.open(path, os.O_WRONLY | os.O_CREAT)", False),
+    ],
+)
+def test_what_reads_a_file_is_told_by_its_call(call: str, reads: bool) -> None:
+    (statement,) = ast.parse(call).body
+    assert isinstance(statement, ast.Expr)
+    assert isinstance(statement.value, ast.Call)
+    assert _reads_file(statement.value) is reads

@@ -306,3 +306,20 @@ def test_a_run_does_not_copy_earlier_runs(project: Any) -> None:
     for _ in range(2):
         assert project.run("job.yml")[0] == 0
     assert project.log("command") == "job.yml\nlogs\noutputs\n"
+
+
+def test_a_step_that_leaves_a_pipe_for_its_metrics_ends(project: Any) -> None:
+    project.write(
+        "job.yml",
+        """
+    $schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
+    command: cd ${{outputs.made}} && mkfifo metrics.json && ln -s /dev/zero registration.json
+    outputs: {made: {type: uri_folder}}
+    environment: azureml:any@latest
+    compute: azureml:cpu-cluster
+""",
+    )
+    status, text = project.run("job.yml", "--environment", "current")
+    assert status == 0, text
+    assert "metrics.json` cannot be read: it is a named pipe, not a file" in text
+    assert "registration.json` cannot be read: it is a device, not a file" in text

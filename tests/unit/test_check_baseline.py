@@ -141,7 +141,7 @@ def test_a_missing_baseline_is_refused_with_the_way_to_make_it(tree: Path) -> No
     result = check()
     assert (result.exit_code, "--write-baseline" in result.stderr) == (2, True)
     Path("known.json").mkdir()
-    assert "is not a file" in check().stderr
+    assert "it is a folder, not a file" in check().stderr
 
 
 def test_no_other_file_is_overwritten(tree: Path) -> None:

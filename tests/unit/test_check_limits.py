@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import resource
+import runpy
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import worldsize
 from worldsize.base import limits
+from worldsize.rules import registry
 
+FUZZ: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[1] / "fuzz" / "hostile.py"))
+SMALL = 500  # bytes
+SHAPES = {name: make for name, make in FUZZ["SHAPES"].items() if make(SMALL) != make(4 * SMALL)}
 PATIENCE = 20.0  # seconds on a busy machine; what is guarded against takes minutes or for ever
 SPEC = """\
 name: digits
@@ -148,3 +155,26 @@ def test_a_whole_number_beyond_every_float_is_a_finding(
     report = worldsize.check("spec.yml")
     assert report.exit_code == 1
     assert {each.code for each in report.errors} <= {"WS106", "WS613"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _all_rules_are_loaded() -> None:
+    for rule in registry.checked_rules():
+        registry.load_checks(rule)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_work_grows_no_faster_than_the_file(
+    shape: str,
+    calls: Callable[[Callable[[], object]], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = {}
+    for size in (SMALL, 4 * SMALL):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        FUZZ["write"](SHAPES[shape](size), folder)
+        monkeypatch.chdir(folder)
+        work[size] = calls(lambda: worldsize.check("."))
+    assert work[4 * SMALL] < 5 * work[SMALL]

@@ -1,14 +1,20 @@
-"""Files of others, as every component and the compiler's count of rows read them."""
+"""Files of others, as every component and the compiler read them."""
 
 from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from tests.fuzz import foreign_files
 
+from worldsize.base import limits, untrusted
+from worldsize.cli.main import main
 from worldsize.resolving import row_counts
 from wsmodels import mlmodel
 from wsshards import errors, manifest, regular_files, verify
@@ -163,3 +169,77 @@ def test_hostile_metrics_are_refused(
             gate.read_metrics(str(tmp_path))
     finally:
         del sys.modules["gate"]
+
+
+def test_what_is_not_a_file_is_said_in_a_sentence(tmp_path: Path, pipe: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "text").write_bytes(b"a\r\nb\xff")
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", 1 << 40)
+    reasons = {
+        "pipe": "it is a named pipe, not a file",
+        "loop": "it is a link that leads back to itself",
+        "text": "it is not utf-8 text: byte 0xff at 4",
+        "large": "it has 1,099,511,627,776 bytes, more than the 16,777,216 it may have",
+        "": "it is a folder, not a file",
+    }
+    for name, reason in reasons.items():
+        with pytest.raises(untrusted.UnreadableError) as caught:
+            untrusted.read_text(tmp_path / name)
+        assert str(caught.value) == f"`{tmp_path / name}` cannot be read: {reason}"
+        assert caught.value.too_large is (name == "large")
+    for name in ("nothing", "text/below", "a\0b", "x" * 300):
+        with pytest.raises(FileNotFoundError):
+            untrusted.read_bytes(tmp_path / name)
+    assert untrusted.read_text(tmp_path / "text", errors="replace") == "a\nb\ufffd"
+    assert untrusted.find_fault(pipe) == reasons["pipe"]
+    assert untrusted.find_fault(tmp_path, folder=True) is None
+
+
+def test_a_size_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RECORD", 1 << 20)
+    if Path("/proc/self/status").exists():
+        assert b"Name:" in untrusted.read_bytes("/proc/self/status")  # of size 0
+    path = tmp_path / "grows"
+    path.write_text("a\n" * 1000)
+    with untrusted.open_file(path) as file:
+        path.write_text("a\n" * 2000)
+        with pytest.raises(untrusted.UnreadableError, match="more than the 3,000"):
+            untrusted.read_bytes(path, 3000)
+        chunks = untrusted.read_chunks(file)
+        assert next(chunks) == b"a\n" * 2000
+        with path.open("a") as longer:
+            longer.write("a\n")
+        with pytest.raises(untrusted.UnreadableError, match="it grew while it was read"):
+            next(chunks)
+    path.write_bytes(b"a\n" * (1 << 20))
+    with pytest.raises(untrusted.UnreadableError, match="more than the 1,048,576"):
+        list(untrusted.read_lines(path))
+
+
+def test_a_file_that_is_passed_over_is_warned_of(pipe: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        untrusted.UnreadableError(1, "it is odd", str(pipe)).warn()
+    assert [str(each.message) for each in caught] == [f"`{pipe}` cannot be read: it is odd"]
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_that_git_waits_for_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    os.mkfifo(".gitignore")
+    result = CliRunner().invoke(main, ["check", "."])
+    assert result.exit_code == 1
+    assert "`.gitignore` cannot be read: it is a named pipe, not a file" in result.output
+
+
+SELECTED = {"check a job": ("pipe", "1 TiB"), "plan": ("device",), "show": ("pipe",), "logs": ("growing",)}
+
+
+@pytest.mark.timeout(120)
+def test_no_command_waits_for_what_is_not_a_file(tmp_path: Path) -> None:
+    matrix = foreign_files.Matrix(tmp_path, [*SELECTED])
+    for cell in foreign_files.list_cells(matrix, [*foreign_files.KINDS]):
+        if cell.kind in SELECTED[cell.command]:
+            assert matrix.judge(cell) is None, cell

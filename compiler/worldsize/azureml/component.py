@@ -10,6 +10,7 @@ from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Field, Interface, Port
 from worldsize.azureml.references import closest_path, is_file, is_folder, list_names, local_path
+from worldsize.base import untrusted
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
@@ -116,7 +117,7 @@ def _report_unreadable(reference: Scalar, path: Path, files: Files) -> Problem |
         return _report_missing(reference, path)
     if not files.readable(path):
         return report_outside(reference.text, reference.span)
-    if path.resolve() in files.reading:
+    if files.real(path) in files.reading:
         message = f"component `{shorten(reference.text)}` contains itself"
         help_ = "a pipeline component cannot be one of its own steps"
         return Problem("component-recursive", reference.span, message, help_)
@@ -161,6 +162,9 @@ def _read_port(key: Scalar, node: Node) -> Port:
 def _report_missing(reference: Scalar, path: Path) -> Problem:
     """Report a reference to a missing file, with the component files that exist in its folder."""
     message = f"component file `{shorten(reference.text)}` does not exist"
+    if (fault := untrusted.find_fault(path)) is not None:
+        message = f"component file `{shorten(reference.text)}` cannot be read: {fault}"
+        return Problem("component-missing", reference.span, message, "write the path of its YAML file")
     names = [name for name in list_names(path.parent) if name.endswith((".yml", ".yaml"))]
     names = [name for name in names if path.parent / name != Path(reference.source.path)]
     near = closest_path(reference.text, path, reference.source.path)

@@ -8,24 +8,24 @@ refused.
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
 import stat
 from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
 from msgspec import Struct, field
 
 from worldsize.azureml.real_paths import RealPaths
+from worldsize.base import limits, untrusted
 
 MAX_ENTRIES = 100_000  # files and folders of one snapshot, links followed
 MAX_DEPTH = 100  # folders in each other
 MAX_LOOKED_AT = 2_000_000  # entries of all snapshots of one command
 CHUNK = 1 << 20  # bytes that are copied at once
-_FLAGS = os.O_RDONLY
-for _flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # each where the system has it
-    _FLAGS |= getattr(os, _flag, 0)
 _OPENED = "/proc/self/fd"  # where Linux says what a descriptor is open on
 
 Kind = Literal["file", "folder", "other"]
@@ -94,21 +94,17 @@ def _kind(mode: int) -> tuple[Kind, str]:
     return "other", "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
-def open_listed(path: Path) -> IO[bytes]:
+def open_listed(path: Path) -> BufferedReader:
     """Open a file to copy it; its links were resolved when it was listed.
 
     Raises:
         OSError: It cannot be read, or was replaced.
     """
-    number = os.open(path, _FLAGS)
-    file = os.fdopen(number, "rb")
-    try:
-        if not stat.S_ISREG(os.fstat(number).st_mode) or not _is_still(path, number):
-            raise OSError(errno.ESTALE, "it was replaced after it was checked", str(path))  # noqa: TRY301
-    except BaseException:
-        file.close()
-        raise
-    return file
+    file = untrusted.open_file(path)
+    if _is_still(path, file.fileno()):
+        return file
+    file.close()
+    raise OSError(errno.ESTALE, "it was replaced after it was checked", str(path))
 
 
 def _is_still(path: Path, number: int) -> bool:
@@ -119,10 +115,25 @@ def _is_still(path: Path, number: int) -> bool:
         return os.path.realpath(path) == str(path) and os.path.samestat(os.stat(path), os.fstat(number))  # noqa: PTH116
 
 
-def read_listed(path: Path, limit: int = -1) -> bytes:
-    """The bytes of a file that was listed, or its first ``limit``; raises as :func:`open_listed` does."""
+def read_listed(path: Path, limit: int | None = None) -> bytes:
+    """The bytes of a file that was listed, or its first ``limit``; raises as :func:`open_listed` does.
+
+    Without a limit, one of more than 16 MiB is an error, too.
+    """
     with open_listed(path) as file:
-        return file.read(limit)
+        data = file.read(limits.SIZE + 1 if limit is None else limit)
+    if limit is None and len(data) > limits.SIZE:
+        raise OSError(errno.EFBIG, f"it has more than {limits.SIZE:,} bytes", str(path))
+    return data
+
+
+def hash_listed(path: Path) -> bytes:
+    """SHA-256 of a file that was listed; raises as :func:`open_listed` does, or if it grows."""
+    total = hashlib.sha256()
+    with open_listed(path) as file:
+        for chunk in untrusted.read_chunks(file):
+            total.update(chunk)
+    return total.digest()
 
 
 def are_equal(one: Path, other: Path) -> bool:
@@ -137,8 +148,7 @@ def are_equal(one: Path, other: Path) -> bool:
 def copy_listed(path: Path, target: Path) -> int:
     """Copy a file that was listed, and return its mode; raises OSError if either file fails."""
     with open_listed(path) as source, target.open("wb") as file:
-        while chunk := source.read(CHUNK):
-            file.write(chunk)
+        file.writelines(untrusted.read_chunks(source))
         return stat.S_IMODE(os.fstat(source.fileno()).st_mode)
 
 
@@ -174,19 +184,15 @@ class Archive(Struct, frozen=True):
             archive.writestr(zipfile.ZipInfo(f"{self.folder}/", _TIME), b"")
             for name, path in self.files:
                 with open_listed(path) as source:
-                    left = os.fstat(source.fileno()).st_size
                     entry = zipfile.ZipInfo(name, _TIME)
-                    entry.file_size = left  # says whether its header needs eight bytes for it
+                    size = os.fstat(source.fileno()).st_size
+                    entry.file_size = size  # says whether its header needs eight bytes for it
                     try:
                         packed = archive.open(entry, "w")
                     except UnicodeEncodeError:
                         raise OSError(errno.EILSEQ, "its name is not text", str(path)) from None
                     with packed:
-                        while chunk := source.read(CHUNK):
-                            left -= len(chunk)
-                            if left < 0:
-                                raise OSError(errno.ESTALE, "it grew while it was copied", str(path))
-                            packed.write(chunk)
+                        packed.writelines(untrusted.read_chunks(source))
 
     def identity(self) -> bytes:
         """A key that is equal for zips of the same files; reads no file."""

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from worldsize.base import untrusted
 from worldsize.base.problem import Finding
 from worldsize.base.wording import shorten
 
@@ -138,6 +139,9 @@ def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
     if "\n" in text.strip():
         message = f"{what} is a text of several lines, and Azure ML takes a text as the name of a file"
         return Finding(span, message, "remove `|` or `>` after the key, so that its content is a mapping")
+    fault = untrusted.find_fault(path, folder=True)
+    if fault is not None:
+        return Finding(span, f"{what} names `{shorten(text)}`, but {fault}", "name a file or a folder")
     message = f"{what} names `{shorten(text)}`, which does not exist"
     near = closest_path(text, path, span.path)
     if near is not None:

@@ -18,6 +18,8 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 
 SIZE = 16 * 1024 * 1024  # bytes
+TEXT = 4 * 1024 * 1024  # bytes of a script, or of another text that a job names
+RECORD = 128 * 1024 * 1024  # bytes of a file that a run or `compile` wrote, of ten thousand steps
 DEPTH = 100  # nested collections, aliases expanded
 NODES = 300_000  # values written in one file
 ALIASED = 50_000  # values that aliases and merge keys repeat

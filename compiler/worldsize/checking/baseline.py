@@ -17,6 +17,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from worldsize.base import untrusted
 from worldsize.base.source import Source
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error
@@ -82,17 +83,12 @@ def read_baseline(path: str) -> Baseline:
         ValueError: The file cannot be read, or is not a baseline of this version.
     """
     try:
-        if Path(path).exists() and not Path(path).is_file():
-            raise ValueError(f"`{path}` is not a file")
-        with Path(path).open("rb") as file:
-            data = file.read(LARGEST + 1)
+        data = untrusted.read_bytes(path, LARGEST)
     except OSError as error:
         advice = "; `--write-baseline` creates it" if isinstance(error, FileNotFoundError) else ""
         raise ValueError(
             f"the baseline `{path}` cannot be read: {describe_os_error(error)}{advice}"
         ) from None
-    if len(data) > LARGEST:
-        raise ValueError(f"`{path}` is not a baseline: it is larger than {LARGEST:,} bytes")
     try:
         version = msgspec.json.decode(data, type=_Version).version
         if version != VERSION:

@@ -174,7 +174,7 @@ def check_files(
     for project in projects:
         run, settings, left_out = _check_project(project, files, choice, readable)
         wanted = _narrow(requested, settings)
-        problems = run.problems + list(engine.run(run.context, run.subjects))
+        problems = [*run.problems, *engine.run(run.context, run.subjects), *run.context.unreadable.values()]
         if readable is None:  # what is compiled or run must be complete
             read = run.context.sources()
             problems = leave_out_provided(leave_out_unfilled(problems, read), read, run.context)

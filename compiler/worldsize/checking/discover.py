@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from worldsize.azureml.real_paths import RealPaths
+from worldsize.base import untrusted
 from worldsize.base.patterns import compile_later
 from worldsize.base.suggest import closest
 from worldsize.yaml import Document, Mapping
@@ -108,9 +109,9 @@ def _below(folder: str, excluded: Excluded | None) -> Iterator[str]:
             if name not in SKIPPED_FOLDERS and not is_left_out(os.path.join(location, name), is_folder=True)
         )
         for name in names:
-            if name.lower().endswith(SUFFIXES) and not is_left_out(
-                os.path.join(location, name), is_folder=False
-            ):
+            path = os.path.join(location, name)
+            unusable = name == ".gitignore" and untrusted.find_fault(path)  # it is listed to be reported
+            if unusable or (name.lower().endswith(SUFFIXES) and not is_left_out(path, is_folder=False)):
                 yield os.path.normpath(os.path.join(parent, name))
 
 
@@ -238,7 +239,8 @@ def _above(folder: str) -> Iterator[str]:
 
 def _settings_in(folder: str) -> str | None:
     paths = (os.path.join(folder, name) for name in SETTINGS)
-    return next((path for path in paths if os.path.isfile(path) and not _is_workflow(path)), None)
+    there = (path for path in paths if os.path.isfile(path) or untrusted.find_fault(path, folder=True))
+    return next((path for path in there if not _is_workflow(path)), None)
 
 
 def _is_workflow(path: str) -> bool:

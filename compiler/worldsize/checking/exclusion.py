@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from worldsize.azureml import ignore
 from worldsize.azureml.copying import read_listed
 from worldsize.azureml.ignore_patterns import ANY, Lines, compile_lines, parse_line, split_tokens
+from worldsize.base import untrusted
 
 _GIT = (
     "git",
@@ -26,6 +27,7 @@ _GIT = (
     "--directory",
 )
 _PATIENCE = 60.0  # seconds for git's answer
+_HESITATION = 1.0  # seconds after which it is asked what git may wait for
 
 
 class Excluded(Struct, frozen=True):
@@ -127,15 +129,31 @@ class GitIgnored(Struct):
 
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
-            answer = subprocess.run(
-                _GIT, cwd=folder, env=environment, capture_output=True, timeout=_PATIENCE, check=False
-            )
+            with subprocess.Popen(
+                _GIT, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            ) as git:
+                try:
+                    output, _ = git.communicate(timeout=_HESITATION)
+                except subprocess.TimeoutExpired:
+                    if _stops_git(folder):
+                        return False
+                    output, _ = git.communicate(timeout=_PATIENCE)
+                finally:
+                    git.kill()
         except (OSError, subprocess.TimeoutExpired):
             return False
-        if answer.returncode != 0:
+        if git.returncode != 0:
             return False
-        listed = (os.fsdecode(name).rstrip("/") for name in answer.stdout.split(b"\0") if name)
+        listed = (os.fsdecode(name).rstrip("/") for name in output.split(b"\0") if name)
         # A folder that is ignored as a whole was named by the user, so its content is meant.
         self._paths |= {os.path.join(folder, name) for name in listed if name != "."}
         self._repositories.append(folder)
         return True
+
+
+def _stops_git(folder: str) -> bool:
+    """Whether git will never answer: it waits for a pipe that is called `.gitignore`."""
+    return any(
+        ".gitignore" in names and untrusted.find_fault(os.path.join(parent, ".gitignore"))
+        for parent, _, names in os.walk(folder)
+    )

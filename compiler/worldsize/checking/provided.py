@@ -9,7 +9,7 @@ repository usually keeps them, and in the folder that lacks the file.
 from __future__ import annotations
 
 # Paths are strings here, as in the search for files.
-# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH112, PTH202
+# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH112
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from worldsize.azureml import ignore
 from worldsize.azureml.references import list_names
+from worldsize.base import untrusted
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
@@ -91,8 +92,9 @@ def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Conte
 
 
 def _is_fetched(text: str, file: str, context: Context) -> bool:
-    present, missing = _split_missing(os.path.join(os.path.dirname(file), text))
-    if not context.inside(present):
+    path = os.path.join(os.path.dirname(file), text)
+    present, missing = _split_missing(path)
+    if not context.inside(present) or untrusted.find_fault(path) is not None:  # what is there is no file
         return False
     below_tree = os.path.relpath(os.path.realpath(file), os.path.realpath(context.root))
     if "template" in below_tree.lower():  # what it names lies where the template is used
@@ -183,8 +185,6 @@ def _read_scripts(context: Context, folder: str) -> list[str]:
 
 def _read(path: str) -> str | None:
     try:
-        if os.path.getsize(path) > _LARGEST:
-            return None
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        return untrusted.read_text(path, _LARGEST, errors="replace")
     except OSError:
         return None

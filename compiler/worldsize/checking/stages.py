@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize import yaml
 from worldsize.base.limits import OverBudgetError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from worldsize.azureml.model import Component, Job
     from worldsize.resolving.state import ResolvedSpec
     from worldsize.spec.model import ComputeProfile, Spec
+
+UNREADABLE = ("yaml-unreadable", "yaml-too-large")  # said of a file, whatever it was to be
 
 
 class CheckRun(Struct):
@@ -108,7 +111,7 @@ class CheckRun(Struct):
             help_ = "remove the dash and the indentation below it; move any other item to a file of its own"
             self.problems.append(Problem("aml-wrong-type", schema, message, help_))
             return
-        unreadable = any(problem.slug == "yaml-unreadable" for problem in document.problems)
+        unreadable = any(problem.slug in UNREADABLE for problem in document.problems) and not document.text
         if (
             named
             or unreadable
@@ -116,12 +119,18 @@ class CheckRun(Struct):
         ):
             self.files.append(document.path)
             self.incomplete.add(document.path)
-            self.problems += document.problems
+            # What is too large may be anyone's.
+            known = document.problems if named else [_soften(each) for each in document.problems]
+            self.problems += known
             if document.root is not None:
                 message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
                 help_ = "a spec has `compute:` and `steps:`, a job has `$schema:` or `type:`"
                 at_start = _start_of(document.path)
                 self.problems.append(Problem("file-not-recognised", at_start, message, help_))
+
+
+def _soften(problem: Problem) -> Problem:
+    return replace(problem, slug="file-not-read") if problem.slug == "yaml-too-large" else problem
 
 
 def _find_schema_in_list(root: yaml.Node | None) -> Span | None:

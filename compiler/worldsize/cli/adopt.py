@@ -15,6 +15,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize.base import untrusted
 from worldsize.base.wording import describe_os_error
 from worldsize.cli import common
 
@@ -242,7 +243,7 @@ def _prove(request: ProjectRequest, options: Options) -> Proof | None:
         prove.Request(
             request.adoption,
             request.script,
-            request.script.read_bytes(),
+            untrusted.read_bytes(request.script),
             options.arguments,
             request.data,
             options.steps,
@@ -295,7 +296,7 @@ def _write(request: ProjectRequest, options: Options) -> list[str]:
         project = make_project(request, options.output, beside=False)
     replaced = {}
     if options.writes:
-        before = request.script.read_bytes()
+        before = untrusted.read_bytes(request.script)
         after = request.adoption.text.encode(request.adoption.encoding)
         replaced = {request.script: (before, after)} if before != after else {}
     try:

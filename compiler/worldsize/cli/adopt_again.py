@@ -10,6 +10,7 @@ from worldsize.adopting.options.arguments import read_arguments
 from worldsize.adopting.project.files import Project, ProjectRequest
 from worldsize.adopting.project.missing_packages import add_packages, list_missing, list_unknown
 from worldsize.adopting.project.spec import CONDA_FILE
+from worldsize.base import untrusted
 from worldsize.base.wording import quoted_list
 from worldsize.cli import common
 from worldsize.fixing.apply import replace_content
@@ -23,7 +24,7 @@ def say_adopted(request: ProjectRequest, project: Project, options: Any, size: s
     common.say(f"{is_done}: nothing to write" if not missing else is_done)
     if missing:
         path = project.folder / CONDA_FILE
-        before = path.read_bytes()
+        before = untrusted.read_bytes(path)
         after = add_packages(before, list(missing.values()))
         reason = replace_content(path, before, after) if after is not None else "it has no list of pip"
         if reason is None:

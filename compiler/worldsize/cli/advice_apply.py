@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from worldsize import api, yaml
+from worldsize.base import untrusted
 from worldsize.cli import advice_table, common
 from worldsize.errors import SpecError
 from worldsize.fixing import unified_diff
@@ -30,7 +31,7 @@ def apply_advice(file: Path, asked: Asked, advised: Sequence[tuple[Subject, Advi
     """
     planned = asked.read.planned
     assert planned is not None
-    before = file.read_bytes()
+    before = untrusted.read_bytes(file)
     document, chosen = yaml.load(file, before), []
     for subject, advice in advised:
         if advice.chosen is not None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
-from worldsize.base.wording import plural
+from worldsize.base.wording import describe_os_error, plural
 from worldsize.cli import common, price_commands, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
@@ -176,8 +177,8 @@ def _show_quotas(rest: Rest) -> None:
 
 def _read_text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return untrusted.read_text(file)
     except FileNotFoundError:
         return ""
-    except (OSError, UnicodeDecodeError) as error:
-        common.refuse(f"`{file}` cannot be read: {error}")
+    except OSError as error:
+        common.refuse(f"`{file}` cannot be read: {describe_os_error(error)}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from worldsize.base import untrusted
 from worldsize.cli import common, completion
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def _note_python(paths: tuple[str, ...]) -> None:
 
 def _defines_pipeline(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with untrusted.open_file(path) as file:
             head = file.read(LARGEST_SCRIPT)
     except OSError:
         return False

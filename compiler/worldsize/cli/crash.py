@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from worldsize.base.untrusted import UnreadableError
 from worldsize.base.wording import MACHINE_ERRORS
 
 VARIABLE = "WORLDSIZE_TRACEBACK"
@@ -27,6 +28,9 @@ def report_crash(error: BaseException) -> int:
         import traceback  # only who asks for it pays for it
 
         _write_error("".join(traceback.format_exception(error)))
+    if isinstance(error, UnreadableError):
+        _write_error(f"error: {error}\n")
+        return 1
     if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
         about = f"`{error.filename}`" if error.filename is not None else "output could not be written"
         _write_error(f"error: {about}: {(error.strerror or str(error)).lower()}\n")

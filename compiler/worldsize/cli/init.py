@@ -11,6 +11,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize.base import untrusted
 from worldsize.base.wording import describe_os_error, quoted_list
 from worldsize.cli import common
 
@@ -308,7 +309,7 @@ def _write(folder: Path, files: dict[str, bytes], spec: str | None, *, force: bo
     new = {name: content for name, content in files.items() if name not in existing}
     old = existing if force else []
     try:
-        replaced = {folder / name: ((folder / name).read_bytes(), files[name]) for name in old}
+        replaced = {folder / name: (untrusted.read_bytes(folder / name), files[name]) for name in old}
         write_files(folder, new, replaced)
     except OSError as error:
         common.refuse(f"`{error.filename}` cannot be written: {describe_os_error(error)}")

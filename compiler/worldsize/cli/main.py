@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from worldsize.base.untrusted import UnreadWarning
+
 COMMANDS: Mapping[str, str] = {
     "check": "Check specs and Azure ML YAML, files or folders.",
     "init": "Start a project from a table, pictures, a script or a pipeline.",
@@ -87,6 +89,8 @@ class LazyGroup(click.Group):
 
 def _format_warning(message: Warning | str, *place: Any, **_: Any) -> str:
     """One line in the form of a diagnostic, for what a user's pipeline in Python causes."""
+    if isinstance(message, UnreadWarning):
+        return f"warning: {''.join(each if each.isprintable() else '�' for each in str(message))}\n"
     _category, filename, line = place[:3]
     path = os.path.relpath(filename) if Path(filename).is_relative_to(Path.cwd()) else filename
     return f"{path}:{line}: warning: {message}\n"

@@ -76,17 +76,17 @@ def command(
             _list_jobs(rest, count, wanted, as_json=as_json)
         return
     from worldsize.running.record.details import LocalDetails  # see above
-    from worldsize.running.record.history import list_runs, load_run
+    from worldsize.running.record.history import list_runs, load_runs
 
     folders = list_runs(home)
     if wanted.asks:
         from worldsize.reporting.run_metrics import read_run_metrics  # few lists are of metrics
 
-        found = wanted.choose(map(load_run, folders), read_run_metrics)
+        found = wanted.choose(load_runs(folders), read_run_metrics)
         total, found = len(found), found if count is None else found[-count:]
     else:
         total = len(folders)
-        found = [(load_run(root), {}) for root in (folders if count is None else folders[-count:])]
+        found = [(each, {}) for each in load_runs(folders if count is None else folders[-count:])]
     if not found and not as_json:
         click.echo("no run matches" if folders else f"no run in `{home}` yet")
         return

@@ -17,7 +17,7 @@ LONGEST_VALUE = 30
 
 def render(sweep: SweepFacts, margin: str) -> Iterator[str]:
     """The lines of the table."""
-    from worldsize.reporting.ranking import rank_trials
+    from worldsize.reporting.sweeps import rank_trials
 
     trials = rank_trials(sweep)
     names = list(dict.fromkeys(name for trial in trials for name in trial.values))

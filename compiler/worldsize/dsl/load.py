@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from worldsize.base import untrusted
 from worldsize.base.suggest import did_you_mean
 from worldsize.errors import PipelineError, SpecError
 
@@ -151,8 +152,8 @@ def suggest_planning(reference: str) -> str:
 
 def _read(file: str) -> str:
     try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, ValueError):
+        return untrusted.read_text(file)
+    except OSError:
         return ""
 
 

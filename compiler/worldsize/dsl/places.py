@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from worldsize import yaml
+from worldsize.base import untrusted
 from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
@@ -73,8 +74,8 @@ def _open_python(path: str) -> PythonFile | None:
     if parts[-4:-2] != (".worldsize", "pipelines"):
         return None
     try:
-        file, _, function = Path(path).with_name(PYTHON).read_text(encoding="utf-8").strip().rpartition(":")
-        return PythonFile(Source(file, Path(file).read_text(encoding="utf-8")), function)
+        file, _, function = untrusted.read_text(Path(path).with_name(PYTHON)).strip().rpartition(":")
+        return PythonFile(Source(file, untrusted.read_text(file)), function)
     except (OSError, ValueError, SyntaxError, RecursionError):
         return None
 

@@ -11,6 +11,7 @@ import yaml
 
 from worldsize import api, resources
 from worldsize.azureml.model import Literal, Step
+from worldsize.base import untrusted
 from worldsize.checking import settings
 from worldsize.dsl.places import point_into_python
 from worldsize.dsl.write import PIPELINE, PLAN, PLANNED, find_folder, find_source, write_files, write_pipeline
@@ -58,7 +59,7 @@ def fill_plan(job: Any, *, instance_types: Mapping[str, str], scale: Mapping[str
             f"the pipeline has no node `{unknown}`, which `scale` names", f"its nodes are {nodes}"
         )
     folder = find_folder(job)
-    written = yaml.safe_load(write_pipeline(job, folder).read_text(encoding="utf-8"))
+    written = yaml.safe_load(untrusted.read_bytes(write_pipeline(job, folder)))
     document = _make_spec(job, written, instance_types, scale)
     try:
         planned = api.plan_spec(write_files(folder, {SPEC: document, **_find_inline(written)}) / SPEC)

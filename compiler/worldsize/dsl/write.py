@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from worldsize.azureml import yaml_dump
+from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.dsl.places import PYTHON
 from worldsize.emit import plan_file
@@ -110,7 +111,7 @@ def _dump(job: Any) -> dict[str, Any]:
                 f"azure-ai-ml cannot write the pipeline: {type(error).__name__}: {text}",
                 "call `job.dump` to see the whole message",
             ) from error
-        document: dict[str, Any] = yaml.safe_load(path.read_bytes())
+        document: dict[str, Any] = yaml.safe_load(untrusted.read_bytes(path))
     return document
 
 
@@ -159,7 +160,7 @@ def _write_component(component: Any, text: Mapping[str, Any], files: dict[str, A
     source = find_source(component)
     if source is not None and str(component.display_name).startswith(_EXPRESSION):
         # It lies in a temporary folder. The copy is beside the pipelines, which may share it.
-        name = f"../expression-{hashlib.sha256(source.read_bytes()).hexdigest()[:8]}"
+        name = f"../expression-{hashlib.sha256(untrusted.read_bytes(source)).hexdigest()[:8]}"
         files[name] = source.parent
         return f"{name}/{source.name}"
     if source is not None:

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from worldsize import yaml
 from worldsize.azureml import snapshot, write, yaml_dump
-from worldsize.azureml.copying import Archive, CopyAccess, are_equal, read_listed
+from worldsize.azureml.copying import Archive, CopyAccess, are_equal, hash_listed
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import classify, describe_missing, is_file, is_folder, local_path
 from worldsize.azureml.snapshot import Snapshot
@@ -77,8 +77,10 @@ def hash_content(document: Mapping[str, Any], code: Snapshot | None) -> str:
     for name in code.listing() if code is not None else ():
         assert code is not None
         source = code.files[name]
-        content = source.content() if isinstance(source, Archive) else read_listed(source)
-        total.update(b"\0".join((b"", os.fsencode(name), hashlib.sha256(content).digest())))
+        digest = (
+            hashlib.sha256(source.content()).digest() if isinstance(source, Archive) else hash_listed(source)
+        )
+        total.update(b"\0".join((b"", os.fsencode(name), digest)))
     return total.hexdigest()
 
 

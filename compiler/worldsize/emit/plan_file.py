@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import to_builtins
 
+from worldsize.base import limits, untrusted
 from worldsize.planning.model import Derivation, Plan, PlannedSweep, StepPlan, Topology, Training
 
 NAME = "plan.json"
@@ -46,7 +47,7 @@ def describe_step(step: StepPlan) -> dict[str, Any]:
 def read(folder: Path) -> dict[str, Any] | None:
     """The document, or None if the folder has none of ours."""
     try:
-        document = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        document = json.loads(untrusted.read_bytes(folder / NAME, limits.RECORD))
     except (OSError, ValueError, RecursionError):
         return None
     ours = isinstance(document, dict) and document.get("format") == FORMAT

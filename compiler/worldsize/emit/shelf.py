@@ -86,5 +86,5 @@ def find_relative(text: str, folder: Path, out: Path) -> str | None:
     path = local_path(text, folder)
     if path is None:
         return None
-    from_out = Path(os.path.relpath(path.resolve(), out.resolve())).as_posix()
+    from_out = Path(os.path.relpath(os.path.realpath(path), os.path.realpath(out))).as_posix()
     return from_out if from_out.startswith("../") else f"./{from_out}"

@@ -20,7 +20,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from worldsize.base import untrusted
 from worldsize.base.suggest import closest
+from worldsize.base.wording import describe_os_error
 from worldsize.facts import table
 
 Tier = Literal["dedicated", "low_priority"]
@@ -110,18 +112,16 @@ def read_prices(path: Path) -> Refreshed:
     """
     try:
         state = path.stat()
-        if state.st_size > LARGEST_FILE:
-            raise PriceFileError(f"`{path}` has more than {LARGEST_FILE >> 20} MiB")
         return _read_file(path.resolve(), state.st_mtime_ns, str(path))
     except FileNotFoundError:
         return NOT_REFRESHED
-    except (OSError, UnicodeDecodeError) as error:
-        raise PriceFileError(f"`{path}` cannot be read: {error}") from error
+    except OSError as error:
+        raise PriceFileError(f"`{path}` cannot be read: {describe_os_error(error)}") from error
 
 
 @cache
 def _read_file(path: Path, _changed: int, shown: str) -> Refreshed:
-    return parse_prices(path.read_text(encoding="utf-8"), shown)
+    return parse_prices(untrusted.read_text(path, LARGEST_FILE), shown)
 
 
 def parse_prices(text: str, path: str) -> Refreshed:

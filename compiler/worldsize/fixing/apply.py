@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize import yaml
+from worldsize.base import untrusted
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.source import Source
 from worldsize.base.span import Span
@@ -315,7 +316,7 @@ def _apply_round(report: Report, targets: _Targets, changes: dict[str, Change], 
 
 def _read(path: str) -> Change | None:
     try:
-        data = Path(path).read_bytes()
+        data = untrusted.read_bytes(path)
     except OSError:
         return None
     return Change(path, data, data, {data})
@@ -357,7 +358,7 @@ def replace_content(path: Path, before: bytes, after: bytes) -> str | None:
         None, or the reason why the file was not changed.
     """
     try:
-        if path.read_bytes() != before:
+        if untrusted.read_bytes(path) != before:
             return "it changed in the meantime"
         write_whole(path, after)
     except OSError as error:

@@ -10,6 +10,7 @@ from lsprotocol import types
 from msgspec import Struct, field
 from pygls import uris
 
+from worldsize.base import untrusted
 from worldsize.base.source import Source
 from worldsize.lsp.positions import Positions
 
@@ -102,8 +103,8 @@ class Buffers(Struct, eq=False):
         if buffer is not None:
             return buffer.source
         try:
-            return Source(os.fspath(path), Path(path).read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError):
+            return Source(os.fspath(path), untrusted.read_text(path, encoding="utf-8-sig"))
+        except OSError:
             return None
 
     def texts(self) -> dict[str, bytes]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from worldsize.base.wording import join_words
+from worldsize.base import untrusted
+from worldsize.base.wording import describe_os_error, join_words
 from worldsize.remote.errors import RemoteError
 
 # The variables of each name, the first that is set counts: those that Azure ML sets in its jobs, those of
@@ -102,10 +103,11 @@ def _find_config(folder: Path) -> Path | None:
 
 def _read_config(file: Path) -> dict[str, str]:
     try:
-        document = json.loads(file.read_text(encoding="utf-8-sig"))
+        document = json.loads(untrusted.read_text(file, encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
+        reason = describe_os_error(error) if isinstance(error, OSError) else error
         raise RemoteError(
-            f"`{file}` cannot be read: {error}", "download it again from the workspace"
+            f"`{file}` cannot be read: {reason}", "download it again from the workspace"
         ) from None
     document = document if isinstance(document, dict) else {}
     scope = document.get("Scope")  # the form of earlier clients

@@ -7,9 +7,11 @@ import json
 import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from worldsize.base import untrusted
 from worldsize.reporting.model import Curve, RankSample
 from worldsize.serving.home import Home
 from worldsize.serving.tracking.reader import open_tracking
@@ -110,11 +112,12 @@ def thin(points: Curve, limit: int) -> Curve:
 def read_reports(path: Path) -> list[dict[str, Any]]:
     """The records of a step's file for the live view; what is not a record is left out."""
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            lines = [line for line, _ in zip(file, range(MAX_LINES), strict=False)]
-    except (OSError, ValueError):  # a step's name may contain any character
+        return list(parse_reports(islice(untrusted.read_lines(path), MAX_LINES)))
+    except FileNotFoundError:
         return []
-    return list(parse_reports(lines))
+    except untrusted.UnreadableError as error:
+        error.warn()
+        return []
 
 
 def read_earlier_reports(step: Path) -> list[dict[str, Any]]:

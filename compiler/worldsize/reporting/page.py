@@ -12,8 +12,8 @@ from worldsize.reporting import charts
 from worldsize.reporting.graph import MAX_STEPS, render_graph
 from worldsize.reporting.markup import badge, pairs, section, table
 from worldsize.reporting.model import Picture, Quantity, RunFacts, StepFacts, SweepFacts
-from worldsize.reporting.ranking import rank_trials
 from worldsize.reporting.style import STYLE
+from worldsize.reporting.sweeps import rank_trials
 from worldsize.reporting.timeline import render_ranks, render_timeline
 from worldsize.running.model.folder import show_path
 from worldsize.running.show.summary import HEADLINE

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from worldsize.base import limits, untrusted
 from worldsize.base.wording import plural
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.attempts import read_attempts, read_pauses
@@ -200,16 +201,23 @@ class _Reader:
 
 def _read_compiled(path: Path) -> Mapping[str, Any]:
     """The steps of a compiled pipeline; none if it cannot be read."""
-    root = load(path).root if path.is_file() else None
+    try:
+        root = load(path, untrusted.read_bytes(path, limits.RECORD)).root
+    except FileNotFoundError:
+        return {}
+    except untrusted.UnreadableError as error:
+        error.warn()
+        return {}
     return _mapping(_mapping(to_python(root)).get("jobs")) if root is not None else {}
 
 
 def _read_png(path: Path) -> bytes | None:
     try:
-        if not path.is_file() or path.stat().st_size > MAX_PICTURE_BYTES:
-            return None
-        data = path.read_bytes()
-    except OSError:
+        data = untrusted.read_bytes(path, MAX_PICTURE_BYTES)
+    except FileNotFoundError:
+        return None
+    except untrusted.UnreadableError as error:
+        error.warn()
         return None
     return data if is_png(data) else None
 
@@ -233,12 +241,7 @@ def read_registered(step: StepFacts) -> list[Registered]:
     """What the step has registered, or why it has not."""
     found = []
     for folder in step.outputs.values():
-        path = Path(folder) / "registration.json"
-        try:
-            large = path.stat().st_size > _MAX_JSON_BYTES
-        except (OSError, ValueError):
-            continue
-        document = None if large else read_json(path)
+        document = read_json(Path(folder) / "registration.json", _MAX_JSON_BYTES)
         if document is not None and "name" in document:
             version = document.get("version")
             registered = Registered(

@@ -1,4 +1,4 @@
-"""Reads the sweep of a step: what was tried, and the winner."""
+"""Reads the sweep of a step: what was tried, in which order, and the winner."""
 
 from __future__ import annotations
 
@@ -62,3 +62,11 @@ def _read_trial(document: Mapping[str, Any]) -> TrialFacts:
         values={str(name): str(each) for name, each in values.items()} if isinstance(values, Mapping) else {},
         value=float(value) if number and value is not None else None,
     )
+
+
+def rank_trials(sweep: SweepFacts) -> list[TrialFacts]:
+    """The trials by their values, the best first; those without one come last."""
+    if not sweep.goal:
+        return list(sweep.trials)
+    sign = -1 if sweep.goal.lower() == "maximize" else 1
+    return sorted(sweep.trials, key=lambda trial: (trial.value is None, sign * (trial.value or 0.0)))

@@ -11,7 +11,7 @@ from worldsize.azureml.fields import read_distribution, read_member
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, closest_path, is_file, local_path
-from worldsize.base import limits
+from worldsize.base import limits, untrusted
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
@@ -101,6 +101,9 @@ def _unknown(uses: Located[str], folder: Path) -> Problem:
 
 def _missing(uses: Located[str], path: Path) -> Problem:
     message = f"component file `{shorten(uses.value)}` does not exist"
+    if (fault := untrusted.find_fault(path)) is not None:
+        message = f"component file `{shorten(uses.value)}` cannot be read: {fault}"
+        return Problem("component-missing", uses.span, message, "write the path of its YAML file")
     near = closest_path(uses.value, path, uses.span.path)
     help_ = f"did you mean `{shorten(near)}`?" if near else "the path is relative to the spec"
     return Problem("component-missing", uses.span, message, help_)

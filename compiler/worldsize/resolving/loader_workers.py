@@ -10,6 +10,7 @@ from worldsize.azureml.command_line import parse_commands
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import is_file, local_path
+from worldsize.base import untrusted
 from worldsize.planning.shared_memory import OPTION
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ def _read_script(component: Component, files: Files) -> str | None:
     if path is None or not is_file(path) or not files.readable(path):
         return None
     try:
-        return path.read_text(encoding="utf-8") if path.stat().st_size <= LARGEST else None
-    except (OSError, ValueError):
+        return untrusted.read_text(path, LARGEST)
+    except OSError:
         return None
 
 

@@ -11,6 +11,7 @@ from worldsize.azureml.model import Literal
 from worldsize.azureml.references import describe_missing, exists, is_file, local_path, normalise
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.suggest import did_you_mean
+from worldsize.base.wording import describe_os_error
 from worldsize.facts.built_in_components import find_facts
 from worldsize.resolving import model_folders
 from worldsize.resolving.state import ResolveState, part_span
@@ -83,6 +84,10 @@ def _defines(state: ResolveState, located: Located[str], path: Path, start: int,
     span = part_span(located, start, start + len(function))
     try:
         tree = ast.parse(read_listed(path), str(path.name))
+    except OSError as error:
+        message = f"`{path.name}` cannot be read: {describe_os_error(error)}"
+        state.report("user-model-missing", located.span, message, "write the function in a file of its own")
+        return False
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f" in line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else ""
         message = f"`{path.name}` is not valid Python{where}"[:200]

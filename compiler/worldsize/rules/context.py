@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -11,7 +12,9 @@ from msgspec import Struct, field
 
 from worldsize import resources, yaml
 from worldsize.azureml.files import Files
+from worldsize.base import limits, untrusted
 from worldsize.base.limits import Budgets
+from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 
 if TYPE_CHECKING:
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from worldsize.resolving.state import ResolvedSpec
 
 T = TypeVar("T")
-LARGEST_TEXT = 4 * 1024 * 1024  # bytes of a script or requirements file that are read
 
 
 class Cluster(Struct, frozen=True):
@@ -55,6 +57,7 @@ class Context(Struct):
     placed: dict[int, dict[str, Cluster]] = field(default_factory=dict)  # a spec's own, by job
     plans: dict[int, Plan] = field(default_factory=dict)  # of specs, by job
     resolved: dict[int, ResolvedSpec] = field(default_factory=dict)  # specs, by job
+    unreadable: dict[str, Problem] = field(default_factory=dict)  # files that a rule was to read, by path
     _contradicted: set[str] = field(default_factory=set)  # clusters of which two files differ
     _roots: tuple[str, ...] = ()  # links resolved
     _kinds: dict[str, str] = field(default_factory=dict)  # file or folder, by path
@@ -134,16 +137,20 @@ class Context(Struct):
         return self._texts[name]
 
     def _read(self, name: str) -> Source | None:
+        if "\0" in name or not self.inside(name) or self.is_folder(name):
+            return None
+        changed = self.files.texts.get(self.files.real(Path(name))) if self.files.texts else None
         try:
-            if not self.inside(name):
-                return None
-            file = Path(name)
-            status = file.stat()
-            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_TEXT:
-                return None
-            changed = self.files.texts.get(self.files.real(file)) if self.files.texts else None
-            return Source(name, _decode(file) if changed is None else changed.decode("utf-8-sig"))
-        except (OSError, ValueError):
+            if changed is not None:
+                return Source(name, changed.decode("utf-8-sig"))
+            return Source(name, untrusted.read_text(name, limits.TEXT, encoding="utf-8-sig"))
+        except FileNotFoundError:
+            return None
+        except untrusted.UnreadableError as error:
+            if error.errno != errno.EILSEQ:  # not text: a rule that needs it says so
+                self.unreadable[name] = yaml.report_unreadable(name, error, too_large="file-not-read")
+            return None
+        except UnicodeDecodeError:
             return None
 
     def sources(self) -> dict[str, Source]:
@@ -193,12 +200,6 @@ def _is_copy(context: Context, component: Component) -> bool:
     from worldsize.azureml import built_in_copies  # few trees have any
 
     return built_in_copies.is_unchanged_copy(component, context.files)
-
-
-def _decode(file: Path) -> str:
-    """The text of a file with the line ends that Python reads, in less time than ``read_text`` takes."""
-    text = file.read_bytes().decode("utf-8-sig")
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _within(real: str, root: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.yaml.load import Comment, Document, load, to_python
+from worldsize.yaml.load import Comment, Document, load, report_unreadable, to_python
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "Source",
     "Span",
     "load",
+    "report_unreadable",
     "to_python",
 ]

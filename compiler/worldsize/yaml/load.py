@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-import stat
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
 from msgspec import Struct, field
 
-from worldsize.base import limits
+from worldsize.base import limits, untrusted
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.base.wording import describe_os_error
 from worldsize.yaml.compose import Composer
 from worldsize.yaml.nodes import Mapping, Node, Scalar
 
@@ -150,34 +151,21 @@ def _plain(node: Node, converted_nodes: dict[int, Any]) -> Any:
 
 def _read(name: str) -> bytes | Problem:
     """The bytes of a regular file of bounded size, or the problem that prevents reading it."""
-    at_start = Source(name, "").span(0, 0)
     try:
-        with open(name, "rb", opener=_open_without_waiting) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return Problem(
-                    "yaml-unreadable", at_start, f"`{name}` is not a regular file", "name a YAML file"
-                )
-            data = file.read(limits.SIZE + 1)
-    except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        return Problem(
-            "yaml-unreadable",
-            at_start,
-            f"`{name}` cannot be read: {reason}",
-            "check the path and its permissions",
-        )
-    if len(data) > limits.SIZE:
-        size = max(status.st_size, len(data))
-        message = f"the file has {size:,} bytes, but at most {limits.SIZE:,} are read"
-        return Problem(
-            "yaml-too-large", at_start, message, "keep data in files that the job refers to, not in the job"
-        )
-    return data
+        return untrusted.read_bytes(name)
+    except limits.OverBudgetError:
+        return limits.report_over_budget(name)
+    except OSError as error:
+        return report_unreadable(name, error)
 
 
-def _open_without_waiting(name: str, flags: int) -> int:
-    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))  # a named pipe must not block the check
+def report_unreadable(name: str, error: OSError, *, too_large: str = "yaml-too-large") -> Problem:
+    """The problem of a file that was to be read; ``too_large`` is that of one over a limit of ours."""
+    at_start, message = Source(name, "").span(0, 0), f"`{name}` cannot be read: {describe_os_error(error)}"
+    if error.errno == errno.EFBIG:
+        help_ = "keep data in files that the job refers to, not in the job"
+        return Problem(too_large, at_start, message, help_)
+    return Problem("yaml-unreadable", at_start, message, "check the path and its permissions")
 
 
 def _decode(name: str, data: str | bytes) -> tuple[Source, Problem | None]:

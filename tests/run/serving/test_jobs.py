@@ -110,6 +110,8 @@ report["canceled"] = {"status": ml.jobs.get(long.name).status, "seconds": time.t
 
 names = [job(f"echo {number}").name for number in range(6)]
 report["queue"] = [wait(name).status for name in names]
+leaves = "mkfifo ${{outputs.made}}/metrics.json"
+report["pipe"] = wait(job(leaves, outputs={"made": Output(type="uri_folder")}).name).status
 print(json.dumps(report))
 """
 )
@@ -170,6 +172,11 @@ def test_a_canceled_job_ends_at_once(report: dict[str, Any]) -> None:
 @pytest.mark.smoke
 def test_jobs_wait_their_turn(report: dict[str, Any]) -> None:
     assert report["queue"] == ["Completed"] * 6
+
+
+@pytest.mark.smoke
+def test_a_pipe_for_metrics_leaves_no_job_running(report: dict[str, Any]) -> None:
+    assert report["pipe"] == "Completed"
 
 
 WAITING = (

@@ -19,6 +19,7 @@ from worldsize.adopting.project.spec import CONDA_FILE, SpecInput, SpecRequest, 
 from worldsize.adopting.proving.prove import Measured
 from worldsize.adopting.starting.files import IGNORED, write_ignored
 from worldsize.azureml import yaml_dump
+from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 
 CODE = "src"  # the folder of the script in a folder of its own
@@ -134,7 +135,7 @@ def _read_imported(
                 continue
             seen.add(module)
             for path in _list_files(folder, module):
-                content = path.read_bytes()
+                content = untrusted.read_bytes(path)
                 wanted.append(content)
                 yield path.relative_to(folder).as_posix(), content
 
@@ -146,7 +147,7 @@ def _read_settings(
     taken = {request.data, request.script.absolute(), *(each.path for each in inputs)}
     for path in list_settings(request.adoption, request.script, request.arguments):
         if path.absolute() not in taken and goes_with_code(path, source):
-            yield path.resolve().relative_to(source.resolve()).as_posix(), path.read_bytes()
+            yield path.resolve().relative_to(source.resolve()).as_posix(), untrusted.read_bytes(path)
 
 
 def _list_files(folder: Path, module: str) -> list[Path]:
@@ -194,7 +195,7 @@ def write_files(
             write_whole(path, content, new=True)
             undo.callback(path.unlink, missing_ok=True)
         for path, (before, after) in (replaced or {}).items():
-            if path.read_bytes() != before:
+            if untrusted.read_bytes(path) != before:
                 raise OSError(errno.EBUSY, "it changed in the meantime", str(path))
             write_whole(path, after)
             undo.callback(write_whole, path, before)

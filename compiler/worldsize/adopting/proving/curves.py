@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections import defaultdict
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
+
+from worldsize.base import untrusted
 
 RELATIVE = 1e-3  # of the loss; sums in another order differ by less
 ABSOLUTE = 1e-4
@@ -142,9 +145,10 @@ def read_recording(path: Path) -> Recorded:
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
-    for line in lines[:-1]:  # what follows the last line end was not completed
-        yield json.loads(line)
+    with contextlib.suppress(FileNotFoundError):
+        for line in untrusted.read_lines(path):
+            if line.endswith("\n"):  # else it was not completed
+                yield json.loads(line)
 
 
 def average_losses(ranks: Sequence[Recorded]) -> list[float]:

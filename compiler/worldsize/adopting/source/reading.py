@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.adopting.model import AdoptError
+from worldsize.base import untrusted
 from worldsize.base.problem import Finding
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.base.wording import describe_os_error
 from worldsize.rules.script._module import Module, parse_module
 
 MOST_BYTES = 1_000_000
@@ -32,12 +34,10 @@ def read_script(path: Path) -> tuple[Module, str]:
     if path.is_dir():
         raise _refuse(shown, "this is a folder", "name the script that trains")
     try:
-        data = path.read_bytes() if path.stat().st_size <= MOST_BYTES else None
+        return parse_bytes(shown, untrusted.read_bytes(path, MOST_BYTES))
     except OSError as error:
-        raise _refuse(shown, f"the script cannot be read: {error.strerror}", None) from None
-    if data is None:
-        raise _refuse(shown, f"the script has more than {MOST_BYTES} bytes", "name the script that trains")
-    return parse_bytes(shown, data)
+        reason = describe_os_error(error)
+        raise _refuse(shown, f"the script cannot be read: {reason}", "name the script that trains") from None
 
 
 def parse_bytes(path: str, data: bytes) -> tuple[Module, str]:
@@ -121,8 +121,11 @@ def list_modules_beside(module: Module) -> Iterator[tuple[str, ast.stmt, Path]]:
 def read_beside(path: Path) -> Module | None:
     """The parsed module; None if it is no Python."""
     try:
-        return parse_module(Source(str(path), path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError):
+        return parse_module(Source(str(path), untrusted.read_text(path)))
+    except untrusted.UnreadableError as error:
+        error.warn()
+        return None
+    except FileNotFoundError:
         return None
 
 

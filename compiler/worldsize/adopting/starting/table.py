@@ -12,6 +12,7 @@ from worldsize.adopting.starting.features import Feature, is_empty, is_missing, 
 from worldsize.azureml.model import Field
 from worldsize.base.wording import quoted_list
 from wsshards.errors import UserError
+from wsshards.regular_files import open_regular
 from wsshards.terms import DATE, NUMBER
 from wssources.column_kinds import find_kind
 from wssources.formats import TABLES
@@ -78,7 +79,7 @@ def _read_parquet(path: Path) -> Head:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with open_regular(path) as opened, pq.ParquetFile(opened) as file:
             batch = next(file.iter_batches(1000), None)
             columns = [str(each) for each in file.schema_arrow.names]
     except pa.ArrowException as error:

@@ -13,11 +13,12 @@ from worldsize import yaml
 from worldsize.azureml import binding
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal
 from worldsize.azureml.references import local_path
+from worldsize.base import limits
 from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.rules.batch import _deepspeed_known
-from worldsize.rules.context import LARGEST_TEXT, Context
+from worldsize.rules.context import Context
 from worldsize.rules.launch import Launch, read_launches
 from worldsize.yaml import json_text
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
@@ -178,7 +179,7 @@ def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
         if context.is_folder(path):
             yield field.span, f"`{path.name or path}` is a folder, not a file of JSON"
         elif context.text(path) is None:
-            yield field.span, f"`{path.name}` is not UTF-8 text, or is larger than {LARGEST_TEXT >> 20} MiB"
+            yield field.span, f"`{path.name}` is not UTF-8 text, or is larger than {limits.TEXT >> 20} MiB"
 
 
 def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from worldsize.azureml.model import Data, Field, Job, Literal
-from worldsize.azureml.references import describe_missing, exists, folder_of, local_path
+from worldsize.azureml.references import describe_missing, folder_of, is_file, is_folder, local_path
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
@@ -94,7 +94,7 @@ def _check_argument(context: Context, data: DataArgument) -> Iterator[Problem]:
         help_ = f"write `{data.text}@latest`, or `{data.text}:1` with the version you mean"
         yield Problem("data-without-version", data.span, message, help_)
     elif data.local is not None and context.inside(data.local):
-        if exists(data.local):
+        if is_file(data.local) or is_folder(data.local):
             yield from _check_type(context, data, data.local) or _check_contents(context, data, data.local)
         else:
             yield describe_missing(data.what, data.text, data.local, data.span).under("data-missing")

@@ -26,6 +26,8 @@ RULES = (
          since="0.2.0"),
     Rule("WS015", "yaml-key-repeated", "warning", "a key that occurs twice with the same value",
          since="0.2.0"),
+    Rule("WS016", "file-not-read", "warning", "a script or another file that is too large to be checked",
+         since="0.2.0"),
     Rule("WS020", "output-not-ours", "error", "an output folder with other files in it"),
     Rule("WS021", "output-not-written", "error", "an output folder that worldsize cannot write"),
     Rule("WS030", "settings-unknown-key", "error", "a key that `worldsize.yml` does not have"),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from worldsize.base import untrusted
 from worldsize.base.wording import plural
 from worldsize.running.api.execution import Services, execute
 from worldsize.running.environments.interpreters import make_interpreters
@@ -240,6 +241,8 @@ def _hold_lock(root: Path) -> Iterator[int]:
 
 def _prepare_again(request: RunRequest, folder: RunFolder, earlier: RunRecord) -> Prepared:
     target, options = request.target, request.options
+    if (fault := untrusted.find_fault(target)) is not None:
+        raise ResumeError(f"`{target}` cannot be read: {fault}", "put the file back")
     if not target.exists():
         if not request.compiled:
             raise ResumeError(f"`{target}` is gone", "put it back, or run another pipeline")

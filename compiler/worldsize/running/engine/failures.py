@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from worldsize.base import untrusted
 from worldsize.running.environments.pins import explain_pins
 from worldsize.running.launch.group import EndedProcess, Group
 from worldsize.running.launch.logs import last_lines
@@ -286,7 +287,7 @@ def _number(inputs: Mapping[str, Source | None], name: str) -> int:
 
 def _counter(path: Path, name: str) -> int:
     try:
-        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
+        lines = untrusted.read_text(path, encoding="ascii", errors="replace").splitlines()
         return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0)
     except (OSError, ValueError, IndexError):
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -17,6 +18,7 @@ from worldsize.azureml.environment import is_file as names_a_file
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import exists, is_file, local_path
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.base import untrusted
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
@@ -142,7 +144,7 @@ def _read_file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinitio
     if isinstance(value, dict) and {"image", "build", "conda_file"} & set(value):
         return _read_mapping(value, path.parent, start, gate)
     if isinstance(value, dict) and "dependencies" in value:
-        return _read_conda(value, path.parent, start, path.read_text(encoding="utf-8"), gate)
+        return _read_conda(value, path.parent, start, untrusted.read_text(path), gate)
     help_ = "a conda file has `dependencies:`, an environment file `image:`, `conda_file:` or `build:`"
     return start, _problem(
         start, f"`{path.name}` is not an environment: it names neither packages nor an image", help_
@@ -293,8 +295,9 @@ def _imports(modules: frozenset[str], task: Task, code: Snapshot | None) -> bool
 
 def _texts(code: Snapshot | None) -> Iterator[str]:
     for name, source in code.files.items() if code is not None else ():
-        if name.endswith(SCRIPTS) and isinstance(source, Path) and source.stat().st_size <= LARGEST_SCRIPT:
-            yield source.read_text(encoding="utf-8", errors="replace")
+        if name.endswith(SCRIPTS) and isinstance(source, Path):
+            with contextlib.suppress(untrusted.UnreadableError):  # a large one holds data
+                yield untrusted.read_text(source, LARGEST_SCRIPT, errors="replace")
 
 
 def _notices(definitions: Mapping[str, Definition]) -> Iterator[str]:

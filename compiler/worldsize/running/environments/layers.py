@@ -20,6 +20,8 @@ from functools import cache
 from importlib import util
 from pathlib import Path
 
+from worldsize.base import untrusted
+
 BELOW = "worldsize-layers.pth"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 NAMES = ("python", "python3", f"python{VERSION}")
@@ -219,7 +221,7 @@ def _list_scripts(bin_folder: Path, interpreter: Path) -> Iterator[tuple[Path, b
         names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
     for name in names:
         path = bin_folder / name
-        with path.open("rb") as file:
+        with untrusted.open_file(path) as file:
             text = file.read(2)
             if text != b"#!":
                 continue

@@ -9,6 +9,8 @@ from importlib import util
 from pathlib import Path
 from urllib.parse import quote
 
+from worldsize.base import untrusted
+
 _MIGRATIONS = ("store", "db_migrations", "versions")
 _REVISION = re.compile(r'^(revision|down_revision) = "(\w+)"$', re.MULTILINE)
 
@@ -41,7 +43,7 @@ def check_schema(database: Path) -> None:
         return
     revisions, replaced = set[str](), set[str]()
     for migration in list_migrations(package):
-        for kind, revision in _REVISION.findall(migration.read_text(encoding="utf-8")):
+        for kind, revision in _REVISION.findall(untrusted.read_text(migration)):
             (revisions if kind == "revision" else replaced).add(revision)
     if not revisions or found in revisions - replaced:
         return

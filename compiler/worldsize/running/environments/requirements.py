@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from worldsize.azureml.copying import CopyAccess, allow_everything, read_listed
+from worldsize.base import untrusted
 from worldsize.facts import table
 
 PROVIDED = frozenset({"pip", "wheel"})  # those of this machine are used
@@ -135,7 +136,11 @@ def digest_requirements(lines: Iterable[str]) -> str:
         if path is not None:
             for file in [path] if path.is_file() else sorted(_files(path)):
                 total.update(f"{file.relative_to(path) if file != path else file.name}\0".encode())
-                total.update(hashlib.sha256(file.read_bytes()).digest())
+                with untrusted.open_file(file) as opened:
+                    content = hashlib.sha256()
+                    for chunk in untrusted.read_chunks(opened):
+                        content.update(chunk)
+                total.update(content.digest())
     return total.hexdigest()
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from worldsize.base import untrusted
 from worldsize.base.wording import plural
 from worldsize.running.engine.attempt import Attempt
 from worldsize.running.model.task import CHECKPOINTS
@@ -282,7 +283,7 @@ def _read_resumed_step(attempt: Attempt) -> int:
     logs = attempt.context.run.step(attempt.task.name).logs
     for path in sorted(logs.glob("*-0.log")):
         with contextlib.suppress(OSError):
-            match = _RESUMED.search(path.read_text(encoding="utf-8", errors="replace"))
+            match = _RESUMED.search(untrusted.read_text(path, errors="replace"))
             if match:
                 return int(match[1])
     return 0

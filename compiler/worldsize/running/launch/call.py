@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from worldsize.azureml import binding
+from worldsize.base import untrusted
 from worldsize.running.launch.launchers import LAUNCHERS
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.process import Call
@@ -61,7 +62,7 @@ def render_source(source: Source, task: Task, run: RunFolder, show: Callable[[Pa
     if isinstance(source, File):
         return show(source.path.absolute())
     if isinstance(source, Output) and source.is_value and run.root.exists():
-        return Path(_output_path(source.step, source.port, run)).read_text(encoding="utf-8").strip()
+        return untrusted.read_text(_output_path(source.step, source.port, run)).strip()
     if isinstance(source, Output):
         return _output_path(source.step, source.port, run)
     if isinstance(source, Joined):

@@ -11,6 +11,7 @@ import os
 import re
 from pathlib import Path
 
+from worldsize.base import untrusted
 from worldsize.diagnostics.snippet import mark_controls
 
 CHUNK_BYTES = 1 << 16
@@ -50,14 +51,17 @@ class Follower:
         """The lines that were completed since the last call."""
         lines: list[str] = []
         try:
-            with self.path.open("rb") as file:
+            with untrusted.open_file(self.path) as file:
                 inode = os.fstat(file.fileno()).st_ino
                 if inode != self._inode:  # another attempt of the step has started a new file
                     self._inode, self._position, self._decoder = inode, 0, Decoder()
                 file.seek(self._position)
-                while chunk := file.read(CHUNK_BYTES):
+                size = os.fstat(file.fileno()).st_size  # what is added meanwhile waits for the next call
+                while chunk := file.read(min(CHUNK_BYTES, max(0, size - self._position))):
                     self._position += len(chunk)
                     lines += self._decoder.feed(chunk)
+        except untrusted.UnreadableError as error:
+            error.warn()
         except OSError:
             pass
         return lines + (self._decoder.feed(b"", final=True) if final else [])
@@ -66,11 +70,14 @@ class Follower:
 def last_lines(path: Path, count: int) -> list[str]:
     """The last lines of a file that are not empty; at most 64 KiB of it are read."""
     try:
-        with path.open("rb") as file:
+        with untrusted.open_file(path) as file:
             start = max(0, file.seek(0, os.SEEK_END) - CHUNK_BYTES)
             file.seek(start)
             data = file.read(CHUNK_BYTES)
-    except (OSError, ValueError):  # the name comes from a record, which may contain anything
+    except FileNotFoundError:
+        return []
+    except untrusted.UnreadableError as error:  # its name comes from a record, which may contain anything
+        error.warn()
         return []
     lines = Decoder().feed(data, final=True)
     complete_lines = lines[1:] if start else lines

@@ -13,6 +13,7 @@ from typing import Any
 
 from worldsize.azureml import binding as commands
 from worldsize.azureml import literals
+from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.running.model.process import Call, Process, walk_processes
 from worldsize.running.model.results import Failure
@@ -125,9 +126,12 @@ def _document(process: Process) -> dict[str, Any]:
 def hide_in_compiled(folder: Path, mask: Mask) -> None:
     """Remove the secrets from the compiled pipeline in a run's folder; what runs is in memory already."""
     for path in [*folder.glob("*.yml"), *folder.glob("*.json")]:
-        if path.stat().st_size > _LONGEST_COPY:
-            continue
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = untrusted.read_text(path, _LONGEST_COPY)
+        except untrusted.UnreadableError as error:
+            if error.too_large:
+                continue
+            raise
         masked = mask.text(assignments.replace_values(str(path), text, HIDDEN))
         if masked != text:
             write_whole(path, masked.encode(), follow=False)

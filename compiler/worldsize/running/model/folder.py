@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 
 HOME = ".worldsize"
@@ -20,8 +21,8 @@ OTHERS = 0o077
 def read_reference(pipeline: Path) -> str:
     """The function of a pipeline in Python that was written as this file; empty for other files."""
     try:
-        return (pipeline.parent / REFERENCE).read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
+        return untrusted.read_text(pipeline.parent / REFERENCE).strip()
+    except OSError:
         return ""
 
 

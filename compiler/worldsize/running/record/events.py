@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from worldsize.base import untrusted
 from worldsize.secrecy.masking import Mask
 
 if TYPE_CHECKING:
@@ -65,18 +67,18 @@ def scan_events(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The events of a log, and the number of lines that are not events.
 
     An incomplete last line, left when the runner died, is not counted. A missing log is empty.
+
+    Raises:
+        UnreadableError: The log is not a file, or is larger than any log.
     """
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError:
-        return [], 0
     events, damaged = [], 0
-    for number, line in enumerate(lines, 1):
-        document = _document(line)
-        if document is not None:
-            events.append(document)
-        elif line.strip() and number < len(lines):
-            damaged += 1
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for line in untrusted.read_lines(path):
+            document = _document(line)
+            if document is not None:
+                events.append(document)
+            elif line.strip() and line.endswith("\n"):
+                damaged += 1
     return events, damaged
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from worldsize.base import untrusted
 from worldsize.running.model.folder import OTHERS, RunFolder, ignore_in_git
 from worldsize.running.record.events import now
 
@@ -94,6 +95,7 @@ def hold_lock(root: Path, *, patience: float = 0.0) -> Iterator[int]:
         OSError: The file cannot be made.
     """
     deadline = time.monotonic() + patience
+    untrusted.check_file(root / LOCK)
     with (root / LOCK).open("a+b") as file:
         while not _locked(file.fileno()):
             if find_runner(root) is not None or time.monotonic() >= deadline:
@@ -108,7 +110,7 @@ def hold_lock(root: Path, *, patience: float = 0.0) -> Iterator[int]:
 def is_alive(root: Path) -> bool:
     """Whether a run is active."""
     try:
-        with (root / LOCK).open("rb") as file:
+        with untrusted.open_file(root / LOCK) as file:
             return not _locked(file.fileno())
     except OSError:  # it never started, or an older version made it
         return False
@@ -117,7 +119,7 @@ def is_alive(root: Path) -> bool:
 def find_runner(root: Path) -> int | None:
     """The pid of a run's runner, or None if the process has ended."""
     try:
-        pid = int((root / LOCK).read_text(encoding="ascii"))
+        pid = int(untrusted.read_text(root / LOCK, encoding="ascii"))
         os.kill(pid, 0)
     except PermissionError:
         return pid

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from worldsize.base import limits, untrusted
 from worldsize.running.model.folder import is_served_job
 from worldsize.running.model.results import DONE
 from worldsize.running.record.events import scan_events
@@ -100,8 +101,8 @@ def _find_start(root: Path) -> str:
     if _TIMED_ID.match(root.name):
         return root.name
     try:
-        with (root / "events.jsonl").open(encoding="utf-8", errors="replace") as file:
-            started = datetime.fromisoformat(json.loads(file.readline())["time"])
+        with untrusted.open_file(root / "events.jsonl") as file:
+            started = datetime.fromisoformat(json.loads(file.readline(limits.SIZE))["time"])
     except (OSError, ValueError, TypeError, KeyError):
         return root.name
     return f"{started.astimezone(timezone.utc):%Y%m%d-%H%M%S-%f}"
@@ -132,7 +133,11 @@ def find_run(home: Path, text: str) -> Path:
 
 
 def load_run(root: Path, *, mine: bool = False) -> RunRecord:
-    """Read the record of a run. With ``mine`` the caller holds its lock, so that the run cannot be active."""
+    """Read the record of a run. With ``mine`` the caller holds its lock, so that the run cannot be active.
+
+    Raises:
+        UnreadableError: Its log is not a file.
+    """
     logged, damaged = scan_events(root / "events.jsonl")
     run = RunRecord(root, "died", damaged=damaged)
     record = read_json(root / RECORD) or {}
@@ -153,6 +158,19 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
         _set_unfinished_times(run, logged)
     run.seconds += _sum_earlier_attempts(logged)
     return run
+
+
+def load_runs(roots: Iterable[Path]) -> Iterator[RunRecord]:
+    """The records of several runs; warns of one that cannot be read, and leaves it out."""
+    return filter(None, map(_load_or_warn, roots))
+
+
+def _load_or_warn(root: Path) -> RunRecord | None:
+    try:
+        return load_run(root)
+    except untrusted.UnreadableError as error:
+        error.warn()
+        return None
 
 
 def _sum_earlier_attempts(logged: Sequence[Mapping[str, Any]]) -> float:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from worldsize.base import limits, untrusted
 from worldsize.base.whole_file import write_whole
 
 
@@ -30,10 +31,13 @@ def write_json(path: Path, document: Any, *, flush: bool = False) -> None:
     write_whole(path, data, follow=False, flush=flush)
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object; None if the file does not exist or contains anything else."""
+def read_json(path: Path, limit: int = limits.RECORD) -> dict[str, Any] | None:
+    """A JSON object; None if the file does not exist or contains anything else; warns if it is not a file."""
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(untrusted.read_bytes(path, limit))
+    except untrusted.UnreadableError as error:
+        error.warn()
+        return None
     except (OSError, ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None

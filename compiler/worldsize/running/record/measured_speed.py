@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from worldsize.base import untrusted
 from worldsize.resolving.measured_case import SPEED, Speed, ran_without_gpus
 from worldsize.running.record.history import RECORD
 from worldsize.running.record.json_files import read_json
@@ -71,15 +72,17 @@ def summarise_speed(reports: Sequence[tuple[int, float]], parameters: Mapping[st
 
 def _read_reports(path: Path) -> list[tuple[int, float]]:
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except (OSError, ValueError):  # a step's name may contain any character
+        records = (parse_progress(line) for line in untrusted.read_lines(path))
+        return [
+            (record.step, record.samples_per_second)
+            for record in records
+            if record is not None and record.step is not None and record.samples_per_second is not None
+        ]
+    except FileNotFoundError:
         return []
-    records = (parse_progress(line) for line in lines)
-    return [
-        (record.step, record.samples_per_second)
-        for record in records
-        if record is not None and record.step is not None and record.samples_per_second is not None
-    ]
+    except untrusted.UnreadableError as error:
+        error.warn()
+        return []
 
 
 def _parameters(recorded: Any) -> dict[str, str]:

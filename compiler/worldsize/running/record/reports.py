@@ -12,6 +12,7 @@ from typing import Any
 from worldsize.diagnostics.snippet import flatten
 from worldsize.running.launch.logs import Follower, last_lines
 from worldsize.running.model.results import Progress, Registration, StepResult
+from worldsize.running.record.json_files import read_json
 
 MAX_VALUE = 1e15  # larger counts and losses are ignored
 
@@ -102,17 +103,6 @@ def read_registrations(steps: Mapping[str, StepResult]) -> tuple[Registration, .
 def _documents(steps: Mapping[str, StepResult], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for step in steps.values():
         for folder in step.outputs.values():
-            document = _read_document(folder / name)
+            document = read_json(folder / name, LARGEST_BYTES)
             if document is not None:
                 yield step.name, document
-
-
-def _read_document(path: Path) -> dict[str, Any] | None:
-    """A JSON object of limited size; anything else is ignored."""
-    try:
-        if path.stat().st_size > LARGEST_BYTES:
-            return None
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None

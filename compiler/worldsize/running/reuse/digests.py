@@ -20,6 +20,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import Any, Literal
 
 from worldsize.azureml.copying import Archive
+from worldsize.base import untrusted
 from worldsize.running.record.json_files import boot_id, read_json, write_json
 
 MAX_ENTRIES = 2_000_000  # of one tree; a larger one is not hashed, so its steps always run
@@ -197,7 +198,6 @@ def _sorted_entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 SETTLED_NS = 2_000_000_000  # the coarsest clock of a common file system (FAT)
-CHUNK_BYTES = 1 << 20
 
 
 class Digests:
@@ -293,9 +293,9 @@ class Digests:
         self.hashed += 1
         now = self._clock()
         total, size = hashlib.sha256(), 0
-        with path.open("rb") as file:
+        with untrusted.open_file(path) as file:
             before = make_stamp(os.fstat(file.fileno()))
-            while chunk := file.read(CHUNK_BYTES):
+            for chunk in untrusted.read_chunks(file):
                 total.update(chunk)
                 size += len(chunk)
                 if self._stop():

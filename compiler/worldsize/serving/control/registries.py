@@ -13,6 +13,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from starlette.responses import Response
 
+from worldsize.base import untrusted
 from worldsize.facts import curated
 from worldsize.serving.control.assets import KINDS
 from worldsize.serving.control.call import Call
@@ -207,7 +208,7 @@ def _read_component(path: Path) -> JsonObject:
     import yaml
 
     try:
-        spec = yaml.safe_load(path.read_text(encoding="utf-8"))
+        spec = yaml.safe_load(untrusted.read_bytes(path))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ServiceError(
             400, "UserError", f"`{path}`, which `assets:` maps, cannot be read: {error}"

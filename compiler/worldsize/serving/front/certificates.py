@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from worldsize.base import untrusted
 from worldsize.base.whole_file import NotAsWrittenError, read_private, write_whole
 from worldsize.serving.home import PRIVATE_FILE, Home
 
@@ -87,7 +88,7 @@ class Authority:
         path = self._home.state / "certificates.pem"
         named = [Path(environment[name]) for name in BUNDLE_VARIABLES if environment.get(name)]
         usable = [each for each in dict.fromkeys(named) if each != path and each.is_file()]
-        texts = [bundle.read_bytes() for bundle in usable or [Path(certifi.where())]]
+        texts = [untrusted.read_bytes(bundle) for bundle in usable or [Path(certifi.where())]]
         texts.append(self._certificate.public_bytes(Encoding.PEM))
         write_whole(path, b"\n".join(texts), mode=PRIVATE_FILE, follow=False)
         return path

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.running.model.folder import ignore_in_git
 from worldsize.serving.workspace import Scope
@@ -53,7 +54,7 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
             ignore_in_git(path.parent)
         if found is None:
             write_whole(path, text.encode(), new=True)
-        held = path.open("rb")
+        held = untrusted.open_file(path)
         fcntl.flock(held, fcntl.LOCK_SH)
     except OSError:  # a folder that cannot be written: the command may not need it
         yield None
@@ -82,6 +83,6 @@ def _format(scope: Scope) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return untrusted.read_text(path)
+    except OSError:
         return ""

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.serving.home import Home
 
@@ -65,7 +66,7 @@ def _locked(descriptor: int) -> bool:
 def find_process(folder: Path) -> int | None:
     """The id of the process that runs a job, or None if none does."""
     try:
-        with (folder / LOCK).open("rb") as file:
+        with untrusted.open_file(folder / LOCK) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -103,7 +104,7 @@ def prepare_process(folder: Path, slots: Iterable[int]) -> None:
 def read_slots(folder: Path) -> tuple[int, ...]:
     """The slots that a job was lent; none where that is not known."""
     try:
-        return tuple(int(word) for word in (folder / SLOTS).read_text(encoding="ascii").split())
+        return tuple(int(word) for word in untrusted.read_text(folder / SLOTS, encoding="ascii").split())
     except (OSError, ValueError):
         return ()
 

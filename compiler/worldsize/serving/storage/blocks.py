@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from worldsize.base import untrusted
 from worldsize.serving.home import Home
 from worldsize.serving.storage.blobs import Blob
 from worldsize.serving.storage.errors import StorageError
@@ -99,7 +100,7 @@ def join_blocks(parts: Sequence[BlockPart], target: Path) -> None:
     try:
         with target.open("wb") as output:
             for part in parts:
-                with part.file.open("rb") as block:
+                with untrusted.open_file(part.file) as block:
                     block.seek(part.offset)
                     _copy(block, output, part.size)
             sync(output)

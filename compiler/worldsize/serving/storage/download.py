@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from worldsize.base import untrusted
 from worldsize.serving.storage.answers import blob_headers, service_headers
 from worldsize.serving.storage.blobs import Blob
 from worldsize.serving.storage.errors import StorageError
@@ -67,7 +68,7 @@ async def send_blob(request: Request, blob: Blob) -> Response:
 
 async def read_chunks(blob: Blob, start: int, end: int) -> AsyncIterator[bytes]:
     """The content from one byte up to another; an error where the file has become shorter."""
-    file = await asyncio.to_thread(blob.file.open, "rb", 0)
+    file = await asyncio.to_thread(untrusted.open_file, blob.file)
     try:
         file.seek(start)
         while start < end:
@@ -83,7 +84,7 @@ async def read_chunks(blob: Blob, start: int, end: int) -> AsyncIterator[bytes]:
 def _hash(blob: Blob, start: int, end: int) -> str:
     if end - start > MAX_HASHED:
         raise StorageError(400, "InvalidHeaderValue", f"An MD5 is for ranges of up to {MAX_HASHED} bytes.")
-    with blob.file.open("rb") as file:
+    with untrusted.open_file(blob.file) as file:
         file.seek(start)
         digest = hashlib.md5(file.read(end - start), usedforsecurity=False)
     return base64.b64encode(digest.digest()).decode()

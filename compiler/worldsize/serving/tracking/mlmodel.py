@@ -6,15 +6,15 @@ from pathlib import Path
 
 import yaml
 
+from worldsize.base import untrusted
+
 MAX_BYTES = 1 << 20  # of an MLmodel file that is read
 
 
 def read_flavors(model: Path) -> dict[str, dict[str, dict[str, str]]] | None:
     """The flavors in ``MLmodel``, with their settings as text; None if the folder holds no MLflow model."""
     try:
-        with (model / "MLmodel").open(encoding="utf-8") as file:
-            text = file.read(MAX_BYTES + 1)
-        document = yaml.safe_load(text) if len(text) <= MAX_BYTES else None
+        document = yaml.safe_load(untrusted.read_text(model / "MLmodel", MAX_BYTES))
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return None
     flavors = document.get("flavors") if isinstance(document, dict) else None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from worldsize.base import untrusted
 from worldsize.diagnostics.snippet import flatten
 from worldsize.serving.home import Home
 
@@ -115,7 +116,7 @@ def _preview(path: Path, suffix: str, size: int) -> Preview:
         return Preview("image") if size <= IMAGE_BYTES else Preview("none", "The image is too large to show.")
     if suffix in (".parquet", ".arrow"):
         return _preview_arrow(path)
-    with path.open("rb") as file:
+    with untrusted.open_file(path) as file:
         data = file.read(PREVIEW_BYTES)
     text = _decode(data)
     if text is None:
@@ -168,10 +169,11 @@ def _preview_arrow(path: Path) -> Preview:
 
     try:
         if path.suffix.lower() == ".parquet":
-            batch = next(pq.ParquetFile(path).iter_batches(batch_size=ROWS), None)
+            with untrusted.open_file(path) as file:
+                batch = next(pq.ParquetFile(file).iter_batches(batch_size=ROWS), None)
         else:
-            with pa.memory_map(str(path)) as source:
-                batch = pa.ipc.open_file(source).get_batch(0).slice(0, ROWS)
+            with untrusted.open_file(path) as file:
+                batch = pa.ipc.open_file(file).get_batch(0).slice(0, ROWS)
     except (pa.ArrowException, OSError, IndexError) as error:
         return Preview("none", f"The table cannot be read: {error}")
     if batch is None:

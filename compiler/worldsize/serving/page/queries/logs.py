@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from worldsize.base import untrusted
 from worldsize.running.launch.logs import Decoder
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.history import RECORD, RunRecord
@@ -95,7 +96,7 @@ class LogTail:
     def read_lines(self, *, final: bool = False) -> list[str]:
         """The lines that were completed since the last call; ``final`` gives an incomplete last one too."""
         try:
-            with self.path.open("rb") as file:
+            with untrusted.open_file(self.path) as file:
                 status = os.fstat(file.fileno())
                 lines = self._start(status.st_ino, status.st_size)
                 file.seek(self._position)

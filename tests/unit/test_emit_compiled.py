@@ -1,3 +1,5 @@
+"""What compiling a spec writes beside its pipeline: versions that never clash, and DeepSpeed's file."""
+
 from __future__ import annotations
 
 import json
@@ -7,8 +9,21 @@ from typing import Any
 import yaml
 
 import worldsize
+from worldsize import resources
 
 ROOT = Path(__file__).parents[2]
+SPEC = """
+name: own
+compute: {cpu: {target: azureml:cpu-cluster}}
+steps:
+  shard: {uses: shard_data, compute: cpu, with: {source: builtin:digits}}
+  train:
+    uses: train_ddp
+    compute: cpu
+    instance_count: 1
+    process_count_per_instance: 1
+    with: {model: "net.py:build"}
+"""
 
 
 def compiled(tmp_path: Path, **values: Any) -> Path:
@@ -38,3 +53,26 @@ def test_the_configuration_that_deepspeed_starts_with_can_be_read_before(tmp_pat
 def test_a_configuration_of_the_user_s_own_is_not_doubled(tmp_path: Path) -> None:
     (tmp_path / "own.json").write_text('{"train_batch_size": 64, "zero_optimization": {"stage": 1}}')
     assert not (compiled(tmp_path, ds_config="./own.json", zero_stage=1) / "deepspeed").exists()
+
+
+def compiled_versions(spec: Path, out: Path) -> dict[str, str]:
+    worldsize.compile(spec, out)
+    documents = map(yaml.safe_load, (path.read_text() for path in out.glob("components/*/component.yml")))
+    return {document["name"]: document["version"] for document in documents}
+
+
+def test_a_version_follows_the_users_model(tmp_path: Path) -> None:
+    built_in = {
+        name: yaml.safe_load(resources.component_file(name).read_text(encoding="utf-8"))["version"]
+        for name in ("shard_data", "train_ddp")
+    }
+    spec = tmp_path / "spec.yml"
+    spec.write_text(SPEC)
+    versions = []
+    for number, text in enumerate(("x = 1", "x = 2", "x = 1")):
+        (tmp_path / "net.py").write_text(f"{text}\ndef build(): ...\n")
+        versions.append(compiled_versions(spec, tmp_path / f"out{number}"))
+    assert {each["shard_data"] for each in versions} == {built_in["shard_data"]}  # nothing was added to it
+    first, second, again = (each["train_ddp"] for each in versions)
+    assert first == again != second
+    assert first.startswith(f"{built_in['train_ddp']}-")

@@ -35,6 +35,15 @@ PIPELINES = Path(__file__).parents[2] / "pipelines"
 ACCUMULATES = "echo ${{plan.world_size}} ${{plan.gradient_accumulation_steps}}"
 
 
+def fit(path: Path, machine: Machine, processes: int | None, *, keep_instances: bool) -> FittedTasks:
+    found, _ = job.read_job(path)
+    assert found is not None
+    read, problems = flatten(found, AssetMap())
+    assert problems == []
+    made = plan_file.load(path.parent)
+    return fit_tasks(read.tasks, path, made, machine, processes, keep_instances=keep_instances)
+
+
 def planned(
     folder: Path,
     kind: str,
@@ -51,18 +60,7 @@ def planned(
     text = textwrap.dedent(SPEC).replace("KIND", kind).replace(ACCUMULATES, command)
     spec.write_text(f"{text.rstrip()}\n{more}", encoding="utf-8")
     pipeline = api.compile(spec, folder / "build").pipeline
-    found, _ = job.read_job(pipeline)
-    assert found is not None
-    read, problems = flatten(found, AssetMap())
-    assert problems == []
-    return fit_tasks(
-        read.tasks,
-        pipeline,
-        plan_file.load(pipeline.parent),
-        machine,
-        processes,
-        keep_instances=keep_instances,
-    )
+    return fit(pipeline, machine, processes, keep_instances=keep_instances)
 
 
 GPUS = Machine(16, ("0", "1", "2", "3"))
@@ -232,13 +230,7 @@ def native(
 ) -> FittedTasks:
     path = folder / "job.yml"
     path.write_text(textwrap.dedent(NATIVE).replace("DISTRIBUTION", distribution), encoding="utf-8")
-    found, _ = job.read_job(path)
-    assert found is not None
-    read, problems = flatten(found, AssetMap())
-    assert problems == []
-    return fit_tasks(
-        read.tasks, path, plan_file.load(path.parent), machine, processes, keep_instances=keep_instances
-    )
+    return fit(path, machine, processes, keep_instances=keep_instances)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Hostile requests to a served workspace: ``python tests/fuzz/serve.py --requests 10000 --seed 1``.
 
-The server must answer each without an internal error and without a traceback, succeed for nobody without a
-token, write nothing outside its home, keep its memory, and go on answering a client in time. Connections that
-say nothing, or that say it slowly, must not keep others out, and are closed.
+The server, which may have 1,024 files open, must answer each without an internal error and without a
+traceback, succeed for nobody without a token, write nothing outside its home, stay below 500 MB, and go on
+answering another client within a second and its pages to a browser. Connections that say nothing, or that say
+it slowly, must not keep others out, and are closed.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from __future__ import annotations
 import argparse
 import base64
 import contextlib
+import http.client
+import itertools
 import random
+import resource
 import socket
 import ssl
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -33,10 +38,22 @@ from serve_requests import API, WORKSPACE
 from serving import Served, serving
 
 ANSWER_SECONDS = 20.0
-MOST_GROWTH = 300_000_000  # bytes of memory, over all requests
-HEALTH_EVERY = 100  # requests
-HEALTH_SECONDS = 5.0  # the longest that a right request may take
+MOST_MEMORY = 500_000_000  # bytes of the server's process
+FILES = 1024  # that the server may have open
+HEALTH_SECONDS, PAGE_SECONDS = 1.0, 5.0  # the longest that a right request, and a page, may take
+PAGES = (
+    "/",
+    "/schedules",
+    "/models",
+    "/data",
+    "/components",
+    "/environments",
+    "/compute",
+    "/jobs/p",
+    "/schedules/s",
+)
 SLOW = 150  # connections that say nothing
+SLOW_BODIES = 1005  # that say a byte of a body a second, before any secret
 SLOW_SECONDS = 40.0  # after which they must be closed
 
 
@@ -46,8 +63,11 @@ class Result:
 
     answers: Counter[str] = field(default_factory=Counter)  # by kind of attack and status
     faults: list[str] = field(default_factory=list)
-    slowest: float = 0.0  # seconds, of the right requests in between
-    growth: int = 0  # bytes
+    slowest: float = 0.0  # seconds, of the right requests that another client makes meanwhile
+    slowest_page: float = 0.0
+    patience: float = 1.0  # by what the right requests may take longer, on a machine with more to do
+    healthy: int = 0  # right requests that were answered in time
+    memory: int = 0  # bytes, the most
 
 
 class Channel:
@@ -124,35 +144,19 @@ def escaped(mark: str) -> list[str]:
     return sorted({str(path) for place in places for path in place.glob(f"*{mark}*")})
 
 
-def fuzz(served: Served, folder: Path, count: int, seed: int) -> Result:
+def fuzz(served: Served, folder: Path, count: int, seed: int, patience: float = 1.0) -> Result:
     """Send so many hostile requests, and return what came of them."""
-    result, mark = Result(), f"wsfuzz{random.Random(seed).getrandbits(40):x}"
+    result, mark = Result(patience=patience), f"wsfuzz{random.Random(seed).getrandbits(40):x}"
     client = PlainClient(served.environment, timeout=60)
     channel, attacker = Channel(served), Attacker(seed, client.token, mark)
-    process, before = psutil.Process(served.process.pid), look_around(folder, served.home)
+    before = look_around(folder, served.home)
     start_mlflow(served)
-    check_health(client, result)
-    memory = process.memory_info().rss
-    for number, attack in enumerate(attacker.attacks(count)):
-        begin = time.monotonic()
-        try:
-            answer = channel.attack(attack)
-        except (OSError, ssl.SSLError) as error:
-            result.faults.append(f"no connection for {attack.kind}: {error!r}")
-            if served.process.poll() is not None:
-                result.faults.append(f"the server died of {attack.kind}: {attack.payload[:400]!r}")
-                return result
-            continue
-        status, fault = judge(attack, answer, time.monotonic() - begin)
-        result.answers[f"{attack.kind}: {status}"] += 1
-        if fault:
-            result.faults.append(fault)
-        if number % HEALTH_EVERY == 0:
-            check_health(client, result)
-            result.growth = max(result.growth, process.memory_info().rss - memory)
-    slow_connections(channel, client, result)
-    if result.growth > MOST_GROWTH:
-        result.faults.append(f"memory grew by {result.growth / 1e6:.0f} MB")
+    with watching(served, result):
+        attack_all(served, channel, attacker.attacks(count), result)
+        slow_bodies(channel, result)
+        slow_connections(channel, result)
+    if result.memory > MOST_MEMORY:
+        result.faults.append(f"the server took {result.memory / 1e6:.0f} MB")
     if (after := look_around(folder, served.home)) != before:
         result.faults.append(
             f"files outside the home changed: {sorted(set(after.items()) ^ set(before.items()))[:5]}"
@@ -162,6 +166,87 @@ def fuzz(served: Served, folder: Path, count: int, seed: int) -> Result:
         f"a traceback in the log ends: {text}" for text in tracebacks(served.home / "serve" / "server.log")
     ]
     return result
+
+
+def attack_all(served: Served, channel: Channel, attacks: Iterator[Attack], result: Result) -> None:
+    """Send the attacks, one after the other, and judge each answer."""
+    for number, attack in enumerate(attacks):
+        if number % 1000 == 0:
+            print(f"{number}: {result.memory / 1e6:.0f} MB, {len(result.faults)} faults", flush=True)
+        begin = time.monotonic()
+        try:
+            answer = channel.attack(attack)
+        except (OSError, ssl.SSLError) as error:
+            result.faults.append(f"no connection for {attack.kind}: {error!r}")
+            if served.process.poll() is not None:
+                result.faults.append(f"the server died of {attack.kind}: {attack.payload[:400]!r}")
+                return
+            continue
+        status, fault = judge(attack, answer, time.monotonic() - begin)
+        result.answers[f"{attack.kind}: {status}"] += 1
+        if fault:
+            result.faults.append(fault)
+
+
+@contextlib.contextmanager
+def watching(served: Served, result: Result) -> Iterator[None]:
+    """Look after the server's memory, and be another client and a browser, for as long as the block lasts."""
+    ended = threading.Event()
+    watchers = [
+        threading.Thread(target=each, args=(served, result, ended)) for each in (watch_health, watch_pages)
+    ]
+    for each in watchers:
+        each.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for each in watchers:
+            each.join()
+
+
+def watch_health(served: Served, result: Result, ended: threading.Event) -> None:
+    """Make right requests, which are answered, and soon."""
+    process, client = psutil.Process(served.process.pid), PlainClient(served.environment, timeout=60)
+    for kind in itertools.cycle(["jobs", "datastores", "data", "schedules"]):
+        begin = time.monotonic()
+        try:
+            status: object = client.get(kind, query="&$top=5").status
+            result.memory = max(result.memory, process.memory_info().rss)
+        except (OSError, http.client.HTTPException, psutil.Error) as error:
+            status = repr(error)
+        took = time.monotonic() - begin
+        result.slowest = max(result.slowest, took)
+        result.healthy += 1
+        if status != 200 or took > HEALTH_SECONDS * result.patience:
+            result.faults.append(f"a right request for {kind} was answered {status} after {took:.1f} s")
+        if ended.wait(0.05):
+            break
+    client.close()
+
+
+def watch_pages(served: Served, result: Result, ended: threading.Event) -> None:
+    """Open pages as a browser does, whatever records there are by now."""
+    cookie = ""
+    for address in itertools.cycle([f"/?token={served.token}", *PAGES]):
+        begin = time.monotonic()
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        try:
+            connection.request("GET", address, headers={"Cookie": cookie} if cookie else {})
+            answer = connection.getresponse()
+            answer.read()
+            status: object = answer.status
+            cookie = (answer.headers.get("set-cookie") or cookie).partition(";")[0]
+        except (OSError, http.client.HTTPException) as error:
+            status = repr(error)
+        finally:
+            connection.close()
+        took = time.monotonic() - begin
+        result.slowest_page = max(result.slowest_page, took)
+        if status not in (200, 303, 404) or took > PAGE_SECONDS * result.patience:
+            result.faults.append(f"the page {address[:20]} was answered {status} after {took:.1f} s")
+        if ended.wait(0.3):
+            return
 
 
 def start_mlflow(served: Served) -> None:
@@ -186,31 +271,47 @@ def tracebacks(log: Path) -> list[str]:
     return list(found)
 
 
-def check_health(client: PlainClient, result: Result) -> None:
-    """A right request in between: it is answered, and soon."""
-    begin = time.monotonic()
-    answer = client.get("jobs")
-    took = time.monotonic() - begin
-    result.slowest = max(result.slowest, took)
-    if answer.status != 200 or took > HEALTH_SECONDS:
-        result.faults.append(f"a right request was answered {answer.status} after {took:.1f} s")
+def slow_bodies(channel: Channel, result: Result) -> None:
+    """Send the bodies of forms for tokens a byte a second, over more connections than there are files."""
+    head = b"POST /login/t/oauth2/v2.0/token HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: 60000\r\n\r\n"
+    held: list[socket.socket] = []
+    try:
+        for _ in range(SLOW_BODIES):
+            connection = socket.create_connection(("127.0.0.1", channel.port), timeout=ANSWER_SECONDS)
+            held.append(connection)
+            with contextlib.suppress(OSError):  # it came first, and has made room
+                connection.sendall(head % channel.port)
+        for _ in range(5):
+            time.sleep(1)
+            for connection in held:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"a")
+        expect_closed(held, "slow bodies", result)
+    finally:
+        for connection in held:
+            connection.close()
 
 
-def slow_connections(channel: Channel, client: PlainClient, result: Result) -> None:
-    """Hold many connections that never finish a head; others are served, and these are closed."""
+def slow_connections(channel: Channel, result: Result) -> None:
+    """Hold many connections that never finish a head; these are closed."""
     with contextlib.ExitStack() as stack:
         held = []
         for number in range(SLOW):
             host = None if number % 3 else "management.azure.com"
             connection = stack.enter_context(channel.open(host))
-            connection.sendall([b"", b"G", b"GET / HTTP/1.1\r\nX:", b"CONNECT a", b"\x16\x03"][number % 5])
+            with contextlib.suppress(OSError):
+                connection.sendall(
+                    [b"", b"G", b"GET / HTTP/1.1\r\nX:", b"CONNECT a", b"\x16\x03"][number % 5]
+                )
             held.append(connection)
-        check_health(client, result)
-        deadline = time.monotonic() + SLOW_SECONDS
-        still = sum(not is_closed(connection, deadline) for connection in held)
-        if still:
-            result.faults.append(f"{still} of {SLOW} silent connections are open after {SLOW_SECONDS:.0f} s")
-        check_health(client, result)
+        expect_closed(held, "silent connections", result)
+
+
+def expect_closed(held: list[socket.socket], what: str, result: Result) -> None:
+    deadline = time.monotonic() + SLOW_SECONDS
+    still = sum(not is_closed(connection, deadline) for connection in held)
+    if still:
+        result.faults.append(f"{still} of {len(held)} {what} are open after {SLOW_SECONDS:.0f} s")
 
 
 def is_closed(connection: socket.socket, deadline: float) -> bool:
@@ -239,12 +340,17 @@ def main() -> int:
             (folder / place).mkdir(parents=True)
             (folder / place / "canary.txt").write_text("here")
         begin = time.monotonic()
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, most))  # which the server inherits
         with serving(folder / "work") as served:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(4 * FILES, most), most))
             result = fuzz(served, folder, chosen.requests, chosen.seed)
         print(f"seed {chosen.seed}: {chosen.requests} requests in {time.monotonic() - begin:.0f} s")
         for what, number in sorted(result.answers.items()):
             print(f"  {number:6} {what}")
-        print(f"  memory grew by {result.growth / 1e6:.0f} MB; the slowest right one {result.slowest:.2f} s")
+        print(f"  the server took up to {result.memory / 1e6:.0f} MB")
+        print(f"  {result.healthy} right requests of another client, the slowest {result.slowest:.2f} s")
+        print(f"  the slowest page {result.slowest_page:.2f} s")
         for fault in result.faults[:25]:
             print(f"  FAULT {fault}")
         print(f"  {len(result.faults)} faults")

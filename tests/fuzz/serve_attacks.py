@@ -130,12 +130,49 @@ CONNECTS = (
 )
 
 
+LARGE: tuple[tuple[str, Callable[[], Any]], ...] = (  # a member, and too much for it
+    ("tags", lambda: {str(number): "x" for number in range(50)}),
+    ("tags", lambda: {str(number): "x" for number in range(20_000)}),
+    ("tags", lambda: {str(number): "x" for number in range(500_000)}),
+    ("tags", lambda: {"a": "x" * 1_000_000}),
+    ("properties", lambda: {"x" * 100_000: "y"}),
+    ("description", lambda: "x" * 5000),
+    ("description", lambda: "x" * 3_000_000),
+    ("displayName", lambda: "x" * 100_000),
+    ("experimentName", lambda: "x" * 100_000),
+    ("inputs", lambda: {f"i{number}": {"jobInputType": "literal", "value": "1"} for number in range(20_000)}),
+    ("outputs", lambda: {f"o{number}": {"jobOutputType": "uri_folder"} for number in range(5000)}),
+    ("jobs", lambda: {f"s{number}": {"type": "command"} for number in range(5000)}),
+    ("command", lambda: "echo " + "x" * 2_000_000),
+    ("condaFile", lambda: "a: [" + "[" * 5000),
+    ("flavors", lambda: {str(number): {} for number in range(50_000)}),
+    ("some", lambda: [[]] * 90_000),
+    ("some", lambda: [0] * 1_000_000),
+)
+TIMES: tuple[tuple[str, Any], ...] = (
+    ("startTime", "0001-01-01T00:00:00"),
+    ("startTime", "9999-12-31T23:59:59"),
+    ("endTime", "9999-12-31T23:59:59"),
+    ("interval", 2**31 - 1),
+    ("interval", 2**63),
+    ("frequency", "Month"),
+    ("frequency", "Minute"),
+    ("timeZone", "Samoa Standard Time"),
+    ("hours", [*range(24)] * 3500),
+    ("hours", [*range(24)]),
+    ("minutes", [*range(60)]),
+    ("monthDays", [31]),
+    ("weekDays", ["Monday"] * 84_000),
+)
+
+
 class Attacker:
     """Makes attacks of all kinds from a seed; no name with `mark` may appear outside the home."""
 
     def __init__(self, seed: int, token: str, mark: str) -> None:
         self.chance, self.token, self.mark = random.Random(seed), token, mark
         self.kinds: tuple[tuple[int, Callable[[], Attack]], ...] = (
+            (30, self.record),
             (30, self.body),
             (25, self.path),
             (12, self.head),
@@ -159,6 +196,27 @@ class Attacker:
 
     def made(self, kind: str, request: Request, **more: Any) -> Attack:
         return Attack(kind, request.encode(self.token), request.host, **more)
+
+    def record(self) -> Attack:
+        """A record of any kind under a name of its own, right or with more in it than anyone needs."""
+        request = self.request()
+        while request.method != "PUT" or not isinstance(request.body, dict):
+            request = self.request()
+        parts, name = request.path.split("/"), f"r{self.chance.getrandbits(40):x}"
+        parts[-3 if parts[-2] == "versions" else -1] = name
+        request.path = "/".join(parts)
+        properties = request.body["properties"]
+        if self.chance.random() < 0.7:
+            key, value = self.chance.choice(LARGE)
+            place = self.chance.choice(
+                [properties, *(each for each in properties.values() if type(each) is dict)]
+            )
+            place[key] = value()
+        if "trigger" in properties and self.chance.random() < 0.7:
+            key, value = self.chance.choice(TIMES)
+            pattern = key in properties["trigger"]["schedule"]
+            (properties["trigger"]["schedule"] if pattern else properties["trigger"])[key] = value
+        return self.made("record", request)
 
     def body(self) -> Attack:
         """A known body with one to three members replaced by what does not belong there."""

@@ -7,16 +7,31 @@ a power cut (https://sqlite.org/wal.html). The processes of jobs write their sta
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, TypeVar
 
+import msgspec
+
+from worldsize.serving.errors import ServiceError, bad_request, explain_refused
 from worldsize.serving.home import PRIVATE_FILE
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 VERSION = 1
+MOST_VALUES = 100_000  # of a body or a record
+TOO_MANY = f"The body has more than {MOST_VALUES:,} values."
+_DEEPEST = 100  # levels of it; Python's own limit is ten times this
+_NO_BRACKETS = bytes(each for each in range(256) if each not in b"[]{}")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 BUSY_SECONDS = 30.0  # how long a writer waits for another
 
@@ -113,6 +128,143 @@ CREATE TABLE blobs (
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A record that could not be used, and why."""
+
+    kind: str
+    name: str
+    reason: str
+
+
+_collected: ContextVar[list[Unreadable] | None] = ContextVar("unreadable", default=None)
+
+
+@contextlib.contextmanager
+def collect_unreadable() -> Iterator[list[Unreadable]]:
+    """What :func:`contained` left out in the block, also in threads that the block started."""
+    found: list[Unreadable] = []
+    token = _collected.set(found)
+    try:
+        yield found
+    finally:
+        _collected.reset(token)
+
+
+@contextlib.contextmanager
+def contained(kind: str, name: object) -> Iterator[None]:
+    """Use one record, which no other has to suffer for: a failure is logged, and ends the block only.
+
+    Args:
+        kind: What the record is, in words.
+        name: Its name.
+    """
+    try:
+        yield
+    except Exception as error:  # whatever an older version or another program has written
+        fault = Unreadable(kind, str(name)[:300], _say(error)[:300])
+        _log_once(fault)
+        if (found := _collected.get()) is not None:
+            found.append(fault)
+
+
+def _say(error: Exception) -> str:
+    named = "" if isinstance(error, ServiceError) else f"{type(error).__name__}: "
+    return explain_refused(error) or f"{named}{error}"
+
+
+@lru_cache(maxsize=1000)
+def _log_once(fault: Unreadable) -> None:
+    """Log a fault, but not again with each look at the same record."""
+    message = "The %s `%s` cannot be read and is left out: %s"
+    logging.getLogger(__name__).warning(message, fault.kind, fault.name, fault.reason)
+
+
+def use_each(
+    kind: str,
+    items: Iterable[Item],
+    use: Callable[[Item], Result],
+    name: Callable[[Item], object] | None = None,
+) -> Iterator[Result]:
+    """What comes of each record, but for those that fail: see :func:`contained`."""
+    for item in items:
+        results: list[Result] = []
+        with contained(kind, (name or _name)(item)):
+            results.append(use(item))
+        yield from results
+
+
+def read_record(kind: str, record: Item, read: Callable[[Item], Result]) -> Result:
+    """What ``read`` makes of one record.
+
+    Raises:
+        ServiceError: 500, it fails.
+    """
+    try:
+        return read(record)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ServiceError) as error:
+        said = f"The {kind} `{_name(record)}` cannot be read: {_say(error)}"
+        raise ServiceError(500, "InternalServerError", said) from error
+
+
+def choose_each(kind: str, items: Iterable[Item], wanted: Callable[[Item], bool]) -> Iterator[Item]:
+    """The wanted records, without those that cannot be judged."""
+    for chosen in use_each(kind, items, lambda item: [item] if wanted(item) else []):
+        yield from chosen
+
+
+def _name(record: Any) -> object:
+    if isinstance(record, sqlite3.Row):
+        return record["name"]
+    return getattr(record, "name", None) or str(record)[:80]
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """The JSON object in a column.
+
+    Raises:
+        msgspec.DecodeError: It is something else, or holds what no answer can carry: half a character.
+        ServiceError: 400, it holds too much.
+    """
+    document = msgspec.json.decode(text, type=dict[str, Any])
+    if not _is_shallow(text):
+        check_values(document)
+    return document
+
+
+def _is_shallow(text: str) -> bool:
+    """Whether its brackets alone tell that a JSON text is not deep, which is faster than to walk it."""
+    brackets = text.encode().translate(None, _NO_BRACKETS)
+    for _ in range(_DEEPEST):
+        if len(brackets) <= 2 * _DEEPEST:
+            return True
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return False
+
+
+def check_values(document: object) -> None:
+    """Refuse a JSON value with more levels or values than any client's.
+
+    Raises:
+        ServiceError: 400.
+    """
+    level: list[object] = [document]
+    count = 0
+    for _ in range(_DEEPEST):
+        inner: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        level = inner
+        count += len(level)
+        if count > MOST_VALUES:
+            raise bad_request(TOO_MANY)
+    if level:
+        raise bad_request(f"The body has more than {_DEEPEST} levels.")
+
+
 def now() -> str:
     """The time of day in UTC as the service writes it, with microseconds."""
     return _format(datetime.now(timezone.utc))
@@ -159,10 +311,22 @@ class Database:
         if connection is None:
             connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
             connection.row_factory = sqlite3.Row
+            connection.text_factory = _decode
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             self._local.connection = connection
         return connection
+
+    def read_one(
+        self, kind: str, query: str, values: Iterable[object], read: Callable[[sqlite3.Row], Result]
+    ) -> Result | None:
+        """The record of a query's first row; None without one.
+
+        Raises:
+            ServiceError: 500, the record cannot be read.
+        """
+        row: sqlite3.Row | None = self.connection.execute(query, tuple(values)).fetchone()
+        return None if row is None else read_record(kind, row, read)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -186,3 +350,7 @@ class Database:
         if connection is not None:
             connection.close()
             del self._local.connection
+
+
+def _decode(text: bytes) -> str:
+    return text.decode("utf-8", "replace")  # else one such text would end its whole query

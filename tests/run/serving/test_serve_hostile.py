@@ -22,6 +22,6 @@ def test_hostile_requests_are_answered_and_reach_nothing(tmp_path: Path) -> None
     (tmp_path / "work").mkdir()
     (tmp_path / "canary.txt").write_text("here")
     with serving(tmp_path / "work") as served:
-        result = FUZZ["fuzz"](served, tmp_path, count=400, seed=11)
+        result = FUZZ["fuzz"](served, tmp_path, count=400, seed=11, patience=10)
     assert result.faults == []
     assert result.answers.total() == 400

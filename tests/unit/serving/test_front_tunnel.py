@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="pip install 'worldsize[serve]'")
 
 from worldsize.serving.front.certificates import Authority
+from worldsize.serving.front.peers import Peers
 from worldsize.serving.front.tokens import secret_text
 from worldsize.serving.front.tunnel import Tunnel, Upstream
 from worldsize.serving.workspace import Workspace
@@ -33,7 +34,7 @@ async def connect(
     near, far = socket.socketpair()
     far.setblocking(False)
     tunnel = Tunnel(workspace, Authority(workspace.home), refuse, upstream)
-    task = asyncio.create_task(tunnel(far, make_head(workspace, target)))
+    task = asyncio.create_task(tunnel(far, make_head(workspace, target), await Peers().enter(far.close)))
     reader, writer = await asyncio.open_connection(sock=near)
     head = await reader.readuntil(b"\r\n\r\n")
     if b" 200 " in head:

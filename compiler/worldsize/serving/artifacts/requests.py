@@ -12,7 +12,7 @@ from worldsize.serving.artifacts.folders import CONTAINER
 from worldsize.serving.artifacts.service import ArtifactContainer, Document
 from worldsize.serving.control.document import read_object
 from worldsize.serving.errors import ServiceError, bad_request
-from worldsize.serving.storage.blobs import BlobProperties, delete_blob, put_blob
+from worldsize.serving.storage.blobs import Blob, BlobProperties, delete_blob, put_blob
 from worldsize.serving.storage.download import send_blob
 from worldsize.serving.storage.uploads import received_body
 
@@ -37,21 +37,28 @@ def read_paths(document: Document) -> list[str]:
 
 async def create_batch(container: ArtifactContainer, request: Request) -> Response:
     """Name artifacts that are about to be uploaded."""
-    return JSONResponse(container.create(read_paths(await read_object(request))))
+    paths = read_paths(await read_object(request))
+    return await asyncio.to_thread(lambda: JSONResponse(container.create(paths)))
 
 
 async def list_all(container: ArtifactContainer, request: Request) -> Response:
     """List the artifacts; ``path`` is what theirs begin with."""
     prefix = request.query_params.get("path", "")
-    found = await asyncio.to_thread(lambda: list(container.list_paths(prefix)))
-    return JSONResponse({"value": [container.describe(container.path_of(each), each) for each in found]})
+    return await asyncio.to_thread(
+        _list, container, prefix, lambda each: container.describe(container.path_of(each), each)
+    )
 
 
 async def list_contents(container: ArtifactContainer, request: Request) -> Response:
     """List where the artifacts are that begin with a path."""
     prefix = request.query_params.get("path", "")
-    found = await asyncio.to_thread(lambda: list(container.list_paths(prefix)))
-    return JSONResponse({"value": [container.content(container.path_of(each)) for each in found]})
+    return await asyncio.to_thread(
+        _list, container, prefix, lambda each: container.content(container.path_of(each))
+    )
+
+
+def _list(container: ArtifactContainer, prefix: str, describe: Callable[[Blob], Document]) -> Response:
+    return JSONResponse({"value": [describe(each) for each in container.list_paths(prefix)]})
 
 
 async def describe(container: ArtifactContainer, request: Request) -> Response:

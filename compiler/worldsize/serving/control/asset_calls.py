@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
 from worldsize.serving.control import assets
-from worldsize.serving.control.asset_kinds import KINDS, check_change
+from worldsize.serving.control.asset_kinds import KINDS, LONGEST_DESCRIPTION, check_change
 from worldsize.serving.control.assets import Asset, Container
 from worldsize.serving.control.call import Call
 from worldsize.serving.control.curated_environments import curated_container, curated_version, is_curated
-from worldsize.serving.control.document import JsonObject, answer, take_object, take_text, take_texts
+from worldsize.serving.control.document import JsonObject, answer, take_about, take_object
 from worldsize.serving.control.paging import answer_page, read_window, views
 from worldsize.serving.control.system_data import describe_times
 from worldsize.serving.control.uploads import start_upload
@@ -25,7 +27,7 @@ _VERSION = re.compile(r"[A-Za-z0-9_][\w.\-]{0,254}", re.ASCII)
 _URIS = {"data": "dataUri", "models": "modelUri"}
 
 
-async def handle(call: Call) -> Response:
+def handle(call: Call) -> Response:
     """Answer a request for ``{kind}``, ``{kind}/{name}``, ``…/versions`` or ``…/versions/{version}``."""
     if call.action is not None:
         return _act(call)
@@ -109,14 +111,13 @@ def _list_versions(call: Call) -> Response:
     database = call.workspace.database
     if call.query.get("hash"):  # has this code been uploaded under any name?
         found = assets.find_uploaded(database, call.kind, call.query["hash"])
-        return answer_page(call, [] if found is None else [describe_version(call, found)], more=False)
-    rows = assets.list_versions(
+        return answer_page(call, [] if found is None else [found], partial(describe_version, call))
+    if is_curated(call.kind, call.name):
+        return answer_page(call, [curated_version(call.name)], partial(describe_version, call))
+    rows = assets.select_versions(
         database, call.kind, call.name, archived=views(call), limit=limit + 1, skip=skip
     )
-    if is_curated(call.kind, call.name):
-        rows = [curated_version(call.name)]
-    shown = [describe_version(call, asset) for asset in rows[:limit]]
-    return answer_page(call, shown, more=len(rows) > limit)
+    return answer_page(call, rows, partial(_describe_version_row, call), name=assets.name_row, skipped=True)
 
 
 def _handle_container(call: Call) -> Response:
@@ -136,9 +137,7 @@ def _handle_container(call: Call) -> Response:
     if not _NAME.fullmatch(call.name):
         raise bad_request(f"`{call.name[:60]}` cannot be the name of an asset.")
     properties = take_object(call.body, "properties")
-    take_texts(properties, "tags", "properties.")
-    take_texts(properties, "properties", "properties.")
-    take_text(properties, "description", "properties.")
+    take_about(properties, description=LONGEST_DESCRIPTION)
     container = assets.put_container(database, call.kind, call.name, properties)
     return answer(_describe_container(call, container), 200 if before is not None else 201)
 
@@ -147,9 +146,12 @@ def _list_containers(call: Call) -> Response:
     _refuse_others(call, "GET")
     limit, skip = read_window(call)
     database = call.workspace.database
-    rows = assets.list_containers(database, call.kind, archived=views(call), limit=limit + 1, skip=skip)
-    shown = [_describe_container(call, container) for container in rows[:limit]]
-    return answer_page(call, shown, more=len(rows) > limit)
+    rows = assets.select_containers(database, call.kind, archived=views(call), limit=limit + 1, skip=skip)
+    return answer_page(call, rows, partial(_describe_row, call), skipped=True)
+
+
+def _describe_version_row(call: Call, row: sqlite3.Row) -> JsonObject:
+    return describe_version(call, assets.read_asset(row))
 
 
 def describe_version(call: Call, asset: Asset) -> JsonObject:
@@ -165,6 +167,10 @@ def describe_version(call: Call, asset: Asset) -> JsonObject:
 
 def _job(asset: Asset) -> Mapping[str, Any]:
     return {"jobName": asset.job} if asset.job is not None and asset.kind == "models" else {}
+
+
+def _describe_row(call: Call, row: sqlite3.Row) -> JsonObject:
+    return _describe_container(call, assets.read_container(row))
 
 
 def _describe_container(call: Call, container: Container) -> JsonObject:

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from worldsize.serving.control.assets import Asset
 from worldsize.serving.control.document import (
     JsonObject,
+    take_about,
     take_flag,
     take_object,
     take_text,
-    take_texts,
 )
 from worldsize.serving.control.uris import parse_store_path
 from worldsize.serving.errors import ServiceError, bad_request
 
+LONGEST_DESCRIPTION = 64 << 10  # characters: those of models are whole pages
 _DATA_TYPES = ("uri_file", "uri_folder", "mltable")
 _MODEL_TYPES = ("custom_model", "mlflow_model", "triton_model")
 _ABOUT = (
@@ -57,12 +58,10 @@ def complete_common(properties: JsonObject) -> JsonObject:
         ServiceError: 400 that names the key.
     """
     where = "properties."
-    take_text(properties, "description", where)
     return {
         **properties,
         "description": properties.get("description"),
-        "tags": take_texts(properties, "tags", where),
-        "properties": take_texts(properties, "properties", where),
+        **take_about(properties, where, description=LONGEST_DESCRIPTION),
         "isArchived": take_flag(properties, "isArchived", where),
         "isAnonymous": take_flag(properties, "isAnonymous", where),
         "provisioningState": "Succeeded",

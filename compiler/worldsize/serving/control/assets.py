@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from worldsize.serving.control.document import JsonObject
-from worldsize.serving.database import Database, now
+from worldsize.serving.database import Database, now, read_object, use_each
 
 KINDS = ("codes", "components", "data", "environments", "models")
 
 _DEFAULT = "azureml_default"
 _NEWEST = "SELECT * FROM assets WHERE kind = ? AND name = ? ORDER BY archived, id DESC LIMIT 1"
 _CONTAINERS = """
-SELECT c.name, c.properties, c.archived, c.created, c.modified,
+SELECT c.kind, c.name, c.properties, c.archived, c.created, c.modified,
     (SELECT version FROM assets a WHERE a.kind = c.kind AND a.name = c.name
         ORDER BY archived, id DESC LIMIT 1) AS latest,
-    (SELECT json_extract(properties, '$.dataType') FROM assets a WHERE a.kind = c.kind AND a.name = c.name
+    (SELECT iif(json_valid(properties), json_extract(properties, '$.dataType'), NULL)
+        FROM assets a WHERE a.kind = c.kind AND a.name = c.name
         ORDER BY archived, id DESC LIMIT 1) AS data_type,
     (SELECT MAX(CAST(version AS INTEGER)) FROM assets a WHERE a.kind = c.kind AND a.name = c.name
         AND version NOT GLOB '*[^0-9]*' AND LENGTH(version) < 18) AS highest
 FROM containers c WHERE c.kind = ?
 """
+# Names that people gave: clients make others for themselves.
+NAMED = "iif(json_valid(c.properties), json_extract(c.properties, '$.isAnonymous'), 0) IS NOT 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +67,12 @@ def get_version(database: Database, kind: str, name: str, version: str) -> Asset
     if kind == "components" and version == _DEFAULT:
         return get_latest(database, kind, name)
     query = "SELECT * FROM assets WHERE kind = ? AND name = ? AND version = ?"
-    row = database.connection.execute(query, (kind, name, version)).fetchone()
-    return None if row is None else read_asset(row)
+    return database.read_one(word(kind), query, (kind, name, version), read_asset)
 
 
 def get_latest(database: Database, kind: str, name: str) -> Asset | None:
     """The newest version of a name."""
-    row = database.connection.execute(_NEWEST, (kind, name)).fetchone()
-    return None if row is None else read_asset(row)
+    return database.read_one(word(kind), _NEWEST, (kind, name), read_asset)
 
 
 def list_versions(
@@ -83,7 +84,7 @@ def list_versions(
     limit: int = -1,
     skip: int = 0,
 ) -> list[Asset]:
-    """Versions of a name, the newest first.
+    """Versions of a name, the newest first: those that can be read.
 
     Args:
         database: The workspace's.
@@ -93,41 +94,68 @@ def list_versions(
         limit: The largest number of versions; -1 for all.
         skip: How many of the newest are left out.
     """
+    rows = select_versions(database, kind, name, archived=archived, limit=limit, skip=skip)
+    return [*use_each(word(kind), rows, read_asset, name_row)]
+
+
+def select_versions(
+    database: Database, kind: str, name: str, *, archived: Sequence[bool], limit: int, skip: int
+) -> Iterable[sqlite3.Row]:
+    """The rows of the versions that :func:`list_versions` reads."""
     query = (
         "SELECT * FROM assets WHERE kind = ? AND name = ? AND archived IN (?, ?)"
         " ORDER BY id DESC LIMIT ? OFFSET ?"
     )
-    values = (kind, name, archived[0], archived[-1], limit, skip)
-    rows = database.connection.execute(query, values)
-    return [read_asset(row) for row in rows]
+    return database.connection.execute(query, (kind, name, archived[0], archived[-1], limit, skip))
+
+
+def word(kind: str) -> str:
+    """What one asset of a kind is, in messages."""
+    return kind.removesuffix("s")
+
+
+def name_row(row: sqlite3.Row) -> str:
+    """The name of a version's row, in messages."""
+    return f"{row['name']}:{row['version']}"
 
 
 def find_uploaded(database: Database, kind: str, content_hash: str) -> Asset | None:
     """The version of any name that was uploaded with this ``hash_sha256``, which a client then uses again."""
     query = (
         "SELECT * FROM assets WHERE kind = ? AND archived = 0"
-        " AND json_extract(properties, '$.properties.hash_sha256') = ? ORDER BY id DESC LIMIT 1"
+        " AND iif(json_valid(properties), json_extract(properties, '$.properties.hash_sha256'), NULL) = ?"
+        " ORDER BY id DESC LIMIT 1"
     )
-    row = database.connection.execute(query, (kind, content_hash)).fetchone()
-    return None if row is None else read_asset(row)
+    return database.read_one(word(kind), query, (kind, content_hash), read_asset)
 
 
 def get_container(database: Database, kind: str, name: str) -> Container | None:
     """All versions of a name."""
-    row = database.connection.execute(f"{_CONTAINERS} AND c.name = ?", (kind, name)).fetchone()
-    return None if row is None else _read_container(kind, row)
+    return database.read_one(word(kind), f"{_CONTAINERS} AND c.name = ?", (kind, name), read_container)
 
 
-def list_containers(
-    database: Database, kind: str, *, archived: Sequence[bool] = (False,), limit: int = -1, skip: int = 0
-) -> list[Container]:
-    """The names of a kind but those that clients make for themselves, in the order of the alphabet."""
-    query = (
-        f"{_CONTAINERS} AND c.archived IN (?, ?)"
-        " AND json_extract(c.properties, '$.isAnonymous') IS NOT 1 ORDER BY c.name LIMIT ? OFFSET ?"
-    )
-    rows = database.connection.execute(query, (kind, archived[0], archived[-1], limit, skip))
-    return [_read_container(kind, row) for row in rows]
+def select_containers(
+    database: Database, kind: str, *, archived: Sequence[bool], limit: int, skip: int
+) -> Iterable[sqlite3.Row]:
+    """The rows of a kind's names but those that clients make for themselves, in the order of the alphabet."""
+    query = f"{_CONTAINERS} AND c.archived IN (?, ?) AND {NAMED} ORDER BY c.name LIMIT ? OFFSET ?"
+    return database.connection.execute(query, (kind, archived[0], archived[-1], limit, skip))
+
+
+_COUNTED = """
+SELECT MAX(id) AS id, COUNT(*) AS versions FROM assets WHERE kind = :kind AND archived = 0 GROUP BY name
+"""
+_OF_EACH = f"""
+FROM assets a JOIN ({_COUNTED}) n ON n.id = a.id
+JOIN containers c ON c.kind = a.kind AND c.name = a.name AND c.archived = 0 AND {NAMED}
+WHERE :text = '' OR instr(lower(a.name), :text) ORDER BY a.created DESC LIMIT :limit
+"""
+
+
+def select_newest(database: Database, kind: str, text: str, limit: int) -> Iterable[sqlite3.Row]:
+    """The rows of the newest version of each name that has ``text``, with how many ``versions`` there are."""
+    values = {"kind": kind, "text": text, "limit": limit}
+    return database.connection.execute(f"SELECT a.*, n.versions {_OF_EACH}", values)
 
 
 def put_version(
@@ -200,7 +228,7 @@ def delete_version(database: Database, kind: str, name: str, version: str) -> bo
     with database.transaction() as connection:
         query = "DELETE FROM assets WHERE kind = ? AND name = ? AND version = ?"
         found = connection.execute(query, (kind, name, version)).rowcount > 0
-        if get_latest(database, kind, name) is None:
+        if connection.execute(_NEWEST, (kind, name)).fetchone() is None:
             connection.execute("DELETE FROM containers WHERE kind = ? AND name = ?", (kind, name))
     return found
 
@@ -219,7 +247,7 @@ def read_asset(row: sqlite3.Row) -> Asset:
         row["kind"],
         row["name"],
         row["version"],
-        json.loads(row["properties"]),
+        read_object(row["properties"]),
         bool(row["archived"]),
         row["created"],
         row["modified"],
@@ -227,11 +255,12 @@ def read_asset(row: sqlite3.Row) -> Asset:
     )
 
 
-def _read_container(kind: str, row: sqlite3.Row) -> Container:
+def read_container(row: sqlite3.Row) -> Container:
+    """The container that a row of :func:`select_containers` holds."""
     return Container(
-        kind,
+        row["kind"],
         row["name"],
-        json.loads(row["properties"]),
+        read_object(row["properties"]),
         bool(row["archived"]),
         row["created"],
         row["modified"],

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from starlette.responses import Response
 
 from worldsize.serving.workspace import Scope, Workspace
 
@@ -37,3 +40,20 @@ class Call:
         if self.version is not None:
             parts += ["versions", self.version]
         return "/".join(part for part in parts if part is not None)
+
+
+async def answer_beside(handler: Callable[[Call], Response | Awaitable[Response]], call: Call) -> Response:
+    """Answer in a thread, beside the event loop, what does not wait itself.
+
+    There a change sees and makes one state of the database.
+    """
+
+    def answer_in_thread() -> Response | Awaitable[Response]:
+        if call.method == "GET":
+            return handler(call)
+        with call.workspace.database.transaction():
+            return handler(call)
+
+    waits = asyncio.iscoroutinefunction(handler)
+    answered = handler(call) if waits else await asyncio.to_thread(answer_in_thread)
+    return answered if isinstance(answered, Response) else await answered

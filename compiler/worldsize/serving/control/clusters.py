@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 from worldsize.serving.control.document import JsonObject
 from worldsize.serving.control.project import project_settings
 from worldsize.serving.control.resources import Resource, get_resource, list_resources
+from worldsize.serving.database import use_each
 from worldsize.serving.workspace import Workspace
 
 KIND = "computes"
@@ -13,12 +17,14 @@ USUAL = {"cpu-cluster": ("STANDARD_D2_V2", 4), "gpu-cluster": ("STANDARD_NC4AS_T
 _CREATED = "2026-01-01T00:00:00.000000Z"  # of the computes that nobody made
 
 
-def list_computes(workspace: Workspace) -> list[Resource]:
-    """All computes, the project's first."""
-    found = {resource.name.lower(): resource for resource in _given(workspace)}
-    for resource in list_resources(workspace.database, KIND):
-        found[resource.name.lower()] = resource
-    return [resource for resource in found.values() if not is_deleted(resource)]
+def list_computes(workspace: Workspace) -> Iterator[Resource]:
+    """All computes, the project's first, one in memory at a time."""
+    given = {each.name.lower(): each for each in _given(workspace)}
+    described = use_each(
+        "compute", given.values(), lambda each: get_resource(workspace.database, KIND, each.name) or each
+    )
+    others = (each for each in list_resources(workspace.database, KIND) if each.name.lower() not in given)
+    return (each for each in itertools.chain(described, others) if not is_deleted(each))
 
 
 def find_compute(workspace: Workspace, name: str) -> Resource | None:

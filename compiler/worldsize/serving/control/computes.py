@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from worldsize.serving.control.call import Call
 from worldsize.serving.control.clusters import KIND, find_compute, list_computes
 from worldsize.serving.control.document import (
+    LONGEST_DESCRIPTION,
     JsonObject,
     answer,
     take_count,
@@ -19,14 +21,13 @@ from worldsize.serving.control.document import (
     take_texts,
 )
 from worldsize.serving.control.operations import operation_headers
-from worldsize.serving.control.paging import answer_page, read_window
+from worldsize.serving.control.paging import answer_page
 from worldsize.serving.control.resources import Resource, delete_resource, put_resource
 from worldsize.serving.control.system_data import describe_times
-from worldsize.serving.database import now
+from worldsize.serving.database import choose_each, now
 from worldsize.serving.errors import ServiceError, bad_request
 from worldsize.serving.workspace import LOCATION
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,31}|<[\w -]{1,60}>", re.ASCII)  # or an example's placeholder
 _DURATION = re.compile(r"P(?:\d{1,6}D)?(?:T(?:\d{1,9}H)?(?:\d{1,9}M)?(?:\d{1,9}(?:\.\d{1,9})?S)?)?")
 _STATES = {"start": "Running", "stop": "Stopped", "restart": "Running"}
 _TYPES = (
@@ -43,7 +44,7 @@ _TYPES = (
 )
 
 
-async def handle(call: Call) -> Response:
+def handle(call: Call) -> Response:
     """Answer a request for ``computes`` or ``computes/{name}``."""
     if call.name is None:
         return _list(call)
@@ -73,18 +74,15 @@ def _list(call: Call) -> Response:
     wanted = call.query.get("computetype", "").lower()
     found = list_computes(call.workspace)
     if wanted:
-        found = [each for each in found if each.body["properties"]["computeType"].lower() == wanted]
-    limit, skip = read_window(call)
-    shown = [_describe(call, each) for each in found[skip : skip + limit]]
-    return answer_page(call, shown, more=len(found) > skip + limit)
+        found = choose_each(call.kind, found, lambda each: _type(each).lower() == wanted)
+    return answer_page(call, found, partial(_describe, call))
+
+
+def _type(compute: Resource) -> str:
+    return str(compute.body["properties"]["computeType"])
 
 
 def _put(call: Call) -> Response:
-    if not _NAME.fullmatch(call.name or ""):
-        raise bad_request(
-            f"`{(call.name or '')[:60]}` cannot be the name of a compute: it has 2 to 32 letters, digits"
-            " and `-`, and begins with a letter."
-        )
     body = _read_body(call.body)
     before = find_compute(call.workspace, call.name or "")
     if before is not None:
@@ -124,7 +122,7 @@ def _read_body(body: Mapping[str, Any]) -> JsonObject:
     if known == "AmlCompute":
         inner = {"vmPriority": "Dedicated", **inner, "scaleSettings": _read_scale(inner)}
     take_text(inner, "vmPriority", where)
-    take_text(properties, "description", "properties.")
+    take_text(properties, "description", "properties.", most=LONGEST_DESCRIPTION)
     kept = {key: value for key, value in properties.items() if key not in ("createdOn", "modifiedOn")}
     return {
         "properties": {**kept, "computeType": known, "properties": inner},

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
 from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import JsonObject, answer, take_object, take_text
+from worldsize.serving.control.document import JsonObject, answer, take_about, take_object, take_text
 from worldsize.serving.control.operations import operation_headers
-from worldsize.serving.control.paging import answer_page, read_window
+from worldsize.serving.control.paging import answer_page
 from worldsize.serving.control.resources import (
     Resource,
     delete_resource,
@@ -25,7 +26,7 @@ _TYPES = {"connections": "connections", "outboundrules": "outboundRules"}  # of 
 _REQUIRED = {"connections": ("category", "authType"), "outboundrules": ("type",)}
 
 
-async def handle(call: Call) -> Response:
+def handle(call: Call) -> Response:
     """Answer a request for ``connections`` or ``outboundRules``."""
     if call.name is None:
         return _list(call)
@@ -48,10 +49,8 @@ def _list(call: Call) -> Response:
     category = call.query.get("category", "").lower()
     found = list_resources(call.workspace.database, call.kind)
     if category:
-        found = [each for each in found if str(each.body.get("category", "")).lower() == category]
-    limit, skip = read_window(call)
-    shown = [_describe(call, each) for each in found[skip : skip + limit]]
-    return answer_page(call, shown, more=len(found) > skip + limit)
+        found = filter(lambda each: str(each.body.get("category", "")).lower() == category, found)
+    return answer_page(call, found, partial(_describe, call))
 
 
 def _put(call: Call) -> Response:
@@ -62,6 +61,7 @@ def _put(call: Call) -> Response:
         if before is None:
             raise not_found(f"{_TYPES[call.kind]}/{name}")
         properties = {**before.body, **properties}
+    take_about(properties)
     for key in _REQUIRED[call.kind]:
         take_text(properties, key, "properties.", required=True)
     secrets = take_object(properties, "credentials", "properties.") if "credentials" in properties else None

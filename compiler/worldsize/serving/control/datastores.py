@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import chain
+
 from starlette.responses import Response
 
 from worldsize.serving.control.call import Call
 from worldsize.serving.control.document import (
     JsonObject,
     answer,
+    take_about,
     take_flag,
     take_object,
     take_text,
-    take_texts,
 )
-from worldsize.serving.control.paging import answer_page, read_window
+from worldsize.serving.control.paging import answer_page
 from worldsize.serving.control.resources import (
     Resource,
     delete_resource,
@@ -37,7 +40,7 @@ _TYPES = {  # the required keys of each type
 }
 
 
-async def handle(call: Call) -> Response:
+def handle(call: Call) -> Response:
     """Answer a request for ``datastores`` or ``datastores/{name}``."""
     if call.name is None:
         return _list(call)
@@ -60,16 +63,15 @@ async def handle(call: Call) -> Response:
 
 def _list(call: Call) -> Response:
     default = call.query.get("isdefault", "").lower()
-    stores = [*_own(call.workspace), *list_resources(call.workspace.database, "datastores")]
     chosen = _default_name(call.workspace)
-    if default in ("true", "false"):
-        stores = [store for store in stores if (store.name == chosen) == (default == "true")]
-    names = [name.lower() for name in call.query.get("names", "").split(",") if name]
-    if names:
-        stores = [store for store in stores if store.name.lower() in names]
-    limit, skip = read_window(call)
-    shown = [_describe(call, store) for store in stores[skip : skip + limit]]
-    return answer_page(call, shown, more=len(stores) > skip + limit)
+    names = {name.lower() for name in call.query.get("names", "").split(",") if name}
+
+    def is_wanted(store: Resource) -> bool:
+        right = default not in ("true", "false") or (store.name == chosen) == (default == "true")
+        return right and (not names or store.name.lower() in names)
+
+    stores = chain(_own(call.workspace), list_resources(call.workspace.database, "datastores"))
+    return answer_page(call, filter(is_wanted, stores), partial(_describe, call))
 
 
 def _own(workspace: Workspace) -> list[Resource]:
@@ -126,7 +128,7 @@ def _put(call: Call) -> Response:
             take_text(properties, key, where, required=True)
     credentials = take_object(properties, "credentials", where)
     take_text(credentials, "credentialsType", f"{where}credentials.", required=True)
-    take_texts(properties, "tags", where)
+    take_about(properties, where)
     default = take_flag(properties, "isDefault", where)
     secrets = credentials.get("secrets")
     if secrets is not None:

@@ -2,75 +2,126 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, TypeAlias
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worldsize.serving.database import MOST_VALUES, TOO_MANY, check_values
 from worldsize.serving.errors import ServiceError, bad_request
 
 JsonObject: TypeAlias = dict[str, Any]
-LARGEST_BODY = 16 * 1024 * 1024  # bytes
-_DEEPEST = 100  # levels of a body; Python's own limit is ten times this
+LARGEST_BODY = 4 << 20  # bytes, as Azure Resource Manager has it
+_SMALL = 64 << 10  # bytes of a body that is read beside any number of others, and parsed at once
+_LARGE_AT_ONCE = 8
+BODY_SECONDS = 30.0  # in which a body of JSON must have come
+# "Service limits in Azure Machine Learning" on Microsoft Learn, where they are those of runs.
+MOST_TAGS, LONGEST_KEY, LONGEST_TAG = 50, 100, 1000
+LONGEST_NAME, LONGEST_DESCRIPTION = 256, 5000
+_TEXTS = {"displayName": LONGEST_NAME, "experimentName": LONGEST_NAME}
 
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
+_MARGIN = timedelta(days=400)
+_large: set[object] = set()  # the requests whose large bodies are being read
 
 
 def answer(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON answer."""
-    return Response(_encode(document), status, headers, media_type="application/json")
+    return Response(encode(document), status, headers, media_type="application/json")
 
 
 def parse_object(text: bytes) -> JsonObject:
     """A request's body; an empty one is an empty object.
 
     Raises:
-        ServiceError: 400, it is not a JSON object, or too deep; 413, it is too large.
+        ServiceError: 400, it is not a JSON object, too deep or of too many values; 413, it is too large.
     """
     if len(text) > LARGEST_BODY:
-        message = f"The body is larger than {LARGEST_BODY // 2**20} MiB."
-        raise ServiceError(413, "RequestEntityTooLarge", message)
+        raise _too_large(LARGEST_BODY)
     if not text.strip():
         return {}
+    if sum(map(text.count, (b",", b"[", b"{"))) > 4 * MOST_VALUES:  # before it fills the memory
+        raise bad_request(TOO_MANY)
     try:
         document = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise bad_request(f"The body is not JSON: {error}") from None
     if not isinstance(document, dict):
         raise bad_request("The body must be a JSON object.")
-    if not is_shallow(document):
-        raise bad_request(f"The body has more than {_DEEPEST} levels.")
+    check_values(document)
     return document
 
 
+def _too_large(most: int) -> ServiceError:
+    size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
+    return ServiceError(413, "RequestEntityTooLarge", f"The body is larger than {size}.")
+
+
 async def read_object(request: Request) -> JsonObject:
-    """The JSON object of a request's body, read no further than a body may be long.
+    """The JSON object of a request's body.
 
     Raises:
-        ServiceError: As :func:`parse_object` does.
+        ServiceError: As :func:`parse_object` and :func:`read_body` do.
     """
-    text = bytearray()
-    async for part in request.stream():
-        text += part
-        if len(text) > LARGEST_BODY:
-            break
-    return parse_object(bytes(text))
+    text = await read_body(request)
+    return parse_object(text) if len(text) < _SMALL else await asyncio.to_thread(parse_object, text)
 
 
-def is_shallow(document: object) -> bool:
-    """Whether a JSON value has no more levels than any client's."""
-    level: list[object] = [document]
-    for _ in range(_DEEPEST):
-        inner: list[object] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
-        level = inner
-    return not level
+async def read_body(request: Request, most: int = LARGEST_BODY) -> bytes:
+    """The body of a request, read no further than it may be long; few large ones at a time.
+
+    Raises:
+        ServiceError: 408, it does not come in time; 413, it has more than ``most`` bytes.
+    """
+    parts, body = request.stream(), bytearray()
+
+    async def read(until: int) -> None:
+        async for part in parts:
+            body.extend(part)
+            if len(body) > until:
+                return
+
+    async def read_all() -> None:
+        await read(min(_SMALL, most))
+        if _SMALL < len(body) <= most:
+            while len(_large) >= _LARGE_AT_ONCE:
+                await asyncio.sleep(0.01)
+            _large.add(request)
+            await read(most)
+
+    try:
+        await asyncio.wait_for(read_all(), BODY_SECONDS)
+    except asyncio.TimeoutError:
+        message = f"The body did not come within {BODY_SECONDS:.0f} seconds."
+        raise ServiceError(408, "RequestTimeout", message) from None
+    finally:
+        _large.discard(request)
+    if len(body) > most:
+        raise _too_large(most)
+    return bytes(body)
+
+
+def take_about(
+    properties: Mapping[str, Any], where: str = "properties.", *, description: int = LONGEST_DESCRIPTION
+) -> JsonObject:
+    """What people say of a record of any kind, no longer than Azure takes it: ``tags`` and ``properties``.
+
+    Args:
+        properties: Of the body.
+        where: Their path in it.
+        description: The most characters of the description.
+
+    Raises:
+        ServiceError: 400 that names the key.
+    """
+    for key, most in _TEXTS.items():
+        take_text(properties, key, where, most=most)
+    take_text(properties, "description", where, most=description)
+    return {key: take_texts(properties, key, where) for key in ("tags", "properties")}
 
 
 def take_object(body: Mapping[str, Any], key: str, where: str = "") -> JsonObject:
@@ -87,11 +138,18 @@ def take_object(body: Mapping[str, Any], key: str, where: str = "") -> JsonObjec
     return value
 
 
-def take_text(body: Mapping[str, Any], key: str, where: str = "", *, required: bool = False) -> str:
+def take_text(
+    body: Mapping[str, Any],
+    key: str,
+    where: str = "",
+    *,
+    required: bool = False,
+    most: int = LARGEST_BODY,
+) -> str:
     """The text at ``key``, empty if it is missing or null.
 
     Raises:
-        ServiceError: 400 that names the key, which has another type or is required.
+        ServiceError: 400 that names the key, which has another type, is required or is too long.
     """
     value = body.get(key)
     if value is None or value == "":
@@ -100,7 +158,28 @@ def take_text(body: Mapping[str, Any], key: str, where: str = "", *, required: b
         return ""
     if not isinstance(value, str):
         raise bad_request(f"`{where}{key}` must be text, not {_describe(value)}.")
+    if len(value) > most:
+        raise bad_request(f"`{where}{key}` has {len(value):,} characters, of which {most:,} are allowed.")
     return value
+
+
+def take_time(text: str, where: str, zone: tzinfo = timezone.utc) -> datetime:
+    """A time of ISO 8601; without an offset on the clock of ``zone``.
+
+    Raises:
+        ServiceError: 400 that names the key: it is not a time, or so near the beginning of the calendar that
+            no week and no time zone can be counted from it.
+    """
+    try:
+        moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "zZ" else text)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        (moment - _MARGIN).astimezone(timezone.utc), moment.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        message = (
+            f"`{where}` is `{text[:60]}`; write a time as `2026-03-01T03:00:00`, in the years 3 to 9999."
+        )
+        raise bad_request(message) from None
+    return moment
 
 
 def take_flag(body: Mapping[str, Any], key: str, where: str = "") -> bool:
@@ -138,11 +217,17 @@ def take_texts(body: Mapping[str, Any], key: str, where: str = "") -> dict[str, 
         ServiceError: 400 that names the key.
     """
     entries = take_object(body, key, where)
+    if len(entries) > MOST_TAGS:
+        raise bad_request(f"`{where}{key}` has {len(entries):,} entries, of which {MOST_TAGS} are allowed.")
     texts: dict[str, str | None] = {}
     for name, value in entries.items():
         if isinstance(value, (dict, list)):
             raise bad_request(f"`{where}{key}.{name}` must be text, not {_describe(value)}.")
-        texts[name] = value if value is None or isinstance(value, str) else _encode(value).decode()
+        text = value if value is None or isinstance(value, str) else encode(value).decode()
+        if len(name) > LONGEST_KEY or len(text or "") > LONGEST_TAG:
+            limits = f"{LONGEST_KEY} for a key and {LONGEST_TAG:,} for a value"
+            raise bad_request(f"`{where}{key}.{name[:LONGEST_KEY]}` is too long: {limits} are allowed.")
+        texts[name] = text
     return texts
 
 

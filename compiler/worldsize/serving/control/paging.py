@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import quote, urlencode
 
+import msgspec
 from starlette.responses import Response
 
 from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import JsonObject, answer
+from worldsize.serving.control.document import JsonObject, answer, encode
+from worldsize.serving.database import Item, use_each
 from worldsize.serving.errors import bad_request
 
 PAGE = 100  # items
+PAGE_BYTES = 4 << 20  # after which a page ends
 _MOST = 2**31
 
 
@@ -47,12 +51,44 @@ def views(call: Call) -> tuple[bool, ...]:
     return view
 
 
-def answer_page(call: Call, items: Sequence[JsonObject], *, more: bool) -> Response:
-    """The items of one page, and the address of the next if there is one."""
-    document: JsonObject = {"value": list(items)}
-    if more and "$top" not in call.query:  # `$top` is all that the client wants
-        _, skipped = read_window(call)
-        query = {**call.query, "$skip": str(skipped + len(items))}
-        path = quote(call.id + ("/versions" if call.versions and call.version is None else ""))
-        document["nextLink"] = f"{call.base}{path}?{urlencode(query)}"
-    return answer(document)
+def answer_page(
+    call: Call,
+    records: Iterable[Item],
+    describe: Callable[[Item], JsonObject],
+    *,
+    name: Callable[[Item], object] | None = None,
+    skipped: bool = False,
+    token: Callable[[Item], int] | None = None,
+) -> Response:
+    """The records of one page that can be described, and the address of the next if there are more.
+
+    A page ends early when it is large: records are read while it is made.
+
+    Args:
+        call: The request.
+        records: Those of the request, or with ``skipped`` those from the beginning of its window.
+        describe: The resource of a record.
+        name: What a record is called, in messages.
+        skipped: Whether the request's ``$skip`` has been followed.
+        token: What ``$skip`` of the next page is by its last record, in place of how many were before.
+    """
+    limit, skip = read_window(call)
+    rest = iter(records) if skipped else itertools.islice(records, skip, None)
+    shown: list[msgspec.Raw] = []
+    count, size, last = 0, 0, 0
+    for record in rest:
+        if count == limit or size > PAGE_BYTES:
+            # Without a token `$top` is all that the client wants.
+            ends = "$top" in call.query and token is None and size <= PAGE_BYTES
+            link = _link(call, {**call.query, "$skip": str(skip + count if token is None else last)})
+            return answer({"value": shown} if ends else {"value": shown, "nextLink": link})
+        count, last = count + 1, 0 if token is None else token(record)
+        for text in use_each(call.kind, [record], lambda each: encode(describe(each)), name):
+            shown.append(msgspec.Raw(text))
+            size += len(text)
+    return answer({"value": shown})
+
+
+def _link(call: Call, query: Mapping[str, str]) -> str:
+    path = quote(call.id + ("/versions" if call.versions and call.version is None else ""))
+    return f"{call.base}{path}?{urlencode(query)}"

@@ -25,7 +25,7 @@ KINDS = {
 }
 
 
-async def handle(call: Call) -> Response:
+def handle(call: Call) -> Response:
     """Say that the service is not offered. An empty list is the truth of those that were never made."""
     if call.method == "GET" and (call.name is None or (call.versions and call.version is None)):
         return answer({"value": []})

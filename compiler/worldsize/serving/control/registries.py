@@ -42,7 +42,7 @@ class RegistryAsset:
     path: Path | None  # None for a curated environment
 
 
-async def handle(call: Call) -> Response:
+def handle(call: Call) -> Response:
     """Answer a request for a registry or what it holds; ``call.scope.workspace`` is the registry's name."""
     if call.method != "GET":
         raise ServiceError(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from worldsize.serving.control.document import JsonObject
-from worldsize.serving.database import Database, now
+from worldsize.serving.database import Database, now, read_object, use_each
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,13 @@ class Resource:
 def get_resource(database: Database, kind: str, name: str) -> Resource | None:
     """A resource by its name in any case."""
     query = "SELECT * FROM resources WHERE kind = ? AND name = ? COLLATE NOCASE"
-    row = database.connection.execute(query, (kind, name)).fetchone()
-    return None if row is None else _read(row)
+    return database.read_one(kind.removesuffix("s"), query, (kind, name), read_resource)
 
 
-def list_resources(database: Database, kind: str, *, limit: int = -1, skip: int = 0) -> list[Resource]:
-    """The resources of a kind in the order in which they were made."""
-    query = "SELECT * FROM resources WHERE kind = ? ORDER BY id LIMIT ? OFFSET ?"
-    return [_read(row) for row in database.connection.execute(query, (kind, limit, skip))]
+def list_resources(database: Database, kind: str) -> Iterator[Resource]:
+    """The resources of a kind in the order in which they were made, one in memory at a time."""
+    query = "SELECT * FROM resources WHERE kind = ? ORDER BY id"
+    return use_each(kind.removesuffix("s"), database.connection.execute(query, (kind,)), read_resource)
 
 
 def put_resource(
@@ -55,12 +54,13 @@ def put_resource(
     """
     time, hidden = now(), None if secrets is None else json.dumps(secrets)
     with database.transaction() as connection:
-        before = get_resource(database, kind, name)
+        known = "SELECT name FROM resources WHERE kind = ? AND name = ? COLLATE NOCASE"
+        before = connection.execute(known, (kind, name)).fetchone()
         connection.execute(
             "INSERT INTO resources (kind, name, body, secrets, created, modified) VALUES (?, ?, ?, ?, ?, ?)"
             " ON CONFLICT DO UPDATE SET body = excluded.body, modified = excluded.modified,"
             " secrets = COALESCE(excluded.secrets, secrets)",
-            (kind, before.name if before is not None else name, json.dumps(body), hidden, time, time),
+            (kind, before["name"] if before is not None else name, json.dumps(body), hidden, time, time),
         )
         resource = get_resource(database, kind, name)
     assert resource is not None
@@ -73,12 +73,13 @@ def delete_resource(database: Database, kind: str, name: str) -> bool:
     return database.connection.execute(query, (kind, name)).rowcount > 0
 
 
-def _read(row: sqlite3.Row) -> Resource:
+def read_resource(row: sqlite3.Row) -> Resource:
+    """The resource that a row of the table holds."""
     return Resource(
         row["kind"],
         row["name"],
-        json.loads(row["body"]),
-        json.loads(row["secrets"] or "{}"),
+        read_object(row["body"]),
+        read_object(row["secrets"] or "{}"),
         row["created"],
         row["modified"],
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
@@ -22,16 +24,16 @@ from worldsize.serving.control import (
     workspaces,
 )
 from worldsize.serving.control.assets import KINDS
-from worldsize.serving.control.call import Call
+from worldsize.serving.control.call import Call, answer_beside
 from worldsize.serving.control.document import JsonObject, answer, read_object
 from worldsize.serving.control.parse import ResourcePath, parse_resource, split_path
 from worldsize.serving.control.subscriptions import answer_above
-from worldsize.serving.errors import ServiceError
+from worldsize.serving.errors import ServiceError, bad_request
 from worldsize.serving.jobs import control as jobs
 from worldsize.serving.schedules import control as schedules
 from worldsize.serving.workspace import Workspace
 
-Handler: TypeAlias = Callable[[Call], Awaitable[Response]]
+Handler: TypeAlias = Callable[[Call], Response | Awaitable[Response]]
 HANDLERS: dict[str, Handler] = {
     "": workspaces.handle,
     **dict.fromkeys(KINDS, asset_calls.handle),
@@ -44,6 +46,14 @@ HANDLERS: dict[str, Handler] = {
     "jobs": jobs.handle,
     "schedules": schedules.handle,
     "outboundrules": connections.handle,
+}
+_RESOURCE = (re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}"), "up to 255 letters, digits, `-` and `_`")
+NAMES = {  # of what is created by a request; those of jobs and assets are checked where others create them
+    "computes": (
+        re.compile(r"[A-Za-z][A-Za-z0-9-]{1,31}|<[\w -]{1,60}>", re.ASCII),  # or an example's placeholder
+        "2 to 32 letters, digits and `-`, the first a letter",
+    ),
+    **dict.fromkeys(("connections", "datastores", "outboundrules", "schedules"), _RESOURCE),
 }
 LATER = {  # parts that come after this one
     "jobs": "worldsize.serving.jobs.control",
@@ -102,14 +112,21 @@ async def answer_request(workspace: Workspace, request: Request, handlers: Mappi
     segments = split_path(_strip_prefix(raw))
     path = parse_resource(segments)
     if path is None:
-        return answer_above(workspace, request.method, segments)
+        return await asyncio.to_thread(answer_above, workspace, request.method, segments)
     call = _make_call(workspace, request, path, await read_object(request))
-    if path.container == "registries":
-        return await registries.handle(call)
-    handler = handlers.get(path.kind)
+    handler = registries.handle if path.container == "registries" else handlers.get(path.kind)
     if handler is None:
         raise ServiceError(404, "InvalidResourceType", f"worldsize serve does not offer `{path.kind[:60]}`.")
-    return await handler(call)
+    if call.method in ("PUT", "PATCH") and path.kind in NAMES:
+        _check_name(path.kind, path.name or "")
+    return await answer_beside(handler, call)
+
+
+def _check_name(kind: str, name: str) -> None:
+    pattern, words = NAMES[kind]
+    if pattern.fullmatch(name) is None:
+        what = kind.removesuffix("s")
+        raise bad_request(f"`{name[:80]}` cannot be the name of a {what}: use {words}.")
 
 
 def _strip_prefix(raw: bytes) -> bytes:

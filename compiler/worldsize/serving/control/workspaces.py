@@ -9,7 +9,14 @@ from uuid import NAMESPACE_URL, uuid5
 from starlette.responses import Response
 
 from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import JsonObject, answer, take_object, take_text, take_texts
+from worldsize.serving.control.document import (
+    LONGEST_DESCRIPTION,
+    JsonObject,
+    answer,
+    take_object,
+    take_text,
+    take_texts,
+)
 from worldsize.serving.control.operations import operation_headers
 from worldsize.serving.control.resources import delete_resource, get_resource, put_resource
 from worldsize.serving.control.system_data import describe_times
@@ -40,7 +47,7 @@ _ACTIONS: dict[str, Callable[[Call], object]] = {
 _LISTS = ("privateendpointconnections", "privatelinkresources", "features", "skus", "usages")
 
 
-async def handle(call: Call) -> Response:
+def handle(call: Call) -> Response:
     """Answer a request for the workspace."""
     if call.method == "GET":
         return answer(describe_workspace(call.workspace, call.scope))
@@ -56,7 +63,7 @@ async def handle(call: Call) -> Response:
     return Response(status_code=202, headers=operation_headers(call))
 
 
-async def handle_action(call: Call) -> Response:
+def handle_action(call: Call) -> Response:
     """Answer a request for an action or a list of the workspace as a whole."""
     if call.kind in _LISTS and call.method == "GET" and call.name is None:
         return answer({"value": []})
@@ -72,7 +79,7 @@ def _change(call: Call) -> Response:
     """Keep what a client sets on a name; the data of all names stays the same."""
     properties = take_object(call.body, "properties")
     tags = take_texts(call.body, "tags")
-    take_text(properties, "description", "properties.")
+    take_text(properties, "description", "properties.", most=LONGEST_DESCRIPTION)
     database, name = call.workspace.database, call.scope.workspace
     before = get_resource(database, "workspaces", name)
     body = {} if before is None else dict(before.body)

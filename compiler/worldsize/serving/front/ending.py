@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from worldsize.serving.database import contained
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.cancel import cancel
 from worldsize.serving.jobs.queue import STARTED
@@ -21,7 +22,12 @@ async def cancel_jobs(workspace: Workspace) -> int:
     """
     waiting = records.list_in_state(workspace.database, records.WAITING)
     for job in waiting:
-        await cancel(workspace, job.name)
+        await _cancel(workspace, job.name)
     active = records.list_in_state(workspace.database, STARTED)
-    await asyncio.gather(*(cancel(workspace, job.name) for job in active))
+    await asyncio.gather(*(_cancel(workspace, job.name) for job in active))
     return len(waiting) + len(active)
+
+
+async def _cancel(workspace: Workspace, name: str) -> None:
+    with contained("job", name):
+        await cancel(workspace, name)

@@ -1,8 +1,9 @@
 """Who may make which request.
 
-A connection through the proxy was authenticated when it was opened. A direct one can come from any program
-of this machine and from any web page that a browser here shows, so it must name this server as its host,
-come from no other origin, and carry a secret that fits what it asks for.
+A connection through the proxy was authenticated when it was opened; its requests need a credential where
+Azure wants one. A direct one can come from any program of this machine and from any web page that a browser
+here shows, so it must name this server as its host, come from no other origin, and carry a secret that fits
+what it asks for.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from starlette.websockets import WebSocketClose
 
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.front.hosts import normalise, path_prefix
+from worldsize.serving.front.peers import admit
 from worldsize.serving.front.tokens import equal, secret_text, sign_path, verify_path, verify_token
 from worldsize.serving.storage.errors import StorageError
 from worldsize.serving.workspace import ACCOUNT, Workspace
@@ -109,7 +111,14 @@ class Guard:
         if origin is not None and origin.lower() not in self._origins:
             raise ServiceError(403, "Forbidden", "requests from other origins are refused")
         path = request.scope["path"]
-        if path.startswith(OPEN) or self._has_bearer(request):
+        if path.startswith(OPEN):
+            return None
+        answer = self._check_secret(request, path)
+        admit(request.scope)
+        return answer
+
+    def _check_secret(self, request: HTTPConnection, path: str) -> Response | None:
+        if self._has_bearer(request):
             return None
         if _API.match(path):
             self._check_storage(path, request.query_params)

@@ -12,22 +12,23 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from worldsize.serving.front.certificates import Authority
+from worldsize.serving.front.peers import HEAD_SECONDS, Peer, Peers
 
 HEAD_BYTES = 8192
-HEAD_SECONDS = 5.0
 TLS_HANDSHAKE = 0x16
 BACKLOG = 512
 
-MakeProtocol = Callable[[str | None], asyncio.Protocol]
+MakeProtocol = Callable[[str | None, Peer], asyncio.Protocol]
 
 
 class Proxy(Protocol):
     """What answers a ``CONNECT``."""
 
-    async def __call__(self, client: socket.socket, head: bytes) -> None:
+    async def __call__(self, client: socket.socket, head: bytes, peer: Peer) -> None:
         """Own the connection whose head was read."""
 
 
@@ -58,7 +59,7 @@ class Listener:
     Args:
         listening: The socket that :func:`bind` made.
         authority: Signs the server's certificate for HTTPS.
-        make_protocol: Makes the protocol object of a connection from the Azure host of a proxied one.
+        make_protocol: Makes the protocol object of a peer from the Azure host of a proxied connection.
         proxy: Owns the connections that ask for the proxy.
     """
 
@@ -73,6 +74,7 @@ class Listener:
         self._authority = authority
         self._make_protocol = make_protocol
         self._proxy = proxy
+        self._peers = Peers()
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.create_task(self._accept())
 
@@ -94,14 +96,20 @@ class Listener:
                 continue
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            task = asyncio.create_task(self._own(client))
+            peer = await self._peers.enter(client.close)
+            task = asyncio.create_task(self._own(client, peer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _own(self, client: socket.socket) -> None:
+    async def _own(self, client: socket.socket, peer: Peer) -> None:
         """Hand a connection on; close it if that fails."""
+        if client.fileno() < 0:  # it had to make room before it came here
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        peer.owner_ends = task.cancel
         try:
-            await self._hand_on(client)
+            await self._hand_on(client, peer)
         except (OSError, asyncio.TimeoutError):  # the client went away, or does not speak
             client.close()
         except asyncio.CancelledError:
@@ -110,29 +118,32 @@ class Listener:
         except Exception:
             logging.getLogger(__name__).exception("a connection failed")
             client.close()
+        finally:
+            if not peer.is_served:
+                peer.leave()
 
-    async def _hand_on(self, client: socket.socket) -> None:
+    async def _hand_on(self, client: socket.socket, peer: Peer) -> None:
         first = await asyncio.wait_for(_peek_method(client), HEAD_SECONDS)
         if first[:1] == bytes([TLS_HANDSHAKE]):
             context = self._authority.context("localhost", "127.0.0.1")
-            await serve_socket(client, self._make_protocol, None, context)
+            await serve_socket(client, partial(self._make_protocol, None, peer), context)
         elif first == b"CONNECT ":
             head = await asyncio.wait_for(read_head(client), HEAD_SECONDS)
-            await self._proxy(client, head)
+            await self._proxy(client, head, peer)
         elif first:
-            await serve_socket(client, self._make_protocol, None, None)
+            await serve_socket(client, partial(self._make_protocol, None, peer), None)
         else:
             client.close()
 
 
 async def serve_socket(
-    client: socket.socket, make_protocol: MakeProtocol, host: str | None, context: ssl.SSLContext | None
+    client: socket.socket, make_protocol: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None
 ) -> None:
     """Let the application serve an accepted connection, over TLS if a context is given."""
     loop = asyncio.get_running_loop()
     with contextlib.suppress(ssl.SSLError):  # the client does not trust us: it says so itself
         await loop.connect_accepted_socket(
-            lambda: make_protocol(host),
+            make_protocol,
             client,
             ssl=context,
             ssl_handshake_timeout=HEAD_SECONDS if context is not None else None,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import socket
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from logging.handlers import RotatingFileHandler
@@ -23,13 +26,17 @@ from worldsize.serving.database import Database
 from worldsize.serving.front.certificates import Authority
 from worldsize.serving.front.environment import client_variables, make_endpoints
 from worldsize.serving.front.listener import Listener, bind
-from worldsize.serving.front.patience import limit_head_time
+from worldsize.serving.front.peers import Peer, watch_peers
 from worldsize.serving.front.tunnel import Tunnel, Upstream
 from worldsize.serving.home import Home, HomeInUseError
 from worldsize.serving.workspace import Workspace
 
 LOG_BYTES = 1 << 20
 SHUTDOWN_SECONDS = 3
+LONGEST_STEP = 0.05  # seconds that the event loop may do one thing
+SWITCH_SECONDS = 0.001  # after which a thread that computes lets the event loop go on; Python's own are 0.005
+MALLOC = ((-8, 2), (-3, 256 << 10))  # mallopt(3): M_ARENA_MAX, and M_MMAP_THRESHOLD in bytes
+THREADS = 8  # in which requests are answered, whatever the number of cores
 KEEP_ALIVE_SECONDS = 120  # clients keep connections for minutes, and one that closes may lose a request
 
 
@@ -155,6 +162,10 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - uvicorn's
         """Start what runs beside the application, then accept connections."""
+        sys.setswitchinterval(SWITCH_SECONDS)
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(THREADS, "serve"))
+        loop.slow_callback_duration = LONGEST_STEP  # PYTHONASYNCIODEBUG=1 logs which takes longer
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             self.should_exit = True
@@ -179,10 +190,10 @@ class Server(uvicorn.Server):
 
     @cached_property
     def _protocol(self) -> Callable[..., asyncio.Protocol]:
-        return limit_head_time(self.config.http_protocol_class)
+        return watch_peers(self.config.http_protocol_class)
 
-    def _make_protocol(self, host: str | None) -> asyncio.Protocol:
-        state = {**self.lifespan.state, "proxy_host": host}
+    def _make_protocol(self, host: str | None, peer: Peer) -> asyncio.Protocol:
+        state = {**self.lifespan.state, "proxy_host": host, "peer": peer}
         return self._protocol(config=self.config, server_state=self.server_state, app_state=state)
 
 
@@ -194,6 +205,7 @@ def make_server(opened: Opened, upstream: Upstream | None) -> Server:
         upstream: The proxy through which hosts other than Azure's are reached.
     """
     _log_to_file(opened.workspace.home.state / "server.log")
+    _return_memory()
     config = uvicorn.Config(
         make_app(opened.workspace, opened.port),
         log_config=None,
@@ -204,6 +216,13 @@ def make_server(opened: Opened, upstream: Upstream | None) -> Server:
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     return Server(config, opened, upstream)
+
+
+def _return_memory() -> None:
+    """Let glibc give memory back: each thread would keep as much as the largest body took."""
+    if (setting := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:  # other C libraries have none
+        for parameter, value in MALLOC:
+            setting(parameter, value)
 
 
 def _log_to_file(path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -16,6 +17,7 @@ from worldsize.serving.front.certificates import Authority
 from worldsize.serving.front.guard import PROXY_USER, check_proxy_credentials
 from worldsize.serving.front.hosts import is_machine, normalise, path_prefix
 from worldsize.serving.front.listener import HEAD_BYTES, MakeProtocol, serve_socket
+from worldsize.serving.front.peers import Peer
 from worldsize.serving.workspace import Workspace
 
 CONNECT_SECONDS, LOOK_UP_SECONDS = 30.0, 2.0
@@ -87,7 +89,7 @@ class Tunnel:
     make_protocol: MakeProtocol
     upstream: Upstream | None
 
-    async def __call__(self, client: socket.socket, head: bytes) -> None:
+    async def __call__(self, client: socket.socket, head: bytes, peer: Peer) -> None:
         """Own the connection whose head was read.
 
         Raises:
@@ -100,12 +102,14 @@ class Tunnel:
         if not check_proxy_credentials(self.workspace, _find_header(head, b"proxy-authorization")):
             await _refuse(client, "407 Proxy Authentication Required", "the proxy needs its user and secret")
             return
+        peer.admit()
         host, port = normalise(matched[1].decode("ascii").strip("[]")), int(matched[2])
         if path_prefix(host) is None:
             await self._pass_through(client, host, port)
             return
         await _send(client, b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await serve_socket(client, self.make_protocol, host, self.authority.context(host))
+        context = self.authority.context(host)
+        await serve_socket(client, partial(self.make_protocol, host, peer), context)
 
     async def _pass_through(self, client: socket.socket, host: str, port: int) -> None:
         """Carry bytes between the client and another host, which TLS keeps from us."""

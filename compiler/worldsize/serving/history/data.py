@@ -6,19 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from worldsize.serving.control.uris import parse_asset
+from worldsize.serving.database import use_each
+from worldsize.serving.errors import bad_request
 from worldsize.serving.history.runs import ASSET_TYPES
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.outputs import list_outputs, output_uri
 from worldsize.serving.tracking.models import find_asset
 from worldsize.serving.workspace import Scope, Workspace
 
+MAX_IDS = 1000  # of one request
 # The id of an output: `…/data/azureml_{job}_output_{name}/versions/1`.
 _BEFORE, _BETWEEN, _AFTER = "/data/azureml_", "_output_", "/versions/1"
 
 
 def resolve_assets(workspace: Workspace, scope: Scope, ids: list[str]) -> dict[str, dict[str, Any]]:
     """The address and type of each asset by its id; ids that name nothing are left out."""
-    resolved = ((each, _resolve(workspace, scope, each)) for each in ids)
+    resolved = use_each("asset", ids, lambda each: (each, _resolve(workspace, scope, each)), str)
     return {each: found for each, found in resolved if found is not None}
 
 
@@ -47,6 +50,12 @@ def _parse_output(asset_id: str) -> tuple[str, str]:
 
 
 def read_ids(body: Mapping[str, Any]) -> list[str]:
-    """The ids in the body of a request."""
+    """The ids in the body of a request.
+
+    Raises:
+        ServiceError: 400, there are too many.
+    """
     values = body.get("values")
+    if isinstance(values, list) and len(values) > MAX_IDS:
+        raise bad_request(f"`values` has {len(values):,} ids, of which {MAX_IDS:,} are allowed.")
     return [str(value) for value in values] if isinstance(values, list) else []

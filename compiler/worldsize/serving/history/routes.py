@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.control.document import read_object
+from worldsize.serving.control.document import LONGEST_NAME, answer, encode, read_object, take_about
+from worldsize.serving.database import use_each
 from worldsize.serving.errors import not_found
 from worldsize.serving.history.data import read_ids, resolve_assets
 from worldsize.serving.history.runs import show_details, show_run
@@ -20,15 +23,15 @@ from worldsize.serving.jobs.translate.body import as_object
 from worldsize.serving.workspace import Scope, Workspace
 
 _PREFIX = "/subscriptions/{subscription}/{groups}/{group}/providers/{provider}/workspaces/{workspace}"
-MAX_RUNS = 500  # of one answer
-Handler = Callable[["RunRequest"], Awaitable[Response]]
+MAX_RUNS, MAX_CHILDREN = 500, 10_000  # of one answer
+Handler = Callable[["RunRequest"], Response | Awaitable[Response]]
 
 
 class RunRequest:
-    """A request to the run history."""
+    """A request to the run history, with the JSON object of its body."""
 
-    def __init__(self, workspace: Workspace, request: Request) -> None:
-        self.workspace, self.request = workspace, request
+    def __init__(self, workspace: Workspace, request: Request, body: Mapping[str, Any]) -> None:
+        self.workspace, self.request, self.body = workspace, request, body
         values = request.path_params
         self.scope = Scope(values["subscription"], values["group"], values["workspace"])
 
@@ -47,88 +50,83 @@ class RunRequest:
             raise not_found(f"Run `{name}`")
         return job
 
-    async def body(self) -> Mapping[str, Any]:
-        """The JSON object of the request; empty if there is none.
-
-        Raises:
-            ServiceError: It is too large, or not an object.
-        """
-        return await read_object(self.request)
-
     def show(self, job: JobRecord) -> Response:
         """The answer with a run."""
-        return JSONResponse(show_run(self.workspace, self.scope, job))
+        return answer(show_run(self.workspace, self.scope, job))
+
+    def show_all(self, jobs: Iterable[JobRecord]) -> Response:
+        """The answer with those runs that can be shown."""
+        shown = use_each("run", jobs, lambda job: encode(show_run(self.workspace, self.scope, job)))
+        return answer({"value": [msgspec.Raw(text) for text in shown]})
 
 
-async def _get_run(call: RunRequest) -> Response:
+def _get_run(call: RunRequest) -> Response:
     return call.show(call.job())
 
 
-async def _get_details(call: RunRequest) -> Response:
-    return JSONResponse(show_details(call.workspace, call.scope, call.job()))
+def _get_details(call: RunRequest) -> Response:
+    return answer(show_details(call.workspace, call.scope, call.job()))
 
 
-async def _get_children(call: RunRequest) -> Response:
-    jobs = records.children(call.workspace.database, call.job().name)
-    return JSONResponse({"value": [show_run(call.workspace, call.scope, job) for job in jobs]})
+def _get_children(call: RunRequest) -> Response:
+    return call.show_all(records.children(call.workspace.database, call.job().name, MAX_CHILDREN))
 
 
-async def _list_runs(call: RunRequest) -> Response:
+def _list_runs(call: RunRequest) -> Response:
     experiment = call.request.path_params.get("experiment")
-    jobs = records.list_jobs(call.workspace.database, view="All", experiment=experiment, limit=MAX_RUNS)
-    return JSONResponse({"value": [show_run(call.workspace, call.scope, job) for job in jobs]})
+    rows = records.select_jobs(call.workspace.database, view="All", experiment=experiment, limit=MAX_RUNS)
+    return call.show_all(use_each("run", rows, records.read_job_row))
 
 
-async def _modify(call: RunRequest) -> Response:
-    job, body = call.job(), await call.body()
+def _modify(call: RunRequest) -> Response:
+    job, body = call.job(), call.body
     properties = dict(job.properties)
     for name in ("tags", "properties"):
         if body.get(name) is not None:
             properties[name] = {**(properties.get(name) or {}), **as_object(body[name], name)}
     if isinstance(body.get("description"), str):
         properties["description"] = body["description"]
+    take_about({**properties, "displayName": body.get("displayName")}, "")
     title, hidden = body.get("displayName") or body.get("name"), body.get("hidden")
     records.update_job(
         call.workspace.database,
         job.name,
         properties=properties,
         archived=None if hidden is None else bool(hidden),
-        display_name=str(title) if title else None,
+        display_name=str(title)[:LONGEST_NAME] if title else None,
     )
     return call.show(call.job())
 
 
 async def _cancel(call: RunRequest) -> Response:
-    return call.show(await cancel(call.workspace, call.job().name))
+    job = await cancel(call.workspace, call.request.path_params["run"])
+    return await asyncio.to_thread(call.show, job)
 
 
-async def _get_data(call: RunRequest) -> Response:
-    name = (await call.body()).get("runId")
-    run = show_run(call.workspace, call.scope, call.find(str(name)))
-    return JSONResponse({"runMetadata": run, "runDefinition": {}, "jobSpecification": None})
+def _get_data(call: RunRequest) -> Response:
+    run = show_run(call.workspace, call.scope, call.find(str(call.body.get("runId"))))
+    return answer({"runMetadata": run, "runDefinition": {}, "jobSpecification": None})
 
 
-async def _resolve(call: RunRequest) -> Response:
-    found = resolve_assets(call.workspace, call.scope, read_ids(await call.body()))
-    return JSONResponse({"values": found})
+def _resolve(call: RunRequest) -> Response:
+    return answer({"values": resolve_assets(call.workspace, call.scope, read_ids(call.body))})
 
 
-async def _resolve_models(call: RunRequest) -> Response:
-    found = resolve_assets(call.workspace, call.scope, read_ids(await call.body()))
-    return JSONResponse({"values": {name: {"path": each["uri"], **each} for name, each in found.items()}})
+def _resolve_models(call: RunRequest) -> Response:
+    found = resolve_assets(call.workspace, call.scope, read_ids(call.body))
+    return answer({"values": {name: {"path": each["uri"], **each} for name, each in found.items()}})
 
 
-async def _accept_events(call: RunRequest) -> Response:
+def _accept_events(call: RunRequest) -> Response:
     """Events are what clients tell of their own runs, such as a heartbeat; the states are known here."""
     call.job()
-    await call.body()
-    return JSONResponse({})
+    return answer({})
 
 
-async def _list_services(call: RunRequest) -> Response:
+def _list_services(call: RunRequest) -> Response:
     """The services of a job's node, such as a debugger that the cluster lets in: there is none here."""
     call.job()
-    return JSONResponse({"instances": {}})
+    return answer({"instances": {}})
 
 
 _RUN_PATHS: tuple[tuple[str, str, Handler], ...] = (
@@ -160,7 +158,17 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
 
 
 def _route(workspace: Workspace, method: str, path: str, handler: Handler) -> BaseRoute:
-    async def answer(request: Request) -> Response:
-        return await handler(RunRequest(workspace, request))
+    waits = asyncio.iscoroutinefunction(handler)
 
-    return Route(path, answer, methods=[method])
+    def handle(call: RunRequest) -> Response | Awaitable[Response]:
+        if method == "GET" or waits:
+            return handler(call)
+        with workspace.database.transaction():
+            return handler(call)
+
+    async def respond(request: Request) -> Response:
+        call = RunRequest(workspace, request, await read_object(request) if method != "GET" else {})
+        answered = handle(call) if waits else await asyncio.to_thread(handle, call)
+        return answered if isinstance(answered, Response) else await answered
+
+    return Route(path, respond, methods=[method])

@@ -14,8 +14,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.errors import bad_request
+from worldsize.serving.control.document import read_body
 from worldsize.serving.front.guard import proxy_host
+from worldsize.serving.front.peers import admit
 from worldsize.serving.front.tokens import (
     CLIENT,
     TOKEN_SECONDS,
@@ -57,6 +58,7 @@ class _Identity:
             return _oauth_error(
                 401, "invalid_client", "X-IDENTITY-HEADER does not have this workspace's secret"
             )
+        admit(request.scope)
         resource = request.query_params.get("resource", _DEFAULT_RESOURCE)
         return JSONResponse(
             {
@@ -79,6 +81,7 @@ class _Identity:
         secret = secret_text(self._workspace, "identity")
         if proxy_host(request.scope) is None and not equal(form.get("client_secret", ""), secret):
             return _oauth_error(401, "invalid_client", "client_secret is not this workspace's")
+        admit(request.scope)
         if "grant_type" not in form:
             return _oauth_error(400, "invalid_request", "the form has no grant_type")
         scope = form.get("scope", "")
@@ -152,11 +155,7 @@ def _login_base(request: Request) -> tuple[str, str]:
 
 
 async def _read_form(request: Request) -> dict[str, str]:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_FORM_BYTES:
-            raise bad_request("the form is longer than 64 KiB")
+    body = await read_body(request, MOST_FORM_BYTES)
     return {key: values[-1] for key, values in parse_qs(body.decode("latin-1")).items()}
 
 

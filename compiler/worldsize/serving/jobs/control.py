@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 from collections.abc import Mapping
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from worldsize.serving.control.call import Call
-from worldsize.serving.errors import ServiceError, bad_request, conflict, not_found
+from worldsize.serving.control.call import Call, answer_beside
+from worldsize.serving.control.document import answer, take_about
+from worldsize.serving.control.paging import answer_page, read_window
+from worldsize.serving.errors import ServiceError, conflict, not_found
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.cancel import cancel
 from worldsize.serving.jobs.records import JobRecord, View
@@ -16,7 +22,6 @@ from worldsize.serving.jobs.resource import show_job
 from worldsize.serving.jobs.submit import submit
 from worldsize.serving.jobs.translate.body import as_object
 
-PAGE = 100  # jobs of one answer
 VIEWS: Mapping[str, View] = {"activeonly": "ActiveOnly", "archivedonly": "ArchivedOnly", "all": "All"}
 MUTABLE = ("tags", "properties", "displayName", "description", "isArchived")
 
@@ -27,20 +32,37 @@ async def handle(call: Call) -> Response:
     Raises:
         ServiceError: What the service answers instead.
     """
+    if call.action == "cancel" and call.method == "POST" and call.name is not None:
+        await cancel(call.workspace, call.name)
+        return await asyncio.to_thread(_show, call, 200)
+    if call.method == "PUT" and call.name is not None and call.action is None:
+        properties = as_object(call.body.get("properties"), "properties")
+        take_about(properties)
+        if await asyncio.to_thread(records.get_job, call.workspace.database, call.name) is None:
+            await submit(call.workspace, call.name, properties)
+            return await asyncio.to_thread(_show, call, 201)
+    return await answer_beside(_handle, call)
+
+
+def _handle(call: Call) -> Response:
+    """Answer what needs no waiting."""
     if call.name is None:
         if call.method != "GET":
             raise ServiceError(405, "MethodNotAllowed", "Jobs are created by their names.")
         return _list(call)
-    if call.action == "cancel" and call.method == "POST":
-        return _answer(call, await cancel(call.workspace, call.name))
     if call.action is not None:
         raise not_found(f"Operation `{call.action}` of a job")
     if call.method == "GET":
-        return _answer(call, _find(call))
+        return _show(call)
     if call.method == "PUT":
-        return await _put(call)
+        properties = as_object(call.body.get("properties"), "properties")
+        if not _is_update(properties):
+            raise conflict(f"A job named `{call.name}` exists already.")
+        update(call, _find(call), properties)
+        return _show(call)
     if call.method == "PATCH":
-        return _answer(call, update(call, _find(call), as_object(call.body.get("properties"), "properties")))
+        update(call, _find(call), as_object(call.body.get("properties"), "properties"))
+        return _show(call)
     if call.method == "DELETE":
         _find(call)
         message = "Jobs are kept: archive the job instead (`az ml job archive`)."
@@ -55,19 +77,8 @@ def _find(call: Call) -> JobRecord:
     return job
 
 
-def _answer(call: Call, job: JobRecord, status: int = 200) -> Response:
-    return JSONResponse(show_job(call.workspace, call.scope, job), status)
-
-
-async def _put(call: Call) -> Response:
-    assert call.name is not None
-    properties = as_object(call.body.get("properties"), "properties")
-    known = records.get_job(call.workspace.database, call.name)
-    if known is not None:
-        if not _is_update(properties):
-            raise conflict(f"A job named `{call.name}` exists already.")
-        return _answer(call, update(call, known, properties))
-    return _answer(call, await submit(call.workspace, call.name, properties), 201)
+def _show(call: Call, status: int = 200) -> Response:
+    return answer(show_job(call.workspace, call.scope, _find(call)), status)
 
 
 def _is_update(properties: Mapping[str, Any]) -> bool:
@@ -75,12 +86,10 @@ def _is_update(properties: Mapping[str, Any]) -> bool:
     return bool(properties.get("status")) or properties.get("isArchived") is True
 
 
-def update(call: Call, job: JobRecord, properties: Mapping[str, Any]) -> JobRecord:
+def update(call: Call, job: JobRecord, properties: Mapping[str, Any]) -> None:
     """Change what can be changed of a job: tags, properties, names, and whether it is archived."""
     changed = {name: properties[name] for name in MUTABLE if properties.get(name) is not None}
-    for name in ("tags", "properties"):
-        if name in changed:
-            as_object(changed[name], f"properties.{name}")
+    take_about(changed)
     archived = changed.pop("isArchived", None)
     records.update_job(
         call.workspace.database,
@@ -89,27 +98,24 @@ def update(call: Call, job: JobRecord, properties: Mapping[str, Any]) -> JobReco
         archived=None if archived is None else bool(archived),
         display_name=str(changed["displayName"]) if changed.get("displayName") else None,
     )
-    return _find(call)
 
 
 def _list(call: Call) -> Response:
-    query = call.query
-    limit = _number(query.get("$top"), "$top") or PAGE
-    jobs = records.list_jobs(
+    query, (limit, after) = call.query, read_window(call)
+    rows = records.select_jobs(
         call.workspace.database,
         types=_types(query.get("jobtype")),
         tag=query.get("tag"),
         view=VIEWS.get((query.get("listviewtype") or "activeonly").lower(), "ActiveOnly"),
         schedule=_schedule(query),
-        limit=min(limit, PAGE) + 1,
-        after=_number(query.get("$skip"), "$skip"),
+        limit=limit + 1,
+        after=after or None,
     )
-    shown = jobs[: min(limit, PAGE)]
-    answer: dict[str, Any] = {"value": [show_job(call.workspace, call.scope, job) for job in shown]}
-    if len(jobs) > len(shown):
-        others = "&".join(f"{key}={value}" for key, value in query.items() if key != "$skip")
-        answer["nextLink"] = f"{call.base}{call.scope.id}/jobs?{others}&$skip={shown[-1].id}"
-    return JSONResponse(answer)
+    return answer_page(call, rows, partial(_show_row, call), skipped=True, token=itemgetter("id"))
+
+
+def _show_row(call: Call, row: sqlite3.Row) -> dict[str, Any]:
+    return show_job(call.workspace, call.scope, records.read_job_row(row))
 
 
 def _types(text: str | None) -> list[str]:
@@ -121,11 +127,3 @@ def _schedule(query: Mapping[str, str]) -> str | None:
     if query.get("scheduleid"):
         return query["scheduleid"].rpartition("/")[2]
     return "" if (query.get("scheduled") or "").lower() == "true" else None
-
-
-def _number(text: str | None, name: str) -> int | None:
-    if text is None:
-        return None
-    if not text.isdecimal() or not text.isascii() or len(text) > 18:
-        raise bad_request(f"`{name}` is `{text[:40]}`, which is not a number.")
-    return int(text)

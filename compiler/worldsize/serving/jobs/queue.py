@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from worldsize.running.prepare.machine import Machine, detect_machine
+from worldsize.serving.database import contained
 from worldsize.serving.errors import log_error
 from worldsize.serving.front.environment import apply_variables, mlflow_server_variables
 from worldsize.serving.jobs import records
@@ -67,26 +68,41 @@ class Queue:
             if folder.name not in names and find_process(folder) is None:
                 shutil.rmtree(folder, ignore_errors=True)  # of a submission that was killed
         for job in records.list_in_state(database, STARTED):
-            folder = self.workspace.home.jobs / job.name
-            if find_process(folder) is not None:
-                self.active[job.name] = Active(read_slots(folder), None)
-            elif job.pid is None and records.claim(database, job.name, before=("Preparing",), after="Queued"):
-                continue  # the server was killed before the process had begun
-            else:
-                self._settle(job.name)
+            with contained("job", job.name):
+                self._adopt(job)
+
+    def _adopt(self, job: JobRecord) -> None:
+        database, folder = self.workspace.database, self.workspace.home.jobs / job.name
+        if find_process(folder) is not None:
+            self.active[job.name] = Active(read_slots(folder), None)
+        elif job.pid is not None or not records.claim(
+            database, job.name, before=("Preparing",), after="Queued"
+        ):  # else the server was killed before the process had begun
+            self._settle(job.name)
 
     async def tick(self) -> None:
         """Record what has ended, and start what fits."""
+        await asyncio.to_thread(self._tick)
+
+    def _tick(self) -> None:
         for name, active in list(self.active.items()):
-            if not self._lives(name, active):
-                del self.active[name]
-                self._sizes.pop(name, None)
-                self._settle(name)
-            else:
-                self._press(name, active)
-        for job in records.list_in_state(self.workspace.database, ["Queued"]):
-            if not await self._start(job):
+            with contained("job", name):
+                self._look_after(name, active)
+        # Each that is started takes a slot, so no more than these can start; all could be thousands.
+        for name in records.list_names(self.workspace.database, "Queued", self.machine.slots + 1):
+            fits = True
+            with contained("job", name):
+                fits = self._start(name)
+            if not fits:
                 break  # small jobs do not overtake a large one
+
+    def _look_after(self, name: str, active: Active) -> None:
+        if self._lives(name, active):
+            self._press(name, active)
+            return
+        self._settle(name)  # first: what the disk refuses is tried again
+        del self.active[name]
+        self._sizes.pop(name, None)
 
     def _lives(self, name: str, active: Active) -> bool:
         if active.process is not None:
@@ -112,27 +128,27 @@ class Queue:
         else:
             end_job(self.workspace.database, job, "Failed", ("ServiceError", DIED))
 
-    async def _start(self, job: JobRecord) -> bool:
+    def _start(self, name: str) -> bool:
         """Start a job if it fits; False if it must wait."""
-        folder = self.workspace.home.jobs / job.name
-        if job.name not in self._sizes:
-            counted = asyncio.to_thread(count_slots, folder / JOB_FILE, self.machine.slots)
-            self._sizes[job.name] = await counted
+        folder = self.workspace.home.jobs / name
+        if name not in self._sizes:
+            self._sizes[name] = count_slots(folder / JOB_FILE, self.machine.slots)
         lent = {slot for active in self.active.values() for slot in active.slots}
         free = [slot for slot in range(self.machine.slots) if slot not in lent]
         adopted = sum(1 for active in self.active.values() if not active.slots)
-        if len(free) - adopted < self._sizes[job.name]:
+        if len(free) - adopted < self._sizes[name]:
             return False
-        slots = tuple(free[: self._sizes[job.name]])
+        slots = tuple(free[: self._sizes[name]])
         prepare_process(folder, slots)  # a job that the disk refuses waits until it can be written
-        if not records.claim(self.workspace.database, job.name, before=("Queued",), after="Preparing"):
+        if not records.claim(self.workspace.database, name, before=("Queued",), after="Preparing"):
             return True  # it was canceled
         try:
-            process = start_process(self.workspace.home, job.name, self._environment(slots), self._options())
+            process = start_process(self.workspace.home, name, self._environment(slots), self._options())
         except OSError as error:
-            end_job(self.workspace.database, job, "Failed", ("ServiceError", str(error)))
+            if (job := records.get_job(self.workspace.database, name)) is not None:
+                end_job(self.workspace.database, job, "Failed", ("ServiceError", str(error)))
             return True
-        self.active[job.name] = Active(slots, process)
+        self.active[name] = Active(slots, process)
         return True
 
     def _environment(self, slots: tuple[int, ...]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from worldsize.serving.database import Database, now
+from worldsize.serving.database import Database, now, read_object, use_each
 from worldsize.serving.errors import conflict
 
 ENDED = ("Completed", "Failed", "Canceled", "NotResponding")
@@ -55,8 +55,7 @@ def child_name(root: str, step: str) -> str:
 
 def get_job(database: Database, name: str) -> JobRecord | None:
     """The job of a name, a child too, or None."""
-    row = database.connection.execute("SELECT * FROM jobs WHERE name = ?", (name,)).fetchone()
-    return None if row is None else _record(row)
+    return database.read_one("job", "SELECT * FROM jobs WHERE name = ?", (name,), read_job_row)
 
 
 _LIST = """
@@ -69,13 +68,13 @@ WHERE parent IS :parent
     AND (:experiment IS NULL OR experiment = :experiment)
     AND (:after IS NULL OR id < :after)
     AND (:tag IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(properties, '$.tags') AS t
+        SELECT 1 FROM json_each(iif(json_valid(properties), properties, '{}'), '$.tags') AS t
         WHERE t.key = :tag AND (:tag_value IS NULL OR t.value = :tag_value)))
 ORDER BY id DESC LIMIT :limit
 """
 
 
-def list_jobs(
+def select_jobs(
     database: Database,
     *,
     parent: str | None = None,
@@ -87,8 +86,8 @@ def list_jobs(
     experiment: str | None = None,
     limit: int = 100,
     after: int | None = None,
-) -> list[JobRecord]:
-    """Jobs, the newest first: those of the top level, or the children of ``parent``.
+) -> list[sqlite3.Row]:
+    """The rows of jobs, the newest first: those of the top level, or the children of ``parent``.
 
     Args:
         database: The workspace's database.
@@ -115,7 +114,7 @@ def list_jobs(
         "tag_value": value if equals else None,
         "limit": limit,
     }
-    return [_record(row) for row in database.connection.execute(_LIST, parameters)]
+    return database.connection.execute(_LIST, parameters).fetchall()
 
 
 def list_in_state(database: Database, states: Iterable[str]) -> list[JobRecord]:
@@ -123,7 +122,17 @@ def list_in_state(database: Database, states: Iterable[str]) -> list[JobRecord]:
     query = (
         "SELECT * FROM jobs WHERE status IN (SELECT value FROM json_each(?)) AND parent IS NULL ORDER BY id"
     )
-    return [_record(row) for row in database.connection.execute(query, (json.dumps([*states]),))]
+    return _read_each(database, query, json.dumps([*states]))
+
+
+def list_names(database: Database, status: str, limit: int) -> list[str]:
+    """The names of the oldest jobs of the top level in a state."""
+    query = "SELECT name FROM jobs WHERE status = ? AND parent IS NULL ORDER BY id LIMIT ?"
+    return [row["name"] for row in database.connection.execute(query, (status, limit))]
+
+
+def _read_each(database: Database, query: str, *values: object) -> list[JobRecord]:
+    return [*use_each("job", database.connection.execute(query, values), read_job_row)]
 
 
 def _json_list(values: Iterable[str]) -> str | None:
@@ -131,16 +140,15 @@ def _json_list(values: Iterable[str]) -> str | None:
     return json.dumps(listed) if listed else None
 
 
-def children(database: Database, name: str) -> list[JobRecord]:
-    """The children of a job, in the order of their creation."""
-    query = "SELECT * FROM jobs WHERE parent = ? ORDER BY id"
-    return [_record(row) for row in database.connection.execute(query, (name,))]
+def children(database: Database, name: str, limit: int = -1) -> list[JobRecord]:
+    """The children of a job, in the order of their creation: the first ``limit``."""
+    return _read_each(database, "SELECT * FROM jobs WHERE parent = ? ORDER BY id LIMIT ?", name, limit)
 
 
-def descendants(database: Database, root: str) -> list[JobRecord]:
-    """All jobs below a job of the top level, in the order of their creation."""
-    query = "SELECT * FROM jobs WHERE root = ? AND name <> ? ORDER BY id"
-    return [_record(row) for row in database.connection.execute(query, (root, root))]
+def descendants(database: Database, root: str, limit: int = -1) -> list[JobRecord]:
+    """The jobs below a job of the top level, in the order of their creation: the first ``limit``."""
+    query = "SELECT * FROM jobs WHERE root = ? AND name <> ? ORDER BY id LIMIT ?"
+    return _read_each(database, query, root, root, limit)
 
 
 _COLUMNS = tuple(name for name in JobRecord.__slots__ if name != "id")
@@ -246,9 +254,10 @@ def _values(record: JobRecord) -> dict[str, Any]:
     return {**values, "properties": json.dumps(record.properties), "archived": int(record.archived)}
 
 
-def _record(row: sqlite3.Row) -> JobRecord:
+def read_job_row(row: sqlite3.Row) -> JobRecord:
+    """The job that a row of the table holds."""
     values = {**dict(zip(row.keys(), row, strict=True))}
-    values["properties"] = json.loads(values["properties"])
+    values["properties"] = read_object(values["properties"])
     values["archived"] = bool(values["archived"])
     return JobRecord(**values)
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ TOLERATED = MENTIONED | {"WS663"}
 MAX_SHOWN = 10  # errors in the message of an answer
 # MLflow and the service's own identifiers of runs have no other characters; dots separate steps.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
+_CHECKERS = ThreadPoolExecutor(2, "submit")  # other threads answer what takes no seconds
 
 
 async def submit(
@@ -59,18 +61,39 @@ async def submit(
             f"`{name[:80]}` is not a name of a job: use up to 255 letters, digits, `-` and `_`,"
             " the first of which is a letter or a digit."
         )
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_CHECKERS, _submit, workspace, name, properties, schedule)
+
+
+def _submit(
+    workspace: Workspace, name: str, properties: Mapping[str, Any], schedule: str | None
+) -> JobRecord:
     _refuse_taken(workspace, name)
     kind = job_type(properties)
     folder = Path(tempfile.mkdtemp(prefix=".", dir=workspace.home.jobs))
     try:
-        children = await asyncio.to_thread(_write_checked, workspace, properties, folder)
-        _refuse_taken(workspace, name)  # from here on nothing else runs in between
-        target = workspace.home.jobs / name
-        shutil.rmtree(target, ignore_errors=True)
-        folder.rename(target)
+        children = _write_checked(workspace, properties, folder)
+        record = _describe(name, kind, properties, children.own_step, schedule)
+        below = [*children.records(record)]
+        with workspace.database.transaction():  # from here on no other job is stored in between
+            _refuse_taken(workspace, name)
+            target = workspace.home.jobs / name
+            shutil.rmtree(target, ignore_errors=True)
+            folder.rename(target)
+            records.insert(workspace.database, record)
+            records.insert_missing(workspace.database, below)
+            records.set_status(workspace.database, name, "Queued")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    record = JobRecord(
+    stored = records.get_job(workspace.database, name)
+    assert stored is not None
+    return stored
+
+
+def _describe(
+    name: str, kind: str, properties: Mapping[str, Any], step: str | None, schedule: str | None
+) -> JobRecord:
+    return JobRecord(
         name=name,
         type=kind,
         display_name=str(properties.get("displayName") or name),
@@ -79,16 +102,9 @@ async def submit(
         properties=properties,
         root=name,
         created=now(),
-        step=children.own_step,
+        step=step,
         schedule=schedule,
     )
-    with workspace.database.transaction():
-        records.insert(workspace.database, record)
-        records.insert_missing(workspace.database, children.records(record))
-        records.set_status(workspace.database, name, "Queued")
-    stored = records.get_job(workspace.database, name)
-    assert stored is not None
-    return stored
 
 
 def _refuse_taken(workspace: Workspace, name: str) -> None:

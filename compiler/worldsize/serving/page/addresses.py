@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
 
 from fastapi import Request
-from nicegui import ui
+from nicegui import app, ui
 
-from worldsize.serving.page.views import assets, compare, compute, job, jobs, resubmit, schedules
+from worldsize.serving.errors import ServiceError
+from worldsize.serving.page.views import assets, compare, compute, frame, job, jobs, resubmit, schedules
 from worldsize.serving.workspace import Workspace
 
 
 def add_pages(workspace: Workspace) -> None:
     """Add all pages to NiceGUI's application."""
 
-    def list_jobs(request: Request) -> None:
-        jobs.draw_jobs(workspace, request.query_params)
+    async def list_jobs(request: Request) -> None:
+        await jobs.draw_jobs(workspace, request.query_params)
 
     async def show_job(name: str, view: str = "") -> None:
         await job.draw_job(workspace, name, view)
@@ -26,14 +28,14 @@ def add_pages(workspace: Workspace) -> None:
     async def compare_jobs(jobs: str = "") -> None:
         await compare.draw_comparison(workspace, jobs.split(",") if jobs else [])
 
-    def list_compute() -> None:
-        compute.draw_compute(workspace)
+    async def list_compute() -> None:
+        await compute.draw_compute(workspace)
 
-    def list_schedules() -> None:
-        schedules.draw_schedules(workspace)
+    async def list_schedules() -> None:
+        await schedules.draw_schedules(workspace)
 
-    def show_schedule(name: str) -> None:
-        schedules.draw_schedule(workspace, name)
+    async def show_schedule(name: str) -> None:
+        await schedules.draw_schedule(workspace, name)
 
     pages: dict[str, Callable[..., object]] = {
         "/": list_jobs,
@@ -45,10 +47,35 @@ def add_pages(workspace: Workspace) -> None:
         "/schedules": list_schedules,
         "/schedules/{name}": show_schedule,
     }
+
+    app.on_page_exception(partial(_show_failure, workspace))
     for address, draw in pages.items():
-        ui.page(address, response_timeout=30)(draw)
+        ui.page(address, response_timeout=30)(_say_failure(workspace, draw))
     for kind in assets.TITLES:
         _add_assets(workspace, kind)
+
+
+def _say_failure(workspace: Workspace, draw: Callable[..., object]) -> Callable[..., Awaitable[None]]:
+    """A page that says why it has no content, such as that its record cannot be read."""
+
+    @wraps(draw)
+    async def drawn(*arguments: object, **named: object) -> None:
+        try:
+            drawing = draw(*arguments, **named)
+            if isinstance(drawing, Awaitable):
+                await drawing
+        except ServiceError as error:
+            ui.status_code(error.status)
+            _show_failure(workspace, error)
+
+    return drawn
+
+
+def _show_failure(workspace: Workspace, error: Exception) -> None:
+    """In place of a page that failed."""
+    with frame.frame(workspace, "Cannot be shown", ""):
+        frame.heading("Cannot be shown", 1)
+        frame.error(str(error) if isinstance(error, ServiceError) else f"{type(error).__name__}: {error}")
 
 
 def _add_assets(workspace: Workspace, kind: str) -> None:
@@ -58,5 +85,5 @@ def _add_assets(workspace: Workspace, kind: str) -> None:
     async def show_asset(name: str, version: str = "") -> None:
         await assets.draw_asset(workspace, kind, name, version)
 
-    ui.page(f"/{kind}")(list_assets)
-    ui.page(f"/{kind}/{{name}}", response_timeout=30)(show_asset)
+    ui.page(f"/{kind}", response_timeout=30)(_say_failure(workspace, list_assets))
+    ui.page(f"/{kind}/{{name}}", response_timeout=30)(_say_failure(workspace, show_asset))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -12,14 +13,19 @@ from worldsize.serving.workspace import Workspace
 STYLE = Path(__file__).with_name("static") / "page.css"
 
 
-def make_application(workspace: Workspace) -> tuple[object, AbstractAsyncContextManager[object]]:
-    """The application of a workspace's page, and what it runs while it is served.
-
-    NiceGUI has one application in a process, so there is one workspace.
-    """
+def import_pages(workspace: Workspace) -> None:
+    """Import NiceGUI and the views, which takes most of a second."""
     storage = workspace.home.state / "page"  # not the working folder
     storage.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     os.environ["NICEGUI_STORAGE_PATH"] = str(storage)
+    importlib.import_module("worldsize.serving.page.addresses")
+
+
+def make_application(workspace: Workspace) -> tuple[object, AbstractAsyncContextManager[object]]:
+    """The application of a workspace's page, and what it runs while it is served; after :func:`import_pages`.
+
+    NiceGUI has one application in a process, so there is one workspace.
+    """
     from fastapi import FastAPI
     from nicegui import ui
 

@@ -19,7 +19,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from worldsize.serving.errors import not_found
 from worldsize.serving.home import Home
 from worldsize.serving.jobs.records import get_job
-from worldsize.serving.page.queries.assets import KINDS, list_versions, local_folder
+from worldsize.serving.page.queries.assets import KINDS, find_version, local_folder
 from worldsize.serving.page.queries.files import IMAGES, data_folders, resolve_inside
 from worldsize.serving.page.queries.outputs import find_output
 from worldsize.serving.storage.uploads import CHUNK
@@ -59,11 +59,9 @@ def _locate(workspace: Workspace, kind: str, name: str, path: str) -> Path | Non
     if kind not in KINDS:
         return None
     asset, _, version = name.rpartition(":")
-    for each in list_versions(workspace, kind, asset):
-        if each.version == version:
-            base = local_folder(workspace, each.uri)
-            return None if base is None else resolve_inside(workspace.home, base, path)
-    return None
+    found = find_version(workspace, kind, asset, version)
+    base = None if found is None else local_folder(workspace, found.uri)
+    return None if base is None else resolve_inside(workspace.home, base, path)
 
 
 def _pack(home: Home, folder: Path) -> IO[bytes]:

@@ -74,6 +74,7 @@ class LazyPage:
 
     async def _make(self) -> ASGIApp:
         module = await asyncio.to_thread(importlib.import_module, "worldsize.serving.page.application")
+        await asyncio.to_thread(module.import_pages, self._workspace)
         application, lifespan = module.make_application(self._workspace)
         started = asyncio.Event()
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import re
+import asyncio
 from datetime import datetime, timezone
+from functools import partial
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call
+from worldsize.serving.control.call import Call, answer_beside
 from worldsize.serving.control.document import (
     JsonObject,
     answer,
+    take_about,
     take_flag,
     take_object,
     take_text,
-    take_texts,
+    take_time,
 )
-from worldsize.serving.control.paging import answer_page, read_window
+from worldsize.serving.control.paging import answer_page
 from worldsize.serving.control.resources import delete_resource, put_resource
 from worldsize.serving.control.system_data import describe_times
-from worldsize.serving.database import now
+from worldsize.serving.database import now, use_each
 from worldsize.serving.errors import ServiceError, bad_request, not_found
 from worldsize.serving.schedules import records
 from worldsize.serving.schedules.definition import complete_definition
@@ -27,14 +29,13 @@ from worldsize.serving.schedules.fire import fire, wake
 from worldsize.serving.schedules.records import KIND, ScheduleRecord
 from worldsize.serving.schedules.triggers import has_start, read_trigger
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,254}")
 _ACTIONS = {  # what each action must have
     "createjob": "jobDefinition",
     "createmonitor": "monitorDefinition",
     "importdata": "dataImportDefinition",
     "invokebatchendpoint": "endpointInvocationDefinition",
 }
-_VIEWS = {"enabledonly": (True,), "disabledonly": (False,), "all": (True, False)}
+_VIEWS = {"enabledonly": True, "disabledonly": False, "all": None}
 
 
 async def handle(call: Call) -> Response:
@@ -43,12 +44,19 @@ async def handle(call: Call) -> Response:
     Raises:
         ServiceError: What the service answers instead.
     """
+    if call.action == "trigger" and call.method == "POST" and call.name is not None:
+        return await _trigger(call, await asyncio.to_thread(_find, call))
+    answered = await answer_beside(_handle, call)
+    if call.method != "GET":
+        wake()
+    return answered
+
+
+def _handle(call: Call) -> Response:
     if call.name is None:
         if call.method != "GET":
             raise ServiceError(405, "MethodNotAllowed", "Schedules are created by their names.")
         return _list(call)
-    if call.action == "trigger" and call.method == "POST":
-        return await _trigger(call, _find(call))
     if call.action is not None or call.versions:
         raise not_found(f"The action `{call.action}` of schedules")
     if call.method == "GET":
@@ -71,40 +79,26 @@ def _list(call: Call) -> Response:
     view = call.query.get("listviewtype") or "EnabledOnly"
     if view.lower() not in _VIEWS:
         raise bad_request(f"`listViewType` is EnabledOnly, DisabledOnly or All, not `{view[:40]}`.")
-    shown = [
-        schedule
-        for schedule in records.list_schedules(call.workspace.database)
-        if schedule.enabled in _VIEWS[view.lower()]
-    ]
-    limit, skip = read_window(call)
-    page = [_describe(call, schedule) for schedule in shown[skip : skip + limit]]
-    return answer_page(call, page, more=len(shown) > skip + limit)
+    schedules = records.list_schedules(call.workspace.database, enabled=_VIEWS[view.lower()])
+    return answer_page(call, schedules, partial(_describe, call))
 
 
 def _put(call: Call, name: str) -> Response:
-    if _NAME.fullmatch(name) is None:
-        raise bad_request(f"`{name[:80]}` is not a name of a schedule: use letters, digits, `-` and `_`.")
     database = call.workspace.database
     properties = _read_properties(call)
-    with database.transaction():
-        known = records.get_schedule(database, name)
-        created = records.read_time(now()) if known is None else known.created
-        read_trigger(properties["trigger"], created)
-        schedule = records.read_schedule(put_resource(database, KIND, name, properties))
-        if known is None and schedule.enabled and not schedule.note and not has_start(properties["trigger"]):
-            # Documented: without a start time the first job starts at once.
-            records.claim(database, schedule.name, schedule.created.replace(microsecond=0))
-    wake()
-    return answer(_describe(call, schedule), 201 if known is None else 200)
+    read_trigger(properties["trigger"], records.read_time(now()))
+    known = name.lower() in map(str.lower, records.list_states(database))
+    schedule = records.read_schedule(put_resource(database, KIND, name, properties))
+    if not known and schedule.enabled and not schedule.note and not has_start(properties["trigger"]):
+        # Documented: without a start time the first job starts at once.
+        records.claim(database, schedule.name, schedule.created.replace(microsecond=0))
+    return answer(_describe(call, schedule), 200 if known else 201)
 
 
 def _read_properties(call: Call) -> JsonObject:
     where = "properties."
     properties = take_object(call.body, "properties")
-    for key in ("displayName", "description"):
-        take_text(properties, key, where)
-    for key in ("tags", "properties"):
-        take_texts(properties, key, where)
+    take_about(properties, where)
     enabled = True if properties.get("isEnabled") is None else take_flag(properties, "isEnabled", where)
     action = dict(take_object(properties, "action", where))
     kind = take_text(action, "actionType", f"{where}action.", required=True)
@@ -121,14 +115,12 @@ def _read_properties(call: Call) -> JsonObject:
 
 
 def _delete(call: Call) -> Response:
-    schedule = records.get_schedule(call.workspace.database, call.name or "")
-    if schedule is None:
-        return Response(status_code=204)
-    if schedule.enabled:
+    database, name = call.workspace.database, call.name or ""
+    found = [*use_each("schedule", [name], lambda each: records.get_schedule(database, each), str)]
+    schedule = found[0] if found else None  # one that cannot be read can be deleted
+    if schedule is not None and schedule.enabled:
         raise bad_request(f"Schedule `{schedule.name}` is enabled: only a disabled schedule can be deleted.")
-    delete_resource(call.workspace.database, KIND, schedule.name)
-    wake()
-    return Response(status_code=200)
+    return Response(status_code=200 if delete_resource(database, KIND, name) else 204)
 
 
 async def _trigger(call: Call, schedule: ScheduleRecord) -> Response:
@@ -149,11 +141,7 @@ def _read_schedule_time(call: Call) -> datetime:
     text = take_text(call.body, "scheduleTime")
     if not text:
         return datetime.now(timezone.utc)
-    try:
-        moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1] in "zZ" else text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
-    except (ValueError, OverflowError):
-        raise bad_request(f"`scheduleTime` is `{text[:60]}`, which is not a time.") from None
+    return take_time(text, "scheduleTime").astimezone(timezone.utc)
 
 
 def _describe(call: Call, schedule: ScheduleRecord) -> JsonObject:

@@ -12,7 +12,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
+from functools import partial
 
+from worldsize.serving.database import contained
 from worldsize.serving.errors import ServiceError, explain_refused, log_error
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.jobs.submit import submit
@@ -24,11 +26,12 @@ from worldsize.serving.workspace import Workspace
 
 LATE = timedelta(minutes=1)  # a due time that is older was missed: the machine slept
 _LONGEST_SLEEP = 5.0  # seconds; the clock may be set, or the machine sleep, meanwhile
+_MOST_AT_ONCE = 16  # firings whose jobs are submitted
 _changed: set[asyncio.Event] = set()
 
 
 def wake() -> None:
-    """Let the timer look at the schedules again, because one changed."""
+    """Let the timer look at the schedules again, because one changed; called in the event loop."""
     for event in _changed:
         event.set()
 
@@ -53,8 +56,8 @@ class _Timer:
         self._workspace = workspace
         self._changed = changed
         self._firings: dict[tuple[str, str], asyncio.Task[None]] = {}  # by schedule and due time
-        # The next due time of each schedule, for the state that it had when that was computed.
-        self._next: dict[str, tuple[ScheduleRecord, datetime | None]] = {}
+        # When each schedule was changed last, and its next due time since.
+        self._next: dict[str, tuple[str, datetime | None]] = {}
 
     async def run(self) -> None:
         """Fire what is due, sleep, and again."""
@@ -64,7 +67,8 @@ class _Timer:
                 self._changed.clear()
                 now = datetime.now(timezone.utc)
                 try:
-                    self._look(looked, now)
+                    firings = await asyncio.to_thread(self._look, looked, now)
+                    self._start(firings)
                 except Exception as error:  # the timer outlives whatever one look meets
                     log_error("schedules could not be read", error)
                 looked = now
@@ -75,29 +79,48 @@ class _Timer:
                 task.cancel()
             await asyncio.gather(*self._firings.values(), return_exceptions=True)
 
-    def _look(self, looked: datetime, now: datetime) -> None:
-        schedules = {each.name: each for each in records.list_schedules(self._workspace.database)}
-        for name in self._next.keys() - schedules.keys():
+    def _look(self, looked: datetime, now: datetime) -> list[tuple[Firing, ScheduleRecord | None]]:
+        """Claim what is due, and list what is to be fired."""
+        database = self._workspace.database
+        states = records.list_states(database)
+        for name in self._next.keys() - states.keys():
             del self._next[name]
-        for schedule in schedules.values():
-            self._look_at(schedule, looked, now)
-        for firing in records.unfinished_firings(self._workspace.database):
-            self._start(schedules.get(firing.schedule), firing)
+        for name, modified in states.items():
+            known = self._next.get(name)
+            if known is not None and known[0] == modified and (known[1] is None or known[1] > now):
+                continue
+            self._next.pop(name, None)
+            with contained("schedule", name):
+                schedule = records.get_schedule(database, name)
+                due = None if known is None or known[0] != modified else known[1]
+                fires = schedule is not None and schedule.enabled and not schedule.note
+                claimed = self._claim_due(schedule, due, looked, now) if schedule and fires else None
+                self._next[name] = (modified, claimed)
+        room = _MOST_AT_ONCE - len(self._firings)
+        waiting = records.unfinished_firings(database, _MOST_AT_ONCE)
+        new = [each for each in waiting if (each.schedule, each.due) not in self._firings][: max(room, 0)]
+        return [pair for firing in new if (pair := self._with_schedule(firing)) is not None]
 
-    def _look_at(self, schedule: ScheduleRecord, looked: datetime, now: datetime) -> None:
-        if not schedule.enabled or schedule.note:
-            self._next.pop(schedule.name, None)
-            return
-        known = self._next.get(schedule.name)
-        if known is None or known[0] != schedule:
-            due = next_due(schedule.trigger(), max(looked, schedule.modified))
-        else:
-            due = known[1]
+    def _with_schedule(self, firing: Firing) -> tuple[Firing, ScheduleRecord | None] | None:
+        """A firing with its schedule; None for one that ends because that cannot be read."""
+        try:
+            return firing, records.get_schedule(self._workspace.database, firing.schedule)
+        except ServiceError as error:
+            records.finish(self._workspace.database, firing, error=str(error))
+            return None
+
+    def _claim_due(
+        self, schedule: ScheduleRecord, due: datetime | None, looked: datetime, now: datetime
+    ) -> datetime | None:
+        """Claim the due times of a schedule until now, from ``due`` on; the next one."""
+        trigger = schedule.trigger()
+        if due is None:
+            due = next_due(trigger, max(looked, schedule.modified))
         while due is not None and due <= now:
             if now - due < LATE:
                 records.claim(self._workspace.database, schedule.name, due)
-            due = next_due(schedule.trigger(), max(due, now - LATE))
-        self._next[schedule.name] = (schedule, due)
+            due = next_due(trigger, max(due, now - LATE))
+        return due
 
     def _pause(self) -> float:
         """Seconds until the next due time, or until the clock is looked at again."""
@@ -105,18 +128,22 @@ class _Timer:
         waits = [(due - now).total_seconds() for _, due in self._next.values() if due is not None]
         return min([_LONGEST_SLEEP, *(max(wait, 0.0) + 0.001 for wait in waits)])
 
-    def _start(self, schedule: ScheduleRecord | None, firing: Firing) -> None:
-        key = (firing.schedule, firing.due)
-        if key in self._firings:
-            return
-        if schedule is None:
-            records.finish(
-                self._workspace.database, firing, error="The schedule was deleted before it fired."
-            )
-            return
-        task = asyncio.create_task(_fire_quietly(self._workspace, schedule, firing))
-        self._firings[key] = task
-        task.add_done_callback(lambda _: self._firings.pop(key, None))
+    def _start(self, firings: list[tuple[Firing, ScheduleRecord | None]]) -> None:
+        for firing, schedule in firings:
+            if schedule is None:
+                reason = "The schedule was deleted before it fired."
+                records.finish(self._workspace.database, firing, error=reason)
+                continue
+            task = asyncio.create_task(_fire_quietly(self._workspace, schedule, firing))
+            key = (firing.schedule, firing.due)
+            self._firings[key] = task
+            task.add_done_callback(partial(self._end, key))
+
+    def _end(self, key: tuple[str, str], _task: asyncio.Task[None]) -> None:
+        """Forget a firing that has ended; others may wait for its place."""
+        if len(self._firings) == _MOST_AT_ONCE:
+            self._changed.set()
+        del self._firings[key]
 
 
 async def _fire_quietly(workspace: Workspace, schedule: ScheduleRecord, firing: Firing) -> None:

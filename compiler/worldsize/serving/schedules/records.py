@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from worldsize.serving.control.resources import Resource, get_resource, list_resources
-from worldsize.serving.database import Database, now
+from worldsize.serving.control.resources import Resource, get_resource, read_resource
+from worldsize.serving.database import Database, now, read_record, use_each
 from worldsize.serving.schedules.times import Trigger, due_times
 from worldsize.serving.schedules.triggers import read_trigger
 
@@ -66,12 +66,33 @@ class Firing:
 def get_schedule(database: Database, name: str) -> ScheduleRecord | None:
     """The schedule of a name, or None."""
     resource = get_resource(database, KIND, name)
-    return None if resource is None else read_schedule(resource)
+    return None if resource is None else read_record("schedule", resource, read_schedule)
 
 
-def list_schedules(database: Database) -> list[ScheduleRecord]:
-    """All schedules, in the order of their creation."""
-    return [read_schedule(resource) for resource in list_resources(database, KIND)]
+# Python would have to parse all bodies for it, and SQLite lets other threads go on meanwhile.
+_LIST = """
+SELECT * FROM resources WHERE kind = :kind
+    AND iif(json_valid(body), json_extract(body, '$.isEnabled'), 1) IS NOT :disabled ORDER BY id
+"""
+
+
+def list_schedules(database: Database, *, enabled: bool | None = None) -> Iterator[ScheduleRecord]:
+    """The schedules that can be read, in the order of their creation, one in memory at a time.
+
+    Args:
+        database: The workspace's.
+        enabled: Those that are, or are not, switched on; None for all.
+    """
+    values = {"kind": KIND, "disabled": 0 if enabled else -1}
+    rows = database.connection.execute(_LIST, values)
+    schedules = use_each("schedule", use_each("schedule", rows, read_resource), read_schedule)
+    return (each for each in schedules if enabled in (None, each.enabled))
+
+
+def list_states(database: Database) -> dict[str, str]:
+    """When each schedule was changed last, by its name: what is cheap to look at often."""
+    query = "SELECT name, modified FROM resources WHERE kind = ?"
+    return {row["name"]: row["modified"] for row in database.connection.execute(query, (KIND,))}
 
 
 def list_firings(database: Database, schedule: str, limit: int = 100) -> list[Firing]:
@@ -80,10 +101,10 @@ def list_firings(database: Database, schedule: str, limit: int = 100) -> list[Fi
     return [Firing(*row) for row in database.connection.execute(query, (schedule, limit))]
 
 
-def unfinished_firings(database: Database) -> list[Firing]:
-    """Firings that were claimed and came to no end, because the server did."""
-    query = "SELECT * FROM firings WHERE job IS NULL AND error IS NULL ORDER BY due"
-    return [Firing(*row) for row in database.connection.execute(query)]
+def unfinished_firings(database: Database, limit: int) -> list[Firing]:
+    """The first firings that were claimed and have come to no end: they run, or a killed server left them."""
+    query = "SELECT * FROM firings WHERE job IS NULL AND error IS NULL ORDER BY due LIMIT ?"
+    return [Firing(*row) for row in database.connection.execute(query, (limit,))]
 
 
 def claim(database: Database, schedule: str, due: datetime) -> Firing | None:
@@ -110,10 +131,18 @@ def finish(database: Database, firing: Firing, *, job: str | None = None, error:
 
 
 def read_schedule(resource: Resource) -> ScheduleRecord:
-    """The schedule of a stored resource."""
-    return ScheduleRecord(
+    """The schedule of a stored resource.
+
+    Raises:
+        ServiceError: Its trigger is not one.
+        LookupError, TypeError, ValueError: It is not a schedule.
+    """
+    schedule = ScheduleRecord(
         resource.name, resource.body, read_time(resource.created), read_time(resource.modified)
     )
+    if not schedule.note:
+        schedule.trigger()
+    return schedule
 
 
 def read_time(text: str) -> datetime:

@@ -92,9 +92,11 @@ def _on_calendar(rhythm: Calendar, zone: ZoneInfo, after: datetime) -> Iterator[
     for number in range(HORIZON):
         try:
             day = first + number * _DAY
-            settled = datetime.combine(day, time.min, zone).astimezone(timezone.utc) - _DAY
             if rhythm.on_day(day):
                 pending.update(_of_day(rhythm, zone, day))
+            if not pending:  # most days of a rare trigger, over fifty years
+                continue
+            settled = datetime.combine(day, time.min, zone).astimezone(timezone.utc) - _DAY
         except OverflowError:  # the year 10000
             break
         ready = sorted(moment for moment in pending if moment < settled)

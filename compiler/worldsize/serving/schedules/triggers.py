@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
+from msgspec import Meta
 
+from worldsize.serving.control.document import take_time
 from worldsize.serving.errors import bad_request
 from worldsize.serving.schedules import times
 from worldsize.spec import cron
@@ -22,10 +24,10 @@ _MAX_INTERVAL = 2**31 - 1  # a 32-bit number in Azure's interface
 
 
 class _Pattern(msgspec.Struct, rename="camel"):
-    hours: list[int] | None = None
-    minutes: list[int] | None = None
-    week_days: list[str] | None = None
-    month_days: list[int] | None = None
+    hours: Annotated[list[int], Meta(max_length=24)] | None = None
+    minutes: Annotated[list[int], Meta(max_length=60)] | None = None
+    week_days: Annotated[list[str], Meta(max_length=7)] | None = None
+    month_days: Annotated[list[int], Meta(max_length=31)] | None = None
 
 
 class _Body(msgspec.Struct, rename="camel"):
@@ -94,12 +96,7 @@ def _read_zone(name: str) -> ZoneInfo:
 def _read_time(name: str, text: str | None, zone: ZoneInfo) -> datetime | None:
     if not text:
         return None
-    try:
-        moment = datetime.fromisoformat(normalise_time(text) or text).replace(tzinfo=zone)
-        moment.astimezone(timezone.utc)
-    except (ValueError, OverflowError):
-        raise bad_request(f"`{name}` is `{text}`; write it as `2026-03-01T03:00:00`.") from None
-    return moment
+    return take_time(normalise_time(text) or text, name, zone).replace(tzinfo=zone)
 
 
 def _read_cron(trigger: _Body) -> times.Calendar:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worldsize.serving.control.document import read_body
 from worldsize.serving.storage.answers import add_child, empty_answer, write_headers, xml_answer
 from worldsize.serving.storage.blobs import Blob, change_blob, delete_blob, put_blob, read_blob
 from worldsize.serving.storage.block_list import read_block_list
@@ -31,7 +32,7 @@ from worldsize.serving.storage.stand_ins import find_stand_in
 from worldsize.serving.storage.uploads import received_body, temporary_file
 from worldsize.serving.workspace import Workspace
 
-MAX_BLOCK_LIST = 16 << 20  # bytes of its XML
+MAX_BLOCK_LIST = 8 << 20  # bytes of its XML: 50,000 ids of the longest kind
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,13 +140,10 @@ async def put_block(call: BlobRequest) -> Response:
 
 async def put_block_list(call: BlobRequest) -> Response:
     """Put Block List."""
-    text = bytearray()
-    async for chunk in call.request.stream():
-        text += chunk
-        if len(text) > MAX_BLOCK_LIST:
-            raise StorageError(413, "RequestBodyTooLarge", "The list of blocks is too long.")
+    text = await read_body(call.request, MAX_BLOCK_LIST)
     home, container, path = call.workspace.home, call.container, call.path
-    parts = find_parts(home, container, path, call.find(), read_block_list(bytes(text)))
+    listed = await asyncio.to_thread(read_block_list, text)
+    parts = await asyncio.to_thread(find_parts, home, container, path, call.find(), listed)
     properties = read_properties(call.request.headers, whole=False)
     committed = tuple((part.block, part.size) for part in parts)
     with temporary_file(home) as file:

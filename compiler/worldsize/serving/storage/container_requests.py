@@ -79,15 +79,17 @@ async def delete(workspace: Workspace, request: Request, container: str) -> Resp
 
 async def list_names(workspace: Workspace, request: Request, container: str) -> Response:
     """List Blobs."""
+    return await asyncio.to_thread(_list_names, workspace, request, container)
+
+
+def _list_names(workspace: Workspace, request: Request, container: str) -> Response:
     _existing(workspace, container)
     query = request.query_params
     prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
     after, limit = decode_marker(query.get("marker", "")), read_limit(query.get("maxresults"))
     while "//" in prefix:  # as in names
         prefix = prefix.replace("//", "/")
-    page = await asyncio.to_thread(
-        list_blobs, workspace.home, container, prefix=prefix, delimiter=delimiter, after=after, limit=limit
-    )
+    page = list_blobs(workspace.home, container, prefix=prefix, delimiter=delimiter, after=after, limit=limit)
     blobs = describe_blobs(workspace.database, page.blobs)
     root = ET.Element("EnumerationResults", ContainerName=container, ServiceEndpoint=_endpoint(request))
     for name in ("prefix", "marker", "maxresults", "delimiter"):

@@ -19,7 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from worldsize.serving.artifacts.folders import local_folder_of
-from worldsize.serving.control.document import is_shallow
+from worldsize.serving.control.document import read_body
+from worldsize.serving.database import check_values
 from worldsize.serving.errors import ServiceError, bad_request
 from worldsize.serving.jobs import records
 from worldsize.serving.tracking.proxied import list_folder
@@ -29,7 +30,7 @@ from worldsize.serving.tracking.server import mlflow_session, sync_when_ready
 from worldsize.serving.tracking.uris import ArtifactUris
 from worldsize.serving.workspace import Workspace
 
-MAX_BODY = 64 << 20  # bytes
+MAX_BODY = 4 << 20  # bytes: four times MLflow's own batches
 LISTED = re.compile(r"artifacts/list|logged-models/([^/]+)/artifacts/directories")
 REGISTRY = ("registered-models/", "model-versions/")
 COMING_SECONDS, LOOK_SECONDS = 30.0, 0.2  # for the run of a job that is about to start
@@ -65,8 +66,10 @@ async def forward(workspace: Workspace, request: Request, path: str, uris: Artif
     """
     if not path.startswith("api/") or ".." in path.split("/"):
         raise ServiceError(404, "NotFound", f"There is nothing at `{path[:200]}`.")
-    call = MlflowCall(request.method, path, request.url.query, await _body(request), _headers(request))
-    _check_body(call)
+    call = MlflowCall(
+        request.method, path, request.url.query, await read_body(request, MAX_BODY), _headers(request)
+    )
+    await asyncio.to_thread(_check_body, call)
     operation = path.partition("/mlflow/")[2]
     if operation.startswith(REGISTRY):
         await sync_when_ready(workspace)
@@ -87,7 +90,7 @@ async def forward(workspace: Workspace, request: Request, path: str, uris: Artif
     while answer[0] == 404 and _is_coming(workspace, request) and time.monotonic() < until:
         await asyncio.sleep(LOOK_SECONDS)
         answer = await send(workspace, call)
-    return rewrite(uris, *answer)
+    return await asyncio.to_thread(rewrite, uris, *answer)
 
 
 async def send(workspace: Workspace, call: MlflowCall) -> tuple[int, str, bytes]:
@@ -121,15 +124,6 @@ def rewrite(uris: ArtifactUris, status: int, kind: str, body: bytes) -> Response
     return Response(body, status, media_type=kind)
 
 
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY:
-            raise ServiceError(413, "RequestBodyTooLarge", f"The body exceeds {MAX_BODY >> 20} MiB.")
-    return bytes(body)
-
-
 def _check_body(call: MlflowCall) -> None:
     """Refuse what MLflow's server answers with an internal error.
 
@@ -142,8 +136,9 @@ def _check_body(call: MlflowCall) -> None:
         document = json.loads(call.body)  # it reads NaN, as MLflow does
     except (ValueError, RecursionError) as error:
         raise bad_request(f"The body is not JSON: {error}") from None
-    if not isinstance(document, dict) or not is_shallow(document):
-        raise bad_request("The body must be a JSON object of few levels.")
+    if not isinstance(document, dict):
+        raise bad_request("The body must be a JSON object.")
+    check_values(document)
 
 
 def _headers(request: Request) -> dict[str, str]:

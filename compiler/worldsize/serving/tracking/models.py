@@ -17,7 +17,7 @@ from typing import Any
 from worldsize.serving.artifacts.folders import find_artifact, parts_below, path_of_file_uri
 from worldsize.serving.control import assets, paths
 from worldsize.serving.control.uris import AssetName, StorePath
-from worldsize.serving.database import milliseconds_of, time_of
+from worldsize.serving.database import contained, milliseconds_of, time_of
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.tracking.mlmodel import read_flavors
 from worldsize.serving.tracking.versions import (
@@ -50,15 +50,17 @@ def sync_models(workspace: Workspace) -> None:
         return
     with workspace.database.transaction() as connection, open_registry(workspace.home) as registry:
         theirs = read_versions(registry)
-        ours = _read_assets(connection)
+        ours = _read_keys(connection)
         mirrored = _read_mirrored(connection)
-        keys = theirs.keys() | ours.keys() | mirrored.keys()
+        keys = theirs.keys() | ours | mirrored.keys()
         # The oldest first: what is added last is the newest version.
         for key in sorted(keys, key=lambda key: (theirs[key].created if key in theirs else 0, key)):
-            before = mirrored.get(key)
-            base = _compare(_Sides(workspace, registry, theirs.get(key), ours.get(key), before))
-            if base != before:
-                _write_mirrored(connection, key, base)
+            with contained("model", ":".join(key)):
+                asset = assets.get_version(workspace.database, KIND, *key) if key in ours else None
+                before = mirrored.get(key)
+                base = _compare(_Sides(workspace, registry, theirs.get(key), asset, before))
+                if base != before:
+                    _write_mirrored(connection, key, base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +182,10 @@ def _job_of(workspace: Workspace, run: str | None) -> str | None:
     return None if row is None else str(row["name"])
 
 
-def _read_assets(connection: sqlite3.Connection) -> dict[Key, assets.Asset]:
+def _read_keys(connection: sqlite3.Connection) -> set[Key]:
     """The assets whose versions are numbers."""
-    rows = connection.execute("SELECT * FROM assets WHERE kind = ?", (KIND,))
-    found = (assets.read_asset(row) for row in rows if NUMBER.fullmatch(row["version"]))
-    return {(asset.name, asset.version): asset for asset in found}
+    rows = connection.execute("SELECT name, version FROM assets WHERE kind = ?", (KIND,))
+    return {(row["name"], row["version"]) for row in rows if NUMBER.fullmatch(row["version"])}
 
 
 def _read_mirrored(connection: sqlite3.Connection) -> dict[Key, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from worldsize.serving.control import assets as stored
 from worldsize.serving.control.assets import Asset
 from worldsize.serving.control.paths import local_path
+from worldsize.serving.database import use_each
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.page.queries.tracking import read_marks
 from worldsize.serving.page.queries.wording import mapping_of, text_of
@@ -17,7 +19,7 @@ from worldsize.serving.tracking.models import find_asset, sync_models
 from worldsize.serving.workspace import Workspace
 
 KINDS = ("models", "data", "components", "environments")
-LIMIT = 1000  # names of one kind
+LIMIT = 500  # names of one kind, or versions of one name
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +46,44 @@ class Listed:
     newest: Version
     versions: int
 
+    @property
+    def name(self) -> str:
+        """Of the asset."""
+        return self.newest.name
 
-def list_assets(workspace: Workspace, kind: str, text: str = "") -> list[Listed]:
-    """The names of a kind whose name contains ``text``, the newest first."""
+
+def list_assets(workspace: Workspace, kind: str, text: str = "") -> Iterator[Listed]:
+    """The names of a kind whose name contains ``text``, the newest first: those that can be read."""
     _take_models(workspace, kind)
-    listed: dict[str, Listed] = {}
-    for container in stored.list_containers(workspace.database, kind, limit=LIMIT):
-        if versions := _read_versions(workspace, kind, container.name):
-            listed[container.name] = Listed(versions[0], len(versions))
-    wanted = text.strip().lower()
-    found = [each for name, each in listed.items() if wanted in name.lower()]
-    return sorted(found, key=lambda each: each.newest.created, reverse=True)
+    rows = stored.select_newest(workspace.database, kind, text.strip().lower(), LIMIT)
+    return use_each(stored.word(kind), rows, _read_listed)
+
+
+def _read_listed(row: sqlite3.Row) -> Listed:
+    return Listed(_read_version(stored.read_asset(row), ()), row["versions"])
 
 
 def list_versions(workspace: Workspace, kind: str, name: str) -> list[Version]:
-    """The versions of a name, the newest first."""
+    """The versions of a name, the newest :data:`LIMIT` first."""
     _take_models(workspace, kind)
-    return _read_versions(workspace, kind, name)
+    marks = read_marks(workspace.home, name) if kind == "models" else {}
+    found = stored.list_versions(workspace.database, kind, name, limit=LIMIT)
+    described = use_each(
+        stored.word(kind), found, lambda each: _read_version(each, tuple(marks.get(each.version, ())))
+    )
+    return [*described]
+
+
+def find_version(workspace: Workspace, kind: str, name: str, version: str) -> Version | None:
+    """One version of a name; None if there is none."""
+    asset = stored.get_version(workspace.database, kind, name, version)
+    return None if asset is None or asset.archived else _read_version(asset, ())
 
 
 def _take_models(workspace: Workspace, kind: str) -> None:
     """Models may have been registered in MLflow since; whoever asks first brings them over."""
     if kind == "models":
         sync_models(workspace)
-
-
-def _read_versions(workspace: Workspace, kind: str, name: str) -> list[Version]:
-    found = stored.list_versions(workspace.database, kind, name)
-    marks = read_marks(workspace.home, name) if kind == "models" else {}
-    return [_read_version(each, tuple(marks.get(each.version, ()))) for each in found]
 
 
 def short_location(uri: str) -> str:

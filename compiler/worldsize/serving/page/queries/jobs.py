@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from worldsize.serving.database import Database
-from worldsize.serving.jobs.records import JobRecord, descendants, get_job
+from worldsize.serving.database import Database, use_each
+from worldsize.serving.jobs.records import JobRecord, descendants, get_job, read_job_row
 
 PAGE_SIZE = 25
 MAX_TEXT = 200  # characters of a filter
@@ -24,7 +24,10 @@ AND (:type = '' OR type = :type)
 AND (:schedule = '' OR schedule = :schedule)
 """
 _COUNT = f"SELECT COUNT(*) {_FOUND}"
-_NAMES = f"SELECT name {_FOUND} ORDER BY id DESC LIMIT :limit OFFSET :skip"
+# Without the body of each, of which a list shows nothing.
+_COLUMNS = ", ".join(name for name in JobRecord.__slots__ if name != "properties")
+_PAGE = f"SELECT {_COLUMNS}, '{{}}' AS properties {_FOUND} ORDER BY id DESC LIMIT :limit OFFSET :skip"
+MOST_STEPS = 500  # whose states and metrics one page shows
 _CHOICES = {
     "status": "SELECT DISTINCT status FROM jobs WHERE parent IS NULL ORDER BY status LIMIT ?",
     "experiment": "SELECT DISTINCT experiment FROM jobs WHERE parent IS NULL ORDER BY experiment LIMIT ?",
@@ -73,19 +76,18 @@ def find_jobs(database: Database, wanted: JobFilter) -> JobPage:
     page = JobPage((), total, 1)
     number = min(max(1, wanted.page), page.pages)
     limits = {"limit": PAGE_SIZE, "skip": (number - 1) * PAGE_SIZE}
-    names = [row["name"] for row in database.connection.execute(_NAMES, {**values, **limits})]
-    jobs = [job for name in names if (job := get_job(database, name)) is not None]
-    return JobPage(jobs, total, number)
+    rows = database.connection.execute(_PAGE, {**values, **limits})
+    return JobPage([*use_each("job", rows, read_job_row)], total, number)
 
 
 def steps_of_run(database: Database, root: str) -> dict[str, JobRecord]:
-    """All jobs below a submitted one at any depth, by the names of their steps."""
-    return {job.step: job for job in descendants(database, root) if job.step is not None}
+    """The jobs below a submitted one at any depth, by the names of their steps."""
+    return {job.step: job for job in descendants(database, root, MOST_STEPS) if job.step is not None}
 
 
 def jobs_below(database: Database, job: JobRecord) -> list[JobRecord]:
-    """All jobs below a job at any depth."""
-    found = descendants(database, job.root)
+    """The jobs below a job at any depth."""
+    found = descendants(database, job.root, MOST_STEPS)
     if job.parent is None:
         return found
     return [each for each in found if (each.step or "").startswith(f"{job.step}.")]

@@ -16,7 +16,7 @@ from worldsize.serving.tracking.reader import (
     read_tags,
 )
 
-MAX_POINTS = 1000  # of one curve that is drawn
+MAX_POINTS, MOST_DRAWN = 1000, 20_000  # points of one curve that is drawn, and of one chart
 _HUGE = 1e300  # MLflow stores infinities as the largest numbers
 _INTERNAL = ("mlflow.", "worldsize.")  # tags of the tools themselves, which the page says in its own words
 _ALIASES = "SELECT version, alias FROM registered_model_aliases WHERE name = ? ORDER BY alias"
@@ -57,12 +57,13 @@ def read_curves(home: Home, shown: Mapping[str, str], ids: Mapping[str, str]) ->
         By metric, and by the texts of the jobs, the steps and values: those that are finite, where there is
         more than one, thinned to ``MAX_POINTS``.
     """
+    most = max(50, MOST_DRAWN // max(1, len(shown)))
     curves: dict[str, dict[str, Curve]] = {}
     for job, text in shown.items():
         for metric, values in read_metrics(home, ids[job]).items():
             points = [(float(each.step), each.value) for each in values if is_finite(each.value)]
             if len(points) > 1:
-                curves.setdefault(metric, {})[text] = thin(points)
+                curves.setdefault(metric, {})[text] = thin(points, min(most, MAX_POINTS))
     return curves
 
 
@@ -71,12 +72,12 @@ def is_finite(value: float) -> bool:
     return math.isfinite(value) and abs(value) < _HUGE
 
 
-def thin(points: Curve) -> Curve:
-    """At most ``MAX_POINTS`` of a curve's points, evenly spaced, with the first and the last."""
-    if len(points) <= MAX_POINTS:
+def thin(points: Curve, most: int = MAX_POINTS) -> Curve:
+    """At most ``most`` of a curve's points, evenly spaced, with the first and the last."""
+    if len(points) <= most:
         return points
-    stride = (len(points) - 1) / (MAX_POINTS - 1)
-    return [points[round(index * stride)] for index in range(MAX_POINTS)]
+    stride = (len(points) - 1) / (most - 1)
+    return [points[round(index * stride)] for index in range(most)]
 
 
 def read_marks(home: Home, model: str) -> dict[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice, product
 from typing import Any
 
 from worldsize.base.wording import join_words, plural
@@ -20,10 +21,10 @@ def trigger_words(trigger: Mapping[str, Any]) -> str:
     if days := _words(pattern, "weekDays") or _words(pattern, "monthDays"):
         words += f" on {'day ' if not pattern.get('weekDays') else ''}{join_words(days, 'and')}"
     hours, minutes = _words(pattern, "hours"), _words(pattern, "minutes") or ["0"]
-    times = [f"{hour:0>2}:{minute:0>2}" for hour in hours for minute in minutes]
-    return f"{words} at {join_words(times[:6], 'and')}" if times else words
+    times = [f"{hour:0>2}:{minute:0>2}" for hour, minute in islice(product(hours, minutes), 6)]
+    return f"{words} at {join_words(times, 'and')}" if times else words
 
 
 def _words(document: Mapping[str, Any], key: str) -> list[str]:
     value = document.get(key)
-    return [str(each) for each in value] if isinstance(value, list) else []
+    return [str(each) for each in value[:31]] if isinstance(value, list) else []

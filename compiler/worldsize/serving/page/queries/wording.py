@@ -12,6 +12,7 @@ from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.page.queries.jobs import job_seconds, parse_time
 
 NONE = "–"
+SHORT, LONG = 300, 100_000  # characters of a text in a line, and of a whole document
 _TONES = {
     "Completed": "good",
     "Finished": "good",
@@ -31,6 +32,19 @@ _WORDS = {
     "NotResponding": "Not responding",
 }
 _TYPES = {"AutoML": "AutoML"}
+
+
+def cut(text: object, most: int = SHORT) -> str:
+    """A text that a page can show: its beginning, and how much more there is."""
+    words = str(text)
+    if len(words) > most:
+        words = f"{words[:most]}… ({len(words) - most:,} more characters)"
+    return words.encode("utf-8", "backslashreplace").decode()
+
+
+def document_words(document: Any) -> str:
+    """A document as indented JSON, no longer than a page shows."""
+    return cut(json.dumps(document, indent=2, ensure_ascii=False), LONG)
 
 
 def status_words(status: str) -> str:
@@ -66,7 +80,7 @@ def value_words(value: Any) -> str:
         return NONE
     if isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return cut(json.dumps(value, ensure_ascii=False))
 
 
 def number_words(value: float | None) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from nicegui import ui
 
 from worldsize.base.wording import plural
+from worldsize.serving.database import collect_unreadable
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.assets import (
     Listed,
     Version,
+    find_version,
     list_assets,
     list_versions,
     local_folder,
@@ -21,11 +23,26 @@ from worldsize.serving.page.queries.assets import (
 )
 from worldsize.serving.page.queries.files import list_folder, preview_file, resolve_inside
 from worldsize.serving.page.queries.forms import component_fields
-from worldsize.serving.page.queries.wording import mapping_of, text_of, time_words
+from worldsize.serving.page.queries.wording import (
+    LONG,
+    cut,
+    document_words,
+    mapping_of,
+    text_of,
+    time_words,
+)
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
 from worldsize.serving.page.views.form import Form
-from worldsize.serving.page.views.tables import Column, Row, link_cell, set_rows, show_table, text_cell
+from worldsize.serving.page.views.tables import (
+    Column,
+    Listing,
+    Row,
+    link_cell,
+    say_unreadable,
+    show_table,
+    text_cell,
+)
 from worldsize.serving.workspace import Workspace
 
 TITLES = {"models": "Models", "data": "Data", "components": "Components", "environments": "Environments"}
@@ -57,16 +74,21 @@ async def draw_assets(workspace: Workspace, kind: str, text: str = "") -> None:
         search = (
             ui.input("Search", value=text).props("outlined dense clearable debounce=300").classes("ws-grow")
         )
-        table = show_table(title, _COLUMNS, [], empty=_NONE[kind])
+        listing = Listing(
+            title,
+            _COLUMNS,
+            lambda: list_assets(workspace, kind, search.value or ""),
+            partial(_asset_row, kind),
+            _NONE[kind],
+        )
 
-        async def refresh() -> None:
-            found = await asyncio.to_thread(list_assets, workspace, kind, search.value or "")
-            table.props["no-data-label"] = "Nothing fits this search." if search.value else _NONE[kind]
-            set_rows(table, [_asset_row(kind, each) for each in found])
+        async def change() -> None:
+            nothing = "Nothing fits this search." if search.value else _NONE[kind]
+            listing.table.props["no-data-label"] = nothing
+            await listing.refresh()
 
-        search.on_value_change(refresh)
-        await refresh()
-        ui.timer(frame.LIVE_SECONDS, refresh, immediate=False)
+        search.on_value_change(change)
+        await change()
 
 
 def _asset_row(kind: str, listed: Listed) -> Row:
@@ -82,8 +104,11 @@ def _asset_row(kind: str, listed: Listed) -> Row:
 
 async def draw_asset(workspace: Workspace, kind: str, name: str, version: str) -> None:
     """The versions of a name, and one of them: the newest, or that of the address."""
-    versions = await asyncio.to_thread(list_versions, workspace, kind, name)
+    with collect_unreadable() as faults:
+        versions = await asyncio.to_thread(list_versions, workspace, kind, name)
     chosen = next((each for each in versions if version in ("", each.version)), None)
+    if chosen is None and version:
+        chosen = await asyncio.to_thread(find_version, workspace, kind, name, version)
     title = TITLES[kind]
     if chosen is None:
         frame.not_found(
@@ -93,15 +118,17 @@ async def draw_asset(workspace: Workspace, kind: str, name: str, version: str) -
     with frame.frame(workspace, f"{name} {chosen.version}", title, [(title, f"/{kind}")]):
         frame.heading(f"{name}, version {chosen.version}", 1)
         if chosen.description:
-            ui.label(chosen.description).classes("ws-text")
+            ui.label(cut(chosen.description, LONG)).classes("ws-text")
         with ui.element("div").classes("ws-panel"):
-            frame.facts(_asset_facts(workspace, chosen), "ws-flow")
+            frame.facts(await asyncio.to_thread(_asset_facts, workspace, chosen), "ws-flow")
         frame.fact_panel("Tags", chosen.tags)
         await _DETAILS[kind](workspace, chosen)
         frame.heading("Versions")
-        rows = [_version_row(workspace, each) for each in versions]
+        rows = await asyncio.to_thread(lambda: [_version_row(workspace, each) for each in versions])
         filled = [each for each in _VERSIONS if any(row[each.name]["text"] for row in rows)]
         show_table(f"Versions of {name}", filled, rows, empty="")
+        if faults:
+            ui.label(say_unreadable(faults)).classes("ws-soft ws-text")
 
 
 def _asset_facts(workspace: Workspace, version: Version) -> list[tuple[str, object]]:
@@ -167,7 +194,7 @@ async def _show_component(_workspace: Workspace, version: Version) -> None:
     fields = component_fields(spec)
     with frame.panel("Inputs as the designer shows them"):
         values = [field for field in fields if not field.data]
-        for field in fields:
+        for field in fields[: frame.MOST_FACTS]:
             if field.data:
                 ui.label(f"{field.name}: {field.hint}").classes("ws-text")
                 if field.description:
@@ -185,8 +212,9 @@ async def _show_component(_workspace: Workspace, version: Version) -> None:
     if command := text_of(spec, "command"):
         with frame.panel("Command"):
             code(command, "Command")
+    words = await asyncio.to_thread(document_words, spec)
     with ui.expansion("Specification").classes("ws-more"):
-        code(json.dumps(spec, indent=2, ensure_ascii=False), "Specification")
+        code(words, "Specification")
 
 
 async def _show_environment(_workspace: Workspace, version: Version) -> None:

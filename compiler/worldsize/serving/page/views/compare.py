@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from nicegui import ui
 
+from worldsize.serving.database import use_each
 from worldsize.serving.jobs.records import JobRecord, get_job
 from worldsize.serving.page.queries.comparison import by_row, differing
 from worldsize.serving.page.queries.jobs import jobs_below
@@ -18,13 +20,13 @@ from worldsize.serving.page.views.metrics import Charts, order_metrics
 from worldsize.serving.page.views.tables import Column, show_table, text_cell
 from worldsize.serving.workspace import Workspace
 
-MAX_JOBS = 12
+MAX_JOBS, MAX_STEPS = 12, 50  # and of each
 
 
 async def draw_comparison(workspace: Workspace, names: Sequence[str]) -> None:
     """The page that compares jobs."""
-    found = [job for name in dict.fromkeys(names) if (job := get_job(workspace.database, name)) is not None]
-    jobs = found[:MAX_JOBS]
+    found = [*use_each("job", [*dict.fromkeys(names)][:100], partial(get_job, workspace.database), str)]
+    jobs = [job for job in found if job is not None][:MAX_JOBS]
     with frame.frame(workspace, "Compare jobs", "Jobs", [("Jobs", "/")]):
         frame.heading("Compare jobs", 1)
         if not jobs:
@@ -40,7 +42,7 @@ async def _show_comparison(workspace: Workspace, jobs: Sequence[JobRecord]) -> N
     runs = [
         (title, job)
         for title, top in zip(titles, jobs, strict=True)
-        for job in (top, *jobs_below(workspace.database, top))
+        for job in (top, *jobs_below(workspace.database, top)[:MAX_STEPS])
     ]
     ids = await asyncio.to_thread(tracked_ids, workspace, [job for _, job in runs])
     tracked = await asyncio.to_thread(read_runs, workspace.home, ids)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from worldsize.serving.control.clusters import list_computes
 from worldsize.serving.control.resources import Resource
 from worldsize.serving.page.queries.wording import mapping_of, text_of, value_words
 from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.tables import Column, Row, show_table, text_cell
+from worldsize.serving.page.views.tables import Column, Listing, Row, text_cell
 from worldsize.serving.workspace import Workspace
 
 _COLUMNS = (
@@ -18,7 +20,7 @@ _COLUMNS = (
 )
 
 
-def draw_compute(workspace: Workspace) -> None:
+async def draw_compute(workspace: Workspace) -> None:
     """The page of clusters."""
     with frame.frame(workspace, "Compute", "Compute"):
         frame.heading("Compute", 1)
@@ -29,9 +31,8 @@ def draw_compute(workspace: Workspace) -> None:
             " other jobs run those that they ask for.",
             "ws-soft",
         )
-        rows = [_row(each) for each in list_computes(workspace)]
         nothing = "No clusters. Describe them in worldsize.yml, or create one with `az ml compute create`."
-        show_table("Clusters", _COLUMNS, rows, empty=nothing)
+        await Listing("Clusters", _COLUMNS, partial(list_computes, workspace), _row, nothing).refresh()
 
 
 def _row(compute: Resource) -> Row:

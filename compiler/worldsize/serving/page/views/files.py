@@ -11,6 +11,7 @@ from nicegui import ui
 
 from worldsize.base.wording import format_size
 from worldsize.serving.page.queries.files import Entry, Preview, file_url, preview_file
+from worldsize.serving.page.queries.wording import LONG, cut
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.tables import Column, show_table, text_cell
 
@@ -116,5 +117,5 @@ def show_preview(preview: Preview, image: str, name: str) -> None:
 
 def code(text: str, label: str) -> None:
     """A text of several lines as it is."""
-    block = ui.label(text).classes("ws-code").props("tabindex=0 role=region")
+    block = ui.label(cut(text, LONG)).classes("ws-code").props("tabindex=0 role=region")
     block.props["aria-label"] = label

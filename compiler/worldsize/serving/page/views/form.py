@@ -9,12 +9,18 @@ from nicegui import ui
 from nicegui.elements.mixins.value_element import ValueElement
 
 from worldsize.serving.page.queries.forms import Field, check_value
+from worldsize.serving.page.queries.wording import cut
+
+MOST_FIELDS = 100
 
 
 class Form:
     """Fields with their types, ranges, choices and descriptions; what is typed is checked at once."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
+        if len(fields) > MOST_FIELDS:
+            ui.label(f"The first {MOST_FIELDS} of {len(fields):,} inputs are shown.").classes("ws-soft")
+        fields = fields[:MOST_FIELDS]
         self._fields = {field.name: field for field in fields}
         self._elements: dict[str, ValueElement[Any]] = {}
         with ui.element("div").classes("ws-form"):
@@ -22,9 +28,9 @@ class Form:
                 with ui.element("div").classes("ws-field"):
                     self._elements[field.name] = _draw(field)
                     if field.hint:
-                        ui.label(field.hint).classes("ws-sub")
+                        ui.label(cut(field.hint)).classes("ws-sub")
                     if field.description:
-                        ui.label(field.description).classes("ws-sub ws-text")
+                        ui.label(cut(field.description)).classes("ws-sub ws-text")
 
     @property
     def values(self) -> dict[str, str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote
 
-from nicegui import ui
+from nicegui import Client, ui
 from nicegui.element import Element
 
-from worldsize.serving.page.queries.wording import status_tone, status_words
+from worldsize.serving.page.queries.wording import LONG, cut, status_tone, status_words
 from worldsize.serving.workspace import Workspace
 
 SECTIONS = (
@@ -21,8 +22,9 @@ SECTIONS = (
     ("Compute", "/compute"),
     ("Schedules", "/schedules"),
 )
-LIVE_SECONDS = 2.0  # between two looks at the database
 MANY = 12  # facts that one column may have
+MOST_UNSEEN = 30  # pages that were drawn and that no browser has opened
+MOST_FACTS, MOST_TEXT = 100, 2000  # of a list, and characters of one
 
 
 @contextlib.contextmanager
@@ -37,7 +39,10 @@ def frame(
         section: The entry of the navigation that it belongs to.
         crumbs: Titles and addresses of the pages above it.
     """
-    ui.page_title(f"{title} · Worldsize")
+    unseen = [client for client in Client.instances.values() if not client.has_socket_connection]
+    for client in unseen[:-MOST_UNSEEN]:  # a browser opens its connection at once; NiceGUI waits a minute
+        client.delete()
+    ui.page_title(f"{cut(title)} · Worldsize")
     with ui.header().classes("ws-top"):
         with link("Worldsize", "/").classes("ws-brand") as brand:
             brand.props["aria-label"] = f"Worldsize, workspace {workspace.scope.workspace}"
@@ -61,13 +66,13 @@ def tagged(tag: str, text: str = "", classes: str = "") -> Element:
     """An element with a text, which the browser never reads as HTML."""
     with ui.element(tag).classes(classes) as element:
         if text:
-            ui.label(text).classes("inline").style("display: inline")
+            ui.label(cut(text)).classes("inline").style("display: inline")
     return element
 
 
 def link(text: str, address: str) -> ui.link:
     """A link to a page of this server; ``address`` begins with a slash."""
-    return ui.link(text, address)
+    return ui.link(cut(text), address)
 
 
 def address(*parts: str, **query: str) -> str:
@@ -99,8 +104,11 @@ def facts(pairs: Iterable[tuple[str, object]], style: str = "ws-facts") -> None:
         pairs: A value is a text, or a function that draws it.
         style: ``ws-facts`` for a column, ``ws-many`` for several, ``ws-flow`` for a line that wraps.
     """
+    first = [*itertools.islice(pairs, MOST_FACTS + 1)]
+    if len(first) > MOST_FACTS:
+        ui.label(f"The first {MOST_FACTS} are shown; there are more.").classes("ws-soft")
     with ui.element("dl").classes(style):
-        for name, value in pairs:
+        for name, value in first[:MOST_FACTS]:
             with ui.element("div"):
                 tagged("dt", name)
                 _fact(value)
@@ -111,7 +119,7 @@ def _fact(value: object) -> None:
         if callable(value):
             value()
         else:
-            ui.label(str(value)).classes("ws-text")
+            ui.label(cut(value, MOST_TEXT)).classes("ws-text")
 
 
 def fact_panel(title: str, values: Mapping[str, object]) -> None:
@@ -136,12 +144,12 @@ def set_state(label: ui.label, status: str) -> None:
 
 def empty(text: str) -> ui.label:
     """What stands where there is nothing yet: why, and what to do."""
-    return ui.label(text).classes("ws-empty")
+    return ui.label(cut(text)).classes("ws-empty")
 
 
 def error(text: str) -> ui.label:
     """A message that something failed."""
-    return ui.label(text).classes("ws-error").props("role=alert")
+    return ui.label(cut(text, MOST_TEXT)).classes("ws-error").props("role=alert")
 
 
 class Failure:
@@ -155,7 +163,7 @@ class Failure:
 
     def show(self, text: str) -> None:
         """Show a text of one line or more; nothing for an empty one."""
-        line, _, rest = text.partition("\n")
+        line, _, rest = cut(text, LONG).partition("\n")
         self._box.set_visibility(bool(text))
         self._line.set_text(line)
         self._rest.set_text(rest)

@@ -8,8 +8,10 @@ from nicegui import ui
 
 from worldsize.serving.page.queries.graph import Node
 from worldsize.serving.page.queries.layout import HEIGHT, WIDTH, place_steps
-from worldsize.serving.page.queries.wording import status_tone, status_words
+from worldsize.serving.page.queries.wording import cut, status_tone, status_words
 from worldsize.serving.page.views import frame
+
+MOST_LINES = 1000
 
 
 class Graph:
@@ -27,7 +29,7 @@ class Graph:
         )
         with region, ui.element("div").classes("ws-canvas").style(size):
             with ui.element("svg").props(f'width={layout.width} height={layout.height} aria-hidden="true"'):
-                for path in layout.paths:
+                for path in layout.paths[:MOST_LINES]:
                     ui.element("path").props["d"] = path
                 for x, y in layout.ends:
                     ui.element("path").classes("ws-tip").props["d"] = f"M {x} {y} l -4 -7 h 8 z"
@@ -51,7 +53,7 @@ class Graph:
         box.style(f"left: {left}px; top: {top}px; width: {WIDTH}px; height: {HEIGHT}px")
         box.props["title"] = node.label
         with box:
-            ui.label(node.label).classes("ws-name")
+            ui.label(cut(node.label)).classes("ws-name")
             self._states[node.name] = (box, ui.label())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 
 from nicegui import ui
@@ -14,13 +13,20 @@ from worldsize.serving.jobs.cancel import cancel
 from worldsize.serving.jobs.records import JobRecord, get_job
 from worldsize.serving.page.queries.jobs import get_ancestors
 from worldsize.serving.page.queries.outputs import find_output, list_entries, list_roots
-from worldsize.serving.page.queries.wording import NONE, duration_words, time_words, type_words
+from worldsize.serving.page.queries.wording import (
+    NONE,
+    document_words,
+    duration_words,
+    time_words,
+    type_words,
+)
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code
 from worldsize.serving.page.views.logs import LogView
 from worldsize.serving.page.views.metrics import MetricsView
 from worldsize.serving.page.views.overview import Overview
 from worldsize.serving.page.views.plan import draw_plan
+from worldsize.serving.page.views.tables import LIVE_SECONDS
 from worldsize.serving.workspace import Workspace
 
 View = Callable[[Workspace, JobRecord], Awaitable[None]]
@@ -28,14 +34,14 @@ View = Callable[[Workspace, JobRecord], Awaitable[None]]
 
 async def draw_job(workspace: Workspace, name: str, tab: str) -> None:
     """The page of a job or child."""
-    job = get_job(workspace.database, name)
+    job = await asyncio.to_thread(get_job, workspace.database, name)
     if job is None:
         frame.not_found(workspace, f"Job {name}", "Jobs")
         return
-    above = get_ancestors(workspace.database, job)
+    above = await asyncio.to_thread(get_ancestors, workspace.database, job)
     crumbs = [("Jobs", "/"), *((each.display_name, frame.address("jobs", each.name)) for each in above)]
     with frame.frame(workspace, job.display_name, "Jobs", crumbs):
-        Header(workspace, job)
+        await Header(workspace, job).refresh()
         await _show_tabs(workspace, job, tab if tab in VIEWS else "overview")
 
 
@@ -53,12 +59,11 @@ class Header:
         with ui.element("div").classes("ws-panel"):
             frame.facts(self._facts(), "ws-flow")
         self._error = frame.Failure()
-        self.refresh()
-        ui.timer(frame.LIVE_SECONDS, self.refresh, immediate=False)
+        ui.timer(LIVE_SECONDS, self.refresh, immediate=False)
 
-    def refresh(self) -> None:
+    async def refresh(self) -> None:
         """Show the state as it is now."""
-        job = get_job(self._workspace.database, self._job.name)
+        job = await asyncio.to_thread(get_job, self._workspace.database, self._job.name)
         if job is None:
             return
         frame.set_state(self._state, job.status)
@@ -114,7 +119,7 @@ class Header:
             await cancel(self._workspace, self._job.name)
         except ServiceError as error:
             ui.notify(str(error), type="negative")
-        self.refresh()
+        await self.refresh()
 
 
 async def _show_tabs(workspace: Workspace, job: JobRecord, chosen: str) -> None:
@@ -131,7 +136,7 @@ async def _show_tabs(workspace: Workspace, job: JobRecord, chosen: str) -> None:
     async def show(name: str) -> None:
         area.clear()
         area.props["aria-label"] = VIEWS[name][0]
-        current = get_job(workspace.database, job.name) or job
+        current = await asyncio.to_thread(get_job, workspace.database, job.name) or job
         with area:
             await VIEWS[name][1](workspace, current)
 
@@ -173,7 +178,7 @@ async def _outputs(workspace: Workspace, job: JobRecord) -> None:
 
 async def _definition(_workspace: Workspace, job: JobRecord) -> None:
     ui.label("The body of the request that submitted this job.").classes("ws-soft")
-    code(json.dumps(job.properties, indent=2, ensure_ascii=False), "Definition of the job")
+    code(await asyncio.to_thread(document_words, job.properties), "Definition of the job")
 
 
 VIEWS: dict[str, tuple[str, View]] = {

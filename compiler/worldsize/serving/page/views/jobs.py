@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 from nicegui import ui
 
 from worldsize.base.wording import plural
+from worldsize.serving.database import collect_unreadable, use_each
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.page.queries.jobs import JobFilter, find_jobs, list_choices, read_filter
-from worldsize.serving.page.queries.wording import duration_words, status_words, time_words, type_words
+from worldsize.serving.page.queries.wording import cut, duration_words, status_words, time_words, type_words
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.tables import (
+    LIVE_SECONDS,
     Column,
     Row,
     link_cell,
+    say_unreadable,
     set_rows,
     show_table,
     state_cell,
@@ -55,19 +59,18 @@ def job_row(job: JobRecord) -> Row:
 class JobList:
     """The list and its filter; the address of the browser follows them, so that a view can be shared."""
 
-    def __init__(self, workspace: Workspace, wanted: JobFilter) -> None:
+    def __init__(self, workspace: Workspace, wanted: JobFilter, choices: Mapping[str, Sequence[str]]) -> None:
         self._database = workspace.database
         self._wanted = wanted
-        choices = list_choices(self._database)
         with ui.element("search").classes("ws-row").props('aria-label="Filter jobs"'):
             search = ui.input(
                 "Search", value=wanted.text, on_change=lambda event: self._narrow(text=event.value)
             )
             search.classes("ws-grow").props(f"outlined dense clearable debounce={SEARCH_SECONDS * 1000:.0f}")
             search.props["maxlength"] = 200
-            self._choice("State", "status", {each: status_words(each) for each in choices["status"]})
-            self._choice("Experiment", "experiment", {each: each for each in choices["experiment"]})
-            self._choice("Type", "type", {each: type_words(each) for each in choices["type"]})
+            self._choice("State", "status", {each: cut(status_words(each)) for each in choices["status"]})
+            self._choice("Experiment", "experiment", {each: cut(each) for each in choices["experiment"]})
+            self._choice("Type", "type", {each: cut(type_words(each)) for each in choices["type"]})
         with ui.element("div").classes("ws-row"):
             self._count = ui.label().classes("ws-soft ws-grow").props("role=status")
             self._compare = frame.button("", self._open_comparison)
@@ -77,15 +80,19 @@ class JobList:
             self._previous = frame.button("Previous", lambda: self._turn(-1))
             self._page = ui.label().classes("ws-soft")
             self._next = frame.button("Next", lambda: self._turn(1))
+        self._note = ui.label().classes("ws-soft ws-text").props("role=status")
         self._show_choice()
-        self.refresh()
-        ui.timer(frame.LIVE_SECONDS, self.refresh, immediate=False)
+        ui.timer(LIVE_SECONDS, self.refresh, immediate=False)
 
-    def refresh(self) -> None:
+    async def refresh(self) -> None:
         """Read the list again."""
-        found = find_jobs(self._database, self._wanted)
-        self._wanted = replace(self._wanted, page=found.page)
-        set_rows(self._table, [job_row(job) for job in found.jobs])
+        wanted = self._wanted
+        with collect_unreadable() as faults:
+            found = await asyncio.to_thread(find_jobs, self._database, wanted)
+            set_rows(self._table, [*use_each("job", found.jobs, job_row)])
+        if wanted == self._wanted:
+            self._wanted = replace(wanted, page=found.page)
+        self._note.set_text(say_unreadable(faults))
         self._count.set_text(plural(found.total, "job"))
         self._pages.set_visibility(found.pages > 1)
         self._page.set_text(f"Page {found.page} of {found.pages}")
@@ -104,17 +111,17 @@ class JobList:
         )
         select.props("outlined dense options-dense")
 
-    def _narrow(self, **changes: str | None) -> None:
+    async def _narrow(self, **changes: str | None) -> None:
         self._wanted = replace(self._wanted, page=1, **{key: value or "" for key, value in changes.items()})
         self._table.props["no-data-label"] = self._nothing()
-        self._follow()
+        await self._follow()
 
-    def _turn(self, pages: int) -> None:
+    async def _turn(self, pages: int) -> None:
         self._wanted = replace(self._wanted, page=self._wanted.page + pages)
-        self._follow()
+        await self._follow()
 
-    def _follow(self) -> None:
-        self.refresh()
+    async def _follow(self) -> None:
+        await self.refresh()
         query = {key: str(value) for key, value in asdict(self._wanted).items() if value not in ("", 1)}
         ui.navigate.history.replace(frame.address("", **query))
 
@@ -133,8 +140,9 @@ class JobList:
         ui.navigate.to(frame.address("compare", jobs=",".join(names)))
 
 
-def draw_jobs(workspace: Workspace, query: Mapping[str, str]) -> None:
+async def draw_jobs(workspace: Workspace, query: Mapping[str, str]) -> None:
     """The page of all jobs."""
+    choices = await asyncio.to_thread(list_choices, workspace.database)
     with frame.frame(workspace, "Jobs", "Jobs"):
         frame.heading("Jobs", 1)
-        JobList(workspace, read_filter(query))
+        await JobList(workspace, read_filter(query), choices).refresh()

@@ -20,6 +20,7 @@ from worldsize.serving.page.views.tables import Column, Row, set_rows, show_tabl
 from worldsize.serving.workspace import Workspace
 
 MAX_CHARTS = 12  # of metrics that are plotted before one chooses others
+MAX_JOBS = 100  # whose metrics are read
 LOOK_SECONDS = 3.0
 
 
@@ -90,7 +91,8 @@ class MetricsView:
 
     async def refresh(self) -> None:
         """Read the metrics again."""
-        jobs = [self._job, *jobs_below(self._workspace.database, self._job)]
+        below = await asyncio.to_thread(jobs_below, self._workspace.database, self._job)
+        jobs = [self._job, *below[:MAX_JOBS]]
         shown = {each.name: each.step or each.display_name for each in jobs} | {
             self._job.name: self._job.step or "job"
         }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from nicegui import ui
 
-from worldsize.running.record.history import RunRecord, load_run
+from worldsize.running.record.history import load_run
 from worldsize.serving.control.uris import parse_asset
+from worldsize.serving.database import use_each
 from worldsize.serving.jobs.records import JobRecord, children, get_job
 from worldsize.serving.page.queries.assets import KINDS
 from worldsize.serving.page.queries.graph import Node, read_graph
@@ -20,6 +21,7 @@ from worldsize.serving.page.queries.reuse import tracked_ids
 from worldsize.serving.page.queries.step_inputs import find_component, step_body
 from worldsize.serving.page.queries.tracking import read_run
 from worldsize.serving.page.queries.wording import (
+    cut,
     duration_words,
     mapping_of,
     text_of,
@@ -30,6 +32,8 @@ from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import code
 from worldsize.serving.page.views.graph import Graph, shape
 from worldsize.serving.page.views.tables import (
+    LIVE_SECONDS,
+    MOST_ROWS,
     Column,
     Row,
     link_cell,
@@ -46,6 +50,7 @@ _STEPS = (
     Column("type", "Type", "ws-keep"),
     Column("duration", "Duration", "ws-keep ws-right"),
 )
+MOST_NODES = 200
 ANONYMOUS = "azureml_anonymous"  # the name of all components that come with jobs
 _DETAILS = (
     ("componentId", "Component"),
@@ -69,30 +74,48 @@ class Overview:
             frame.heading("Steps" if job.type == "Pipeline" else "Trials")
             waiting = "There are no steps yet." if job.type == "Pipeline" else "No trial has started yet."
             self._steps = show_table("Steps", _STEPS, [], empty=waiting)
-        _show_body(job, step_body(workspace.database, job), partial(_reference, workspace))
+        self._body = ui.element("div").classes("ws-column")
         self._tracked = ui.element("div").classes("ws-column")
-        ui.timer(frame.LIVE_SECONDS, self.refresh, immediate=False)
+        ui.timer(LIVE_SECONDS, self.refresh, immediate=False)
 
     async def show(self) -> None:
         """Show everything for the first time."""
         await self.refresh()
+        node = await asyncio.to_thread(step_body, self._workspace.database, self._job)
+        with self._body:
+            _show_body(self._job, node, partial(_reference, self._workspace))
         await self._show_tracked()
 
     async def refresh(self) -> None:
         """Show the states of the steps as they are now."""
-        job = get_job(self._workspace.database, self._job.name)
+        job, below, nodes = await asyncio.to_thread(self._look)
         if job is None:
             return
         if self._steps is not None:
-            set_rows(self._steps, [_step_row(each) for each in children(self._workspace.database, job.name)])
+            set_rows(self._steps, [*use_each("job", below, _step_row)])
+        if job.type == "Pipeline":
+            self._show_graph(nodes)
+
+    def _look(self) -> tuple[JobRecord | None, list[JobRecord], list[Node]]:
+        """The job, its steps, and the graph of a pipeline."""
+        database = self._workspace.database
+        job = get_job(database, self._job.name)
+        if job is None or job.type not in ("Pipeline", "Sweep"):
+            return job, [], []
+        below, nodes = children(database, job.name, MOST_ROWS + 1), list[Node]()
         if job.type == "Pipeline":
             folder = run_folder(self._workspace.home, job)
-            run = None if folder is None else await asyncio.to_thread(load_run, folder.root)
-            self._show_graph(job, run)
+            run = None if folder is None else load_run(folder.root)
+            nodes = read_graph(job, steps_of_run(database, job.root), run)
+        return job, below, nodes
 
-    def _show_graph(self, job: JobRecord, run: RunRecord | None) -> None:
-        nodes: list[Node] = read_graph(job, steps_of_run(self._workspace.database, job.root), run)
-        if self._graph is None or self._graph.shape != shape(nodes):
+    def _show_graph(self, nodes: Sequence[Node]) -> None:
+        if len(nodes) > MOST_NODES:
+            said = f"The graph of {len(nodes):,} steps is not drawn; of more than {MOST_NODES} none is."
+            if not self._drawing.default_slot.children:
+                with self._drawing:
+                    frame.empty(said)
+        elif self._graph is None or self._graph.shape != shape(nodes):
             self._drawing.clear()
             with self._drawing:
                 self._graph = Graph(nodes)
@@ -148,7 +171,7 @@ def port_words(port: object) -> str:
     value = port.get("value")
     value = port.get("uri") if value is None else value
     kind = port.get("jobInputType") or port.get("jobOutputType") or port.get("type") or ""
-    return str(kind) if value is None else value_words(value)
+    return cut(kind) if value is None else value_words(value)
 
 
 def _settings(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from datetime import datetime, timedelta, timezone, tzinfo
+from functools import partial
 
 from nicegui import ui
 
 from worldsize.serving.control.resources import put_resource
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.triggers import trigger_words
-from worldsize.serving.page.queries.wording import NONE, mapping_of, text_of, time_words
+from worldsize.serving.page.queries.wording import NONE, document_words, mapping_of, text_of, time_words
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import code
 from worldsize.serving.page.views.tables import (
+    LIVE_SECONDS,
     Column,
+    Listing,
     Row,
     link_cell,
-    set_rows,
-    show_table,
     state_cell,
     text_cell,
 )
@@ -48,18 +49,13 @@ _FIRINGS = (
 NEXT = 5  # firings that are foretold
 
 
-def draw_schedules(workspace: Workspace) -> None:
+async def draw_schedules(workspace: Workspace) -> None:
     """The list of schedules."""
     with frame.frame(workspace, "Schedules", "Schedules"):
         frame.heading("Schedules", 1)
         nothing = "No schedules yet. Create one with `az ml schedule create`."
-        table = show_table("Schedules", _COLUMNS, [], empty=nothing)
-
-        def refresh() -> None:
-            set_rows(table, [_schedule_row(each) for each in list_schedules(workspace.database)])
-
-        refresh()
-        ui.timer(frame.LIVE_SECONDS, refresh, immediate=False)
+        read = partial(list_schedules, workspace.database)
+        await Listing("Schedules", _COLUMNS, read, _schedule_row, nothing).refresh()
 
 
 def _schedule_row(schedule: ScheduleRecord) -> Row:
@@ -74,14 +70,14 @@ def _schedule_row(schedule: ScheduleRecord) -> Row:
     }
 
 
-def draw_schedule(workspace: Workspace, name: str) -> None:
+async def draw_schedule(workspace: Workspace, name: str) -> None:
     """One schedule."""
-    schedule = get_schedule(workspace.database, name)
+    schedule = await asyncio.to_thread(get_schedule, workspace.database, name)
     if schedule is None:
         frame.not_found(workspace, f"Schedule {name}", "Schedules")
         return
     with frame.frame(workspace, _title(schedule), "Schedules", [("Schedules", "/schedules")]):
-        ScheduleView(workspace, schedule)
+        await ScheduleView(workspace, schedule).show()
 
 
 class ScheduleView:
@@ -111,37 +107,49 @@ class ScheduleView:
         with frame.panel("Next firings"):
             self._next = ui.label().classes("ws-text")
         frame.heading("History")
-        self._table = show_table("Firings", _FIRINGS, [], empty="This schedule has not fired yet.")
-        with ui.expansion("Definition of its jobs").classes("ws-more"):
-            definition = mapping_of(schedule.properties, "action")
-            code(json.dumps(definition, indent=2, ensure_ascii=False), "Definition of the jobs")
-        self.refresh()
-        ui.timer(frame.LIVE_SECONDS, self.refresh, immediate=False)
+        self._firings = Listing(
+            "Firings",
+            _FIRINGS,
+            partial(list_firings, workspace.database, schedule.name, 50),
+            partial(_firing_row, workspace),
+            "This schedule has not fired yet.",
+        )
+        self._definition = mapping_of(schedule.properties, "action")
+        ui.timer(LIVE_SECONDS, self.refresh, immediate=False)
 
-    def refresh(self) -> None:
+    async def show(self) -> None:
+        """Show everything for the first time."""
+        await self.refresh()
+        await self._firings.refresh()
+        words = await asyncio.to_thread(document_words, self._definition)
+        with ui.expansion("Definition of its jobs").classes("ws-more"):
+            code(words, "Definition of the jobs")
+
+    async def refresh(self) -> None:
         """Show the schedule as it is now."""
-        schedule = get_schedule(self._workspace.database, self._name)
+        schedule, due = await asyncio.to_thread(self._look)
         if schedule is None:
             return
         frame.set_state(self._state, "Enabled" if schedule.enabled else "Disabled")
         self._switch.set_text("Disable" if schedule.enabled else "Enable")
-        due = schedule.next_times(NEXT)
         nothing = "This schedule does not fire." if schedule.enabled else "A disabled schedule does not fire."
         zone = schedule.trigger().zone if due else None
         self._next.set_text("\n".join(_local_moment(each, zone) for each in due) or nothing)
-        firings = list_firings(self._workspace.database, self._name, 50)
-        set_rows(self._table, [_firing_row(self._workspace, each) for each in firings])
+
+    def _look(self) -> tuple[ScheduleRecord | None, list[datetime]]:
+        schedule = get_schedule(self._workspace.database, self._name)
+        return schedule, [] if schedule is None else schedule.next_times(NEXT)
 
     def _draw_state(self) -> None:
         self._state = ui.label().props("role=status")
 
-    def _toggle(self) -> None:
-        schedule = get_schedule(self._workspace.database, self._name)
+    async def _toggle(self) -> None:
+        schedule = await asyncio.to_thread(get_schedule, self._workspace.database, self._name)
         if schedule is not None:
             body = {**schedule.properties, "isEnabled": not schedule.enabled}
-            put_resource(self._workspace.database, KIND, self._name, body)
+            await asyncio.to_thread(put_resource, self._workspace.database, KIND, self._name, body)
             wake()
-        self.refresh()
+        await self.refresh()
 
 
 def _firing_row(workspace: Workspace, firing: Firing) -> Row:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from nicegui import ui
 
-from worldsize.serving.page.queries.wording import status_tone, status_words
+from worldsize.serving.database import Item, Unreadable, collect_unreadable, use_each
+from worldsize.serving.page.queries.wording import cut, status_tone, status_words
 
+MOST_ROWS = 200
+LIVE_SECONDS = 2.0  # between two looks at the database
 Cell = dict[str, Any]
 Row = dict[str, Any]
 
@@ -42,23 +47,23 @@ class Column:
 
 def text_cell(text: object, sub: str = "") -> Cell:
     """A text, and a second one below it."""
-    return {"text": str(text), "sub": sub}
+    return {"text": cut(text), "sub": cut(sub)}
 
 
 def link_cell(text: str, href: str, sub: str = "") -> Cell:
     """A link to a page of this server."""
-    return {"text": text, "href": href, "sub": sub}
+    return {"text": cut(text), "href": href, "sub": cut(sub)}
 
 
 def state_cell(status: str) -> Cell:
     """A state by its colour, sign and word."""
-    return {"text": status_words(status), "tone": status_tone(status)}
+    return {"text": cut(status_words(status)), "tone": status_tone(status)}
 
 
 def show_table(
     label: str, columns: Sequence[Column], rows: list[Row], *, empty: str, choose: bool = False
 ) -> ui.table:
-    """A table with all its rows.
+    """A table with its first rows, and a line that says of how many.
 
     Args:
         label: What it lists, for readers of the screen.
@@ -77,7 +82,11 @@ def show_table(
         }
         for column in columns
     ]
-    table = ui.table(columns=described, rows=rows, row_key="id", selection="multiple" if choose else None)
+    if len(rows) > MOST_ROWS:
+        ui.label(f"The first {MOST_ROWS} of {len(rows):,} are shown.").classes("ws-soft")
+    table = ui.table(
+        columns=described, rows=rows[:MOST_ROWS], row_key="id", selection="multiple" if choose else None
+    )
     if choose:
         table.add_slot(
             "header-selection", '<q-checkbox v-model="props.selected" dense aria-label="Compare all" />'
@@ -92,6 +101,50 @@ def show_table(
 
 def set_rows(table: ui.table, rows: list[Row]) -> None:
     """Show other rows; the browser changes only what differs, so that the focus stays."""
+    rows = rows[:MOST_ROWS]
     if table.rows != rows:
         table.rows = rows
     table.props("hide-bottom" if rows else "", remove="" if rows else "hide-bottom")
+
+
+class Listing(Generic[Item]):
+    """A table of records, which are read again in a thread every other second.
+
+    Args:
+        label: What it lists, for readers of the screen.
+        columns: Its columns.
+        read: The records, of which the first :data:`MOST_ROWS` are shown.
+        row: The row of a record; one that has none is named below the table, with the reason.
+        empty: What is said if there is no record.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        columns: Sequence[Column],
+        read: Callable[[], Iterable[Item]],
+        row: Callable[[Item], Row],
+        empty: str,
+    ) -> None:
+        self._kind, self._read, self._row = label.lower().removesuffix("s"), read, row
+        self.table = show_table(label, columns, [], empty=empty)
+        self._note = ui.label().classes("ws-soft ws-text").props("role=status")
+        ui.timer(LIVE_SECONDS, self.refresh, immediate=False)
+
+    async def refresh(self) -> None:
+        """Show the records as they are now."""
+        rows, note = await asyncio.to_thread(self._look)
+        set_rows(self.table, rows)
+        self._note.set_text(note)
+
+    def _look(self) -> tuple[list[Row], str]:
+        with collect_unreadable() as faults:
+            rows = [*itertools.islice(use_each(self._kind, self._read(), self._row), MOST_ROWS + 1)]
+        more = f"The first {MOST_ROWS} are shown; there are more.\n" if len(rows) > MOST_ROWS else ""
+        return rows[:MOST_ROWS], more + say_unreadable(faults)
+
+
+def say_unreadable(faults: Sequence[Unreadable]) -> str:
+    """What a list leaves out, and why; empty where it leaves out nothing."""
+    lines = [f"The {each.kind} {each.name} cannot be read: {each.reason}" for each in faults[:10]]
+    return "\n".join([*lines, f"and {len(faults) - 10} more"] if len(faults) > 10 else lines)

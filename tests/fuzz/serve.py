@@ -13,10 +13,13 @@ import base64
 import contextlib
 import http.client
 import itertools
+import json
+import os
 import random
 import resource
 import socket
 import ssl
+import subprocess
 import sys
 import tempfile
 import threading
@@ -172,7 +175,7 @@ def attack_all(served: Served, channel: Channel, attacks: Iterator[Attack], resu
     """Send the attacks, one after the other, and judge each answer."""
     for number, attack in enumerate(attacks):
         if number % 1000 == 0:
-            print(f"{number}: {result.memory / 1e6:.0f} MB, {len(result.faults)} faults", flush=True)
+            print(f"{number} sent, {len(result.faults)} faults in their answers", flush=True)
         begin = time.monotonic()
         try:
             answer = channel.attack(attack)
@@ -190,24 +193,40 @@ def attack_all(served: Served, channel: Channel, attacks: Iterator[Attack], resu
 
 @contextlib.contextmanager
 def watching(served: Served, result: Result) -> Iterator[None]:
-    """Look after the server's memory, and be another client and a browser, for as long as the block lasts."""
-    ended = threading.Event()
-    watchers = [
-        threading.Thread(target=each, args=(served, result, ended)) for each in (watch_health, watch_pages)
-    ]
-    for each in watchers:
-        each.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        for each in watchers:
-            each.join()
+    """Look after the server's memory, and be another client and a browser, for as long as the block lasts.
+
+    That is a process of its own, which the making of attacks does not hold up.
+    """
+    told = [served.process.pid, served.port, served.token, result.patience]
+    words = [sys.executable, __file__, "--watch", json.dumps(told)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, env=served.environment, text=True, **pipes) as process:  # type: ignore[call-overload]
+        try:
+            yield
+        finally:
+            said, _ = process.communicate("")
+    watched = json.loads(said or '{"faults": ["the watcher died"]}')
+    result.faults += watched.pop("faults")
+    for name, value in watched.items():
+        setattr(result, name, value)
 
 
-def watch_health(served: Served, result: Result, ended: threading.Event) -> None:
+def watch(pid: int, port: int, token: str, patience: float) -> None:
+    """Be the watcher until the standard input ends; then print what was seen."""
+    result, ended = Result(patience=patience), threading.Event()
+    health = threading.Thread(target=watch_health, args=(pid, result, ended))
+    pages = threading.Thread(target=watch_pages, args=(port, token, result, ended))
+    health.start(), pages.start()
+    sys.stdin.read()
+    ended.set()
+    health.join(), pages.join()
+    seen = ("slowest", "slowest_page", "healthy", "memory", "faults")
+    print(json.dumps({name: getattr(result, name) for name in seen}))
+
+
+def watch_health(pid: int, result: Result, ended: threading.Event) -> None:
     """Make right requests, which are answered, and soon."""
-    process, client = psutil.Process(served.process.pid), PlainClient(served.environment, timeout=60)
+    process, client = psutil.Process(pid), PlainClient(os.environ, timeout=60)
     for kind in itertools.cycle(["jobs", "datastores", "data", "schedules"]):
         begin = time.monotonic()
         try:
@@ -225,12 +244,12 @@ def watch_health(served: Served, result: Result, ended: threading.Event) -> None
     client.close()
 
 
-def watch_pages(served: Served, result: Result, ended: threading.Event) -> None:
+def watch_pages(port: int, token: str, result: Result, ended: threading.Event) -> None:
     """Open pages as a browser does, whatever records there are by now."""
     cookie = ""
-    for address in itertools.cycle([f"/?token={served.token}", *PAGES]):
+    for address in itertools.cycle([f"/?token={token}", *PAGES]):
         begin = time.monotonic()
-        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         try:
             connection.request("GET", address, headers={"Cookie": cookie} if cookie else {})
             answer = connection.getresponse()
@@ -333,7 +352,11 @@ def main() -> int:
     )
     options.add_argument("--requests", type=int, default=10_000)
     options.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    options.add_argument("--watch", help=argparse.SUPPRESS)  # of the process that watches
     chosen = options.parse_args()
+    if chosen.watch:
+        watch(*json.loads(chosen.watch))
+        return 0
     with tempfile.TemporaryDirectory(prefix="worldsize-serve-fuzz-") as name:
         folder = Path(name)
         for place in ("above", "work/beside"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import runpy
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,9 +192,11 @@ def test_compiled_it_walks_the_same_curve(training: Training, blobs: Path) -> No
         pytest.skip("there is no C++ compiler")
     common = PLAN | {"shards": blobs, "model": "mlp", "epochs": 1, "learning_rate": 0.05}
     plain = training(1, gradient_accumulation_steps=4, **common)
-    env = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    env = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCH_LOGS": "recompiles"}
     compiled = training(2, compile=True, gradient_accumulation_steps=2, env=env, **common)
     assert compiled.ok, compiled.errors
+    # Rows are left over in an epoch, and it is validated.
+    assert not [line for rank in compiled.ranks for line in rank.stderr.splitlines() if "ecompil" in line]
     assert compiled.losses == pytest.approx(plain.losses, rel=1e-5)
     weights, others = (
         torch.load(run.folder / "checkpoints" / "step-00000004" / "state.pt", weights_only=True)["model"]
@@ -211,6 +214,53 @@ def test_without_a_compiler_the_model_is_not_compiled(monkeypatch: pytest.Monkey
         UserError, match="`compile` needs a C\\+\\+ compiler, and there is none: `no-compiler`"
     ):
         expect_compiler(torch.device("cpu"))
+
+
+@pytest.mark.smoke
+def test_where_it_pays_on_a_gpu_the_model_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wstrain.settings import add_automatic_precision, add_compile, parse_settings
+    from wstrain_torch.compilation import choose_compile
+    from wstrain_torch.precision import choose_precision
+
+    def chosen(device: str, **values: Any) -> bool:
+        given = {"shards": "s", "checkpoints": "c", "trained_model": "m", "global_batch_size": 32} | values
+        arguments = [part for name, value in given.items() for part in (f"--{name}", str(value))]
+        settings = parse_settings(
+            arguments, started=1, strategies=("ddp", "pipeline_parallel"),
+            options=[add_compile, add_automatic_precision],
+        )  # fmt: skip
+        assert settings.precision == "auto"
+        assert choose_precision(settings.precision, torch.device("cpu")) == "fp32"
+        return choose_compile(settings, 1000, torch.device(device))
+
+    monkeypatch.setenv("CC", sys.executable)  # a GPU's compiler
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    slow = {"predicted_samples_per_second": 32 * 1000 / 900}  # a quarter of an hour
+    assert chosen("cuda", **slow)
+    assert not chosen("cuda", **slow, compile=False)
+    assert not chosen("cuda", predicted_samples_per_second=32 * 1000 / 300)
+    assert not chosen("cuda", **slow, strategy="pipeline_parallel")
+    assert not chosen("cuda", **slow, model="mine/net.py:make")
+    assert not chosen("cuda")
+    assert not chosen("cpu", **slow)
+    assert chosen("cpu", compile=True)
+    monkeypatch.setenv("CC", "no-compiler")
+    assert not chosen("cuda", **slow)
+
+
+@pytest.mark.smoke
+def test_the_allocator_of_gpus_gets_its_option_by_the_name_that_works() -> None:
+    from wstrain_torch.launch.start import let_segments_grow
+
+    old, new, grow = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "expandable_segments:True"
+    for version, name in (("2.4.1", old), ("2.9.1+cu128", old), ("2.11.0+cu130", new), ("2.13.0", new)):
+        env: dict[str, str] = {}
+        let_segments_grow(env, version)
+        assert env == {name: grow}
+    for name in (old, new):
+        env = {name: "max_split_size_mb:128"}
+        let_segments_grow(env, "2.13.0")
+        assert env == {name: "max_split_size_mb:128"}
 
 
 @pytest.mark.smoke

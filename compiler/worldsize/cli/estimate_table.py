@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from worldsize.base.wording import plural
 from worldsize.cli.quantities import show_interval, show_share
+from wstrain.plan_inputs import COMPILE_PAYS_SECONDS
 
 if TYPE_CHECKING:
     from worldsize.facts.prices import Price
@@ -45,6 +46,9 @@ def _render_forecast(name: str, forecast: StepForecast) -> str:
     if time.total_seconds is not None:
         rows.append(("all epochs", _show_seconds(time.total_seconds)))
     rows += _speed(time.estimate)
+    if time.compiled is not None:
+        pays = f"it pays in {COMPILE_PAYS_SECONDS / 60:.0f} minutes of training or more"
+        rows.append(("torch.compile", f"{'on' if time.compiled else 'off'}: {pays}"))
     rows += _costs(cost)
     rows += _prices(cost, case.cluster.instance_count)
     rows.append(("rests on", time.estimate.basis))

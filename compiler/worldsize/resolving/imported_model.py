@@ -38,7 +38,7 @@ def import_model(folder: Path, reference: str, samples: Samples) -> Network:
         raise ModelImportError(f"`{reference}` did not create a model within {LONGEST} seconds") from None
     if done.returncode != 0:
         raise ModelImportError(_reason(reference, done.stderr))
-    return _network(reference, json.loads(done.stdout.splitlines()[-1]), samples)
+    return read_description(reference, json.loads(done.stdout.splitlines()[-1]), samples)
 
 
 def _reason(reference: str, stderr: str) -> str:
@@ -51,12 +51,14 @@ def _reason(reference: str, stderr: str) -> str:
     return f"`{reference}` failed: {lines[-1] if lines else 'it reported nothing'}"
 
 
-def _network(reference: str, described: Mapping[str, Any], samples: Samples) -> Network:
+def read_description(reference: str, described: Mapping[str, Any], samples: Samples) -> Network:
+    """The network of a model that :func:`worldsize.resolving.model_shapes.describe` has described."""
     parts = [
         Part(
             name=f"block {number}" if number else "around",
             weights=tuple(Weight(name, tuple(shape), trained) for name, shape, trained in part["weights"]),
             kept=Kept(narrow=part["kept"] // 4),
+            work=2 * part["largest"] // 4,  # the gradients of what one operation reads and writes
             block=number > 0,
         )
         for number, part in enumerate(described["parts"])

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from wsshards.errors import UserError, run_main
 from wstrain import user_code
@@ -28,8 +29,9 @@ def describe(reference: str, task: tasks.Task) -> dict[str, Any]:
 
     Returns:
         ``parts``: first what surrounds the blocks, then each block, with ``weights`` as ``[name, shape,
-        trained]``, and ``kept`` as bytes a sample of fp32; ``counted`` is false where the forward pass does
-        not run on the meta device, so that ``kept`` says nothing.
+        trained]``, ``kept`` as bytes a sample of fp32, and ``largest`` as those of the largest tensor among
+        them; ``counted`` is false where the forward pass does not run on the meta device, so that these say
+        nothing.
 
     Raises:
         UserError: no such file or function, or it fails.
@@ -43,12 +45,12 @@ def describe(reference: str, task: tasks.Task) -> dict[str, Any]:
     kept = _kept(model, blocks, task)
     inside = [dict(block.named_parameters()) for block in blocks]
     owner = {id(p): number for number, named in enumerate(inside, start=1) for p in named.values()}
-    parts: list[dict[str, Any]] = [{"weights": [], "kept": 0} for _ in range(len(blocks) + 1)]
+    parts: list[dict[str, Any]] = [{"weights": []} for _ in range(len(blocks) + 1)]
     for name, parameter in model.named_parameters():
         row = [name, list(parameter.shape), parameter.requires_grad]
         parts[owner.get(id(parameter), 0)]["weights"].append(row)
-    for part, bytes_ in zip(parts, kept or [0] * len(parts), strict=True):
-        part["kept"] = bytes_
+    for part, (bytes_, largest) in zip(parts, kept or [(0, 0)] * len(parts), strict=True):
+        part |= {"kept": bytes_, "largest": largest}
     return {"parts": parts, "counted": kept is not None}
 
 
@@ -59,17 +61,20 @@ def _blocks(model: nn.Module) -> list[nn.Module]:
         return []
 
 
-def _kept(model: nn.Module, blocks: list[nn.Module], task: tasks.Task) -> list[int] | None:
-    """Bytes that a sample leaves for the backward pass, around the blocks and in each."""
+def _kept(model: nn.Module, blocks: list[nn.Module], task: tasks.Task) -> list[tuple[int, int]] | None:
+    """Bytes that a sample leaves for the backward pass, around the blocks and in each, and in one tensor."""
     try:
         few, more = (_saved(model.train(), blocks, task, samples) for samples in (_FEW, _MORE))
     except Exception:
         return None  # code that looks at values cannot run without them; the shapes are known all the same
-    return [max(0, (after - before) // (_MORE - _FEW)) for before, after in zip(few, more, strict=True)]
+    return [
+        (max(0, sum(after) - sum(before)) // (_MORE - _FEW), max(after, default=0) // _MORE)
+        for before, after in zip(few, more, strict=True)
+    ]
 
 
-def _saved(model: nn.Module, blocks: list[nn.Module], task: tasks.Task, samples: int) -> list[int]:
-    sizes = [0] * (len(blocks) + 1)
+def _saved(model: nn.Module, blocks: list[nn.Module], task: tasks.Task, samples: int) -> list[list[int]]:
+    sizes: list[list[int]] = [[] for _ in range(len(blocks) + 1)]
     own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}  # noqa: SLF001
     keep: list[Tensor] = []
     with _within(blocks) as current:
@@ -79,14 +84,41 @@ def _saved(model: nn.Module, blocks: list[nn.Module], task: tasks.Task, samples:
             if storage not in own:
                 own.add(storage)
                 keep.append(tensor)  # so that no later tensor takes its place
-                sizes[current()] += tensor.untyped_storage().nbytes()
+                sizes[current()].append(tensor.untyped_storage().nbytes())
             return tensor
 
         targets = [samples, *task.input_shape] if task.name == "language_model" else [samples]
-        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        with _fused_attention(), torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
             output = model(task.example(samples).to("meta"))
             task.loss(output, torch.zeros(targets, dtype=torch.int64, device="meta"))
     return sizes
+
+
+@contextmanager
+def _fused_attention() -> Iterator[None]:
+    """Keep of attention what the flash algorithm keeps: the meta device would store every score."""
+    stored = functional.scaled_dot_product_attention
+    functional.scaled_dot_product_attention = _fuse
+    try:
+        yield
+    finally:
+        functional.scaled_dot_product_attention = stored
+
+
+_FUSED = "_scaled_dot_product_flash_attention_for_cpu"  # its shapes are those of any device
+_OPTIONS = ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")  # of attention, in order
+
+
+def _fuse(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **named: Any) -> Tensor:
+    options = {**dict(zip(_OPTIONS, rest, strict=False)), **named}
+    if options.get("enable_gqa"):
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = key.repeat_interleave(groups, -3), value.repeat_interleave(groups, -3)
+    kernel = getattr(torch.ops.aten, _FUSED)
+    # Of dropout it keeps a few numbers of the generator's.
+    shared = {name: options[name] for name in ("attn_mask", "scale") if name in options}
+    result: Tensor = kernel(query, key, value, 0.0, bool(options.get("is_causal")), **shared)[0]
+    return result
 
 
 @contextmanager

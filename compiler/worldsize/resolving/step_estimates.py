@@ -15,13 +15,15 @@ from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training, Workload
+from worldsize.planning.memory import built_in
 from worldsize.planning.memory.step_memory import read_training
-from worldsize.planning.memory.workload import ReadTable, literal_inputs
+from worldsize.planning.memory.workload import ReadTable, is_trainer, literal_inputs
 from worldsize.planning.model import StepPlan, Topology
 from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.resolving.state import ResolvedSpec
 from worldsize.resolving.workloads import make_training, make_workload
 from worldsize.spec.model import Scale
+from wstrain.plan_inputs import COMPILE_PAYS_SECONDS, COMPILED
 
 NO_GPUS = "speeds are estimated for GPUs only"
 
@@ -29,7 +31,8 @@ NO_GPUS = "speeds are estimated for GPUs only"
 class StepEstimate(Struct, frozen=True):
     """The speed of a training step, and of the whole training; None where it is unknown.
 
-    ``unknown`` says why there is no estimate.
+    ``unknown`` says why there is no estimate. ``compiled`` says whether the trainer will compile the model
+    because of this time; None where the step says so itself, or its component does not compile.
     """
 
     case: Case | None
@@ -38,6 +41,7 @@ class StepEstimate(Struct, frozen=True):
     total_seconds: Interval | None
     unknown: str | None = None
     calibration: Calibration = NOT_CALIBRATED
+    compiled: bool | None = None
 
 
 def estimate_steps(
@@ -96,7 +100,17 @@ def estimate_step(
     planned = plan.training
     steps = (planned.steps_per_epoch, planned.total_steps) if planned is not None else (None, None)
     epoch, total = (None if count is None else _times(found.step_seconds, count) for count in steps)
-    return StepEstimate(case, found, epoch, total, calibration=calibration)
+    compiled = _is_compiled(resolved.job.steps.get(name), total)
+    return StepEstimate(case, found, epoch, total, calibration=calibration, compiled=compiled)
+
+
+def _is_compiled(step: GraphStep | None, total: Interval | None) -> bool | None:
+    if step is None or step.component is None or not is_trainer(step) or "compile" in step.inputs:
+        return None
+    values = literal_inputs(step, ("model", "strategy"))
+    if "compile" not in step.component.inputs or values["model"] not in built_in.NAMES or total is None:
+        return None
+    return values["strategy"] in COMPILED and total.expected >= COMPILE_PAYS_SECONDS
 
 
 def _times(interval: Interval, count: float) -> Interval:
@@ -125,7 +139,11 @@ def _find_workload(
     scale, step = resolved.spec.steps[name].scale, resolved.job.steps.get(name)
     if scale is not None and scale.workload is not None:
         return make_workload(scale.workload), _read_arithmetic(scale, plan)
-    read = read_training(resolved.job, step, plan, read_table=read_table) if step is not None else None
+    read = (
+        read_training(resolved.job, step, plan, read_table=read_table, learned=resolved.vm_sizes)
+        if step is not None
+        else None
+    )
     if read is None or step is None:
         return "no speed of this model on this data is known: describe it by `scale: {workload: …}`"
     network, setup = read

@@ -6,11 +6,11 @@ from wsshards.errors import UserError
 from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.hooks import Hooks
+from wstrain.plan_inputs import COMPILED
 from wstrain.settings import Settings
 
 LAYER_WISE = ("lamb", "lars")  # optimizers that take the norm of each layer's weights
 WHOLE_LAYERS = ("ddp", "horovod")  # strategies whose ranks hold whole layers and step the optimizer alike
-COMPILED = ("ddp", "fsdp", "horovod")  # strategies whose ranks compute whole layers by torch alone
 
 
 def expect_options_fit(settings: Settings) -> None:

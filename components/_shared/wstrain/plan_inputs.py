@@ -14,6 +14,12 @@ _LINEAR = ("sgd", "lars")  # Goyal et al. 2017, You et al. 2017; the others foll
 _DEFAULT_RATES = {"sgd": 0.05, "lars": 1.0}
 _OTHER_RATE = 1e-3  # of Adam's family, as in Kingma and Ba 2015
 
+# What the planner has to know as well. Strategies whose ranks compute whole layers by torch alone:
+COMPILED = ("ddp", "fsdp", "horovod")
+# From this training time on compiling pays: it takes a minute and a half for a transformer of some dozen
+# blocks, and saves 13.6 % of each step (torchtitan, Llama 3.1 8B on H100: 6,667 tokens/s instead of 5,762).
+COMPILE_PAYS_SECONDS = 660.0
+
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
     """Add the inputs that a plan fills."""

@@ -15,6 +15,7 @@ from wstrain.lr_schedule import DECAYS, Decay
 from wstrain.plan_inputs import add_plan, complete_plan
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "lars")
+PRECISIONS = ("fp32", "bf16", "fp16")
 AddOptions = Callable[[argparse.ArgumentParser], None]
 
 
@@ -54,7 +55,7 @@ class Settings:
     label_smoothing: float
     mixup_alpha: float
     ema_decay: float
-    compile: bool
+    compile: bool | None  # None: where it pays
     precision: str
     seed: int
     strategy: str
@@ -120,7 +121,11 @@ class Settings:
 
 
 def parse_settings(
-    arguments: Sequence[str], *, started: int, strategies: Iterable[str], options: Sequence[AddOptions] = ()
+    arguments: Sequence[str],
+    *,
+    started: int,
+    strategies: Iterable[str],
+    options: Sequence[AddOptions] = (),
 ) -> Settings:
     """Read the command line of a training component.
 
@@ -133,7 +138,12 @@ def parse_settings(
     Raises:
         UserError: a flag is missing or unknown, or a value is not of its type or outside its range.
     """
-    parser = _Parser(prog="train.py", description="Train a model on shards.", allow_abbrev=False)
+    parser = _Parser(
+        prog="train.py",
+        description="Train a model on shards.",
+        allow_abbrev=False,
+        conflict_handler="resolve",  # a component may offer more of an input
+    )
     _add_model(parser, strategies)
     _add_optimizer(parser)
     _add_checkpoints(parser)
@@ -174,7 +184,12 @@ def add_weight_average(parser: argparse.ArgumentParser) -> None:
 
 def add_compile(parser: argparse.ArgumentParser) -> None:
     """Add the compilation of the model."""
-    parser.add_argument("--compile", type=boolean, default=False)
+    parser.add_argument("--compile", type=boolean, default=None)
+
+
+def add_automatic_precision(parser: argparse.ArgumentParser) -> None:
+    """Let the device choose the precision, unless one is given."""
+    parser.add_argument("--precision", choices=("auto", *PRECISIONS), default="auto")
 
 
 def add_sharding(parser: argparse.ArgumentParser) -> None:
@@ -189,7 +204,7 @@ def _add_model(parser: argparse.ArgumentParser, strategies: Iterable[str]) -> No
     add("--shards", type=Path, required=True)
     add("--model", default="cnn")
     add("--epochs", type=number(0, above=True), default=12.0)
-    add("--precision", choices=("fp32", "bf16", "fp16"), default="fp32")
+    add("--precision", choices=PRECISIONS, default=PRECISIONS[0])
     add("--seed", type=integer(0), default=0)
     names = tuple(strategies)
     add("--strategy", choices=names, default=names[0])

@@ -20,8 +20,13 @@ class DataParallel(TorchStrategy):
     """The strategy ``ddp``; a single process exchanges nothing, so its model is not wrapped."""
 
     def __init__(self, model: nn.Module, updates: UpdateSettings, group: Group) -> None:
+        # Else gradients of micro-batches that are not exchanged would lie beside the buckets, and be copied
+        # into them. One that may be missing must stay so: the optimizer leaves its parameter alone.
+        self._keeps_gradients = updates.accumulation > 1 and not updates.unused_parameters
+        self._alone = group.launch.world_size == 1
+        self._graphs = self._alone and updates.accumulation == 1 and not updates.unused_parameters
         super().__init__(model.to(group.device), updates)
-        if group.launch.world_size > 1:
+        if not self._alone:
             self.model = DistributedDataParallel(
                 self.model,
                 device_ids=[group.device] if group.device.type == "cuda" else None,
@@ -34,6 +39,9 @@ class DataParallel(TorchStrategy):
         if isinstance(self.model, DistributedDataParallel) and not last:
             return self.model.no_sync()
         return nullcontext()
+
+    def _clear_gradients(self) -> None:
+        self._optimizer.zero_grad(set_to_none=self._alone or not self._keeps_gradients)
 
 
 def build_strategy(model: nn.Module, updates: UpdateSettings, group: Group) -> DataParallel:

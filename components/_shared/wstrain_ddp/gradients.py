@@ -119,8 +119,7 @@ def clip_gradients(
         dist.all_reduce(square, group=stages)
     factor = (max_norm / (square.sqrt() + 1e-6)).clamp(max=1.0)  # as torch.nn.utils.clip_grad_norm_
     for gradients in groups.values():
-        for gradient in gradients:
-            gradient.mul_(factor)
+        torch._foreach_mul_(gradients, factor)
 
 
 def _ranks(gradient: Tensor) -> _Ranks:

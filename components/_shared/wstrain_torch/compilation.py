@@ -4,27 +4,68 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from wsshards.errors import UserError, describe_error
+from wstrain.plan_inputs import COMPILE_PAYS_SECONDS, COMPILED
+from wstrain.settings import Settings
+from wstrain_torch import models
 
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+GRAPH_WEIGHTS = 10_000_000  # a smaller model spends more time on launching kernels than on computing
 _COMPILERS = ("g++", "clang++", "c++")
 _HELP = "set `compile` to false"
 
 
-def compile_model(model: nn.Module, device: torch.device) -> nn.Module:
+def choose_compile(settings: Settings, total_steps: int, device: torch.device) -> bool:
+    """Whether to compile: as the input says, else where the built-in models are known to gain by it.
+
+    That is on a GPU, in a training whose planned time is more than compiling takes to pay.
+    """
+    if settings.compile is not None:
+        return settings.compile
+    speed = settings.predicted_samples_per_second
+    if speed is None or device.type != "cuda" or settings.model not in models.BUILT_IN:
+        return False
+    seconds = total_steps * settings.global_batch_size / speed
+    if seconds < COMPILE_PAYS_SECONDS or settings.strategy not in COMPILED:
+        return False
+    try:
+        expect_compiler(device)
+    except UserError:
+        return False
+    return True
+
+
+def compile_model(model: nn.Module, device: torch.device, *, graphs: bool = False) -> nn.Module:
     """Return a module that computes as ``model`` with generated kernels, and shares its weights.
+
+    Args:
+        model: on the device.
+        device: a CPU or a GPU.
+        graphs: on a GPU, let a small model's kernels be launched at once, as CUDA graphs. Gradients then lie
+            in memory that the next pass takes, so nothing may be added to them, and no one else may hold
+            them.
 
     Raises:
         UserError: there is no compiler for them.
     """
     expect_compiler(device)
-    return cast("nn.Module", torch.compile(model))
+    small = sum(parameter.numel() for parameter in model.parameters()) < GRAPH_WEIGHTS
+    mode = "reduce-overhead" if graphs and small and device.type == "cuda" else None
+    # All micro-batches have one shape, so none is compiled for any other.
+    return cast("nn.Module", torch.compile(model, dynamic=False, mode=mode))
+
+
+def compile_loss(loss: Loss) -> Loss:
+    """Return what computes a task's loss in fewer passes over the scores, which are most of the memory."""
+    return cast("Loss", torch.compile(loss, dynamic=False))
 
 
 def compile_blocks(blocks: list[nn.Module], device: torch.device) -> None:
@@ -35,7 +76,7 @@ def compile_blocks(blocks: list[nn.Module], device: torch.device) -> None:
     """
     expect_compiler(device)
     for block in blocks:
-        block.compile()
+        block.compile(dynamic=False)
 
 
 def expect_compiler(device: torch.device) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -236,9 +236,12 @@ class BatchLoader:
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the micro-batches of optimizer steps ``start … stop-1``, counted over the whole training."""
-        for batches in prefetch(self._load, self._parts(start, stop), self.workers):
-            for batch in batches:
-                yield self._move(batch)
+        batches = (
+            batch
+            for loaded in prefetch(self._load, self._parts(start, stop), self.workers)
+            for batch in loaded
+        )
+        yield from batches if self.device.type == "cpu" else copy_ahead(batches, self.device)
 
     @property
     def _reads_steps(self) -> bool:
@@ -286,8 +289,26 @@ class BatchLoader:
         count = part.micro_batches
         return list(zip(inputs.chunk(count), targets.chunk(count), strict=True))
 
-    def _move(self, batch: Batch) -> Batch:
-        if self.device.type == "cpu":
-            return batch
-        inputs, targets = batch
-        return inputs.to(self.device, non_blocking=True), targets.to(self.device, non_blocking=True)
+
+def copy_ahead(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
+    """Yield batches on a GPU; the next one is copied, in a stream of its own, while one is computed with.
+
+    Args:
+        batches: in pinned memory, as the host would wait for the copy of any other.
+        device: the GPU.
+    """
+    copies = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    waiting: Batch | None = None
+    for batch in batches:
+        with torch.cuda.stream(copies):
+            ready = cast("Batch", tuple(part.to(device, non_blocking=True) for part in batch))
+        if waiting is not None:
+            yield waiting
+        # The stream of the computation waits for the copy, and memory is not reused before it has been read.
+        computation = torch.cuda.current_stream(device)
+        computation.wait_stream(copies)
+        for part in ready:
+            part.record_stream(computation)
+        waiting = ready
+    if waiting is not None:
+        yield waiting

@@ -54,15 +54,22 @@ class UpdateSettings:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What is minimised: the mean loss of a micro-batch."""
+    """What is minimised: the mean loss of a micro-batch.
+
+    Attributes:
+        task: has the loss.
+        precision: of the forward pass.
+        compiled: what computes the task's loss instead.
+    """
 
     task: Task
     precision: Precision
+    compiled: compilation.Loss | None = None
 
     def __call__(self, model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
         """Run the forward pass and return the mean loss, 0-d."""
         with self.precision.autocast():
-            return self.task.loss(model(inputs), targets)
+            return (self.compiled or self.task.loss)(model(inputs), targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +158,7 @@ class TorchStrategy:
     """
 
     sharded = False
+    _graphs = False  # whether a compiled model may run as CUDA graphs
 
     def __init__(self, module: nn.Module, updates: UpdateSettings) -> None:
         self._module = module
@@ -181,7 +189,7 @@ class TorchStrategy:
         self._scaler.update()
         if self._average is not None:
             self._average.update()
-        self._optimizer.zero_grad()
+        self._clear_gradients()
 
     def predict(self, inputs: Tensor) -> Tensor | None:
         """Call the module itself, so that nothing is exchanged that it does not exchange."""
@@ -221,7 +229,8 @@ class TorchStrategy:
         """Return what computes as ``module``, which is on its device."""
         if not self._compiled:
             return module
-        return compilation.compile_model(module, next(module.parameters()).device)
+        device = next(module.parameters()).device
+        return compilation.compile_model(module, device, graphs=self._graphs)
 
     def _make_average(self) -> WeightAverage | None:
         return WeightAverage(self._optimizer, self._ema_decay) if self._ema_decay else None
@@ -253,6 +262,9 @@ class TorchStrategy:
     def _exchanged(self) -> AbstractContextManager[object]:
         """Return the context of the step, in which gradients are complete."""
         return nullcontext()
+
+    def _clear_gradients(self) -> None:
+        self._optimizer.zero_grad()
 
     def _clip(self) -> None:
         nn.utils.clip_grad_norm_(self._module.parameters(), self._max_norm)

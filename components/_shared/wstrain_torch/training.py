@@ -34,9 +34,10 @@ from wstrain.launch.gpus import planned_gpus
 from wstrain.launch.mesh import Mesh
 from wstrain.option_checks import expect_options_fit, expect_task_fits
 from wstrain.settings import Settings
-from wstrain.tracking.step_recorder import Progress, StepRecorder
+from wstrain.tracking.step_recorder import GPU_WINDOW_SECONDS, WINDOW_SECONDS, Progress, StepRecorder
 from wstrain.validation import ValidationController, describe_export, make_controller
 from wstrain_torch import (
+    compilation,
     compute_clock,
     export,
     fine_tuning,
@@ -52,7 +53,7 @@ from wstrain_torch.launch.process_group import Group
 from wstrain_torch.layer_rates import layer_rates
 from wstrain_torch.models.layers import ModelOptions, recompute_blocks
 from wstrain_torch.models.lora import merge_adapters
-from wstrain_torch.precision import Precision
+from wstrain_torch.precision import Precision, choose_precision
 from wstrain_torch.strategies import Objective, Strategy, UpdateSettings
 from wstrain_torch.validation import Validator
 
@@ -82,11 +83,12 @@ def _train(
     communication, strategy_module = modules
     manifest = read_manifest(settings.shards)
     steps = run_facts.count_steps(settings, manifest)
-    facts = run_facts.collect_facts(settings, manifest, steps)
     expect_options_fit(settings)
 
     group = Group(launch, communication, mesh, planned_gpus(settings))
     group.status.stop_on_sigterm()
+    settings = _choose_by_device(settings, steps, group)
+    facts = run_facts.collect_facts(settings, manifest, steps)
     _expect_consistency(group, settings, facts)
     with group.together():
         task = _read_task(settings, manifest)
@@ -119,7 +121,7 @@ def _train(
         done, final = loop.train_steps(
             _make_range(settings, start, stop, group.replica),
             strategy=strategy,
-            objective=Objective(task, precision),
+            objective=_make_objective(settings, task, precision),
             batches=loader.stream(start, stop),
             schedule=run_facts.make_schedule(settings, steps),
             recorder=recorder,
@@ -135,6 +137,21 @@ def _train(
         card = {**run_facts.model_facts(facts), "steps_done": done, "final": final}
         _export(settings, group, task, saver, card)
     group.leave()
+
+
+def _choose_by_device(settings: Settings, steps: Mapping[str, int], group: Group) -> Settings:
+    """Return settings without what only the device tells."""
+    return replace(
+        settings,
+        precision=choose_precision(settings.precision, group.device),
+        compile=compilation.choose_compile(settings, steps["total_steps"], group.device),
+    )
+
+
+def _make_objective(settings: Settings, task: Task, precision: Precision) -> Objective:
+    own = task.hooks is not None and task.hooks.loss is not None
+    compiled = compilation.compile_loss(task.loss) if settings.compile and not own else None
+    return Objective(task, precision, compiled)
 
 
 def _make_range(settings: Settings, start: int, stop: int, replica: int) -> loop.StepRange:
@@ -242,7 +259,7 @@ def _update_settings(settings: Settings, precision: Precision, rates: Mapping[st
         max_gradient_norm=settings.max_gradient_norm,
         unused_parameters=settings.model not in models.BUILT_IN,
         ema_decay=settings.ema_decay,
-        compile=settings.compile,
+        compile=bool(settings.compile),
         options=settings.options,
     )
 
@@ -345,6 +362,7 @@ def _make_recorder(
         last_checkpoint=last_checkpoint,
         overflows=non_finite.MAX_OVERFLOWS if settings.precision == "fp16" else 0,
         inspect=inspect,
+        window_seconds=GPU_WINDOW_SECONDS if group.device.type == "cuda" else WINDOW_SECONDS,
     )
 
 

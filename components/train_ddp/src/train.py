@@ -10,6 +10,7 @@ from wstrain.fine_tuning import add_fine_tuning
 from wstrain.launch.environment import read_pytorch_environment
 from wstrain.settings import (
     add_activation_checkpointing,
+    add_automatic_precision,
     add_compile,
     add_model_parallel,
     add_pipeline_schedule,
@@ -34,6 +35,7 @@ OPTIONS = (
     add_fine_tuning,
     add_weight_average,
     add_compile,
+    add_automatic_precision,
 )
 
 

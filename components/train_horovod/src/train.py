@@ -9,7 +9,7 @@ import sys
 from wsshards.errors import run_main
 from wstrain.fine_tuning import add_fine_tuning
 from wstrain.launch.environment import read_mpi_environment
-from wstrain.settings import add_compile, add_weight_average, parse_settings
+from wstrain.settings import add_automatic_precision, add_compile, add_weight_average, parse_settings
 from wstrain_horovod.launch import expect_horovod, expect_reduction_possible
 from wstrain_torch.launch.start import start_training
 
@@ -23,7 +23,7 @@ def add_exchange(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compression", choices=("none", "fp16"), default="none")
 
 
-OPTIONS = (add_exchange, add_fine_tuning, add_weight_average, add_compile)
+OPTIONS = (add_exchange, add_fine_tuning, add_weight_average, add_compile, add_automatic_precision)
 
 
 def main() -> None:

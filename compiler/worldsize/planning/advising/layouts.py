@@ -36,7 +36,7 @@ from worldsize.planning.estimates.model import (
 )
 from worldsize.planning.estimates.operations import count_operations
 from worldsize.planning.estimates.step_time import time_step
-from worldsize.planning.memory.verdict import NEARLY_FULL
+from worldsize.planning.memory.network import gpu_constants
 
 NOTICEABLE = 0.01  # of a step's time; estimates are not sure of less
 MOST_STAGES = 16
@@ -86,7 +86,7 @@ def find_fastest(question: Question, cluster: Cluster, constants: Constants, tal
 
 def has_room(case: Case) -> bool:
     """Whether a training needs no more than the part of a GPU's memory that it should fill."""
-    return estimate_need(case).total <= case.cluster.gpu.memory_bytes * NEARLY_FULL
+    return estimate_need(case).total <= case.cluster.gpu.memory_bytes * gpu_constants().room_share
 
 
 def _list_recomputations(question: Question) -> list[Recomputation]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.planning.estimates.model import Case, Cluster, Convolutional, Training, Transformer
-from worldsize.planning.memory.estimate import GPU_CONTEXT
+from worldsize.planning.memory.network import gpu_constants
 
 # Numbers of 16 bits that a layer keeps for each token and unit of width: 34 bytes, without dropout masks and
 # stored scores (Korthikanti et al. 2022, arXiv:2205.05198, section 4.1, equation 2, less 2 of dropout).
@@ -33,7 +33,7 @@ class MemoryNeed(Struct, frozen=True):
     @property
     def total(self) -> float:
         """All of it, with the context of the GPU."""
-        return self.states + self.working + self.activations + self.logits + GPU_CONTEXT
+        return self.states + self.working + self.activations + self.logits + gpu_constants().context_bytes
 
 
 def estimate_need(case: Case) -> MemoryNeed:

@@ -71,7 +71,7 @@ def cnn(input_shape: tuple[int, ...], classes: int) -> Network | None:
 @lru_cache(maxsize=_REMEMBERED)
 def gpt(tokens: int, layers: int, heads: int, width: int, vocabulary: int = VOCABULARY) -> Network:
     """The transformer on rows of ``tokens`` tokens; bytes have a vocabulary of 256."""
-    embedding = Weight("tokens.weight", (vocabulary, width), dimension=0)
+    embedding = Weight("tokens.weight", (vocabulary, width), dimension=0, looked_up=True)
     parts = [Part("tokens", (embedding,), Kept(wide=2 * tokens))]  # token numbers take 8 bytes each
     parts += [_block(f"blocks.{number}", tokens, heads, width) for number in range(layers)]
     parts.append(Part("norm", _norm("norm", width), Kept(wide=tokens * (width + 2)), tokens * width))
@@ -86,14 +86,14 @@ def _block(name: str, tokens: int, heads: int, width: int) -> Part:
     Of each token stay: the inputs of two normalisations, fp32, with two numbers each; their results; query
     and key, turned, and the whole of what they were cut from, as the value is a view of it (5 widths); what
     attention returns, twice, as it is also brought into another order; the perceptron's hidden features
-    before and after GELU (8 widths); one number a head. Angles are made once for query and key each.
+    before and after GELU (8 widths); one number a head. The angles of query and key are made once.
     """
     kept = Kept(
         wide=tokens * (2 * width + 4),
         narrow=tokens * 2 * width,
         shared_wide=tokens * heads,
         shared_narrow=tokens * 15 * width,
-        once=tokens * 2 * (width // heads),
+        once=tokens * (width // heads),
     )
     weights = (
         *_norm(f"{name}.norm_1", width),

@@ -8,7 +8,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from worldsize.planning.memory import activations, division, states
-from worldsize.planning.memory.network import Network, Part, Setup
+from worldsize.planning.memory.network import Network, Part, Setup, gpu_constants
 from worldsize.planning.memory.states import States
 
 SHARES = ("parameters", "gradients", "optimizer", "activations", "buffers", "checkpoint", "reserve")
@@ -46,15 +46,17 @@ def estimate_stage(network: Network, setup: Setup, parts: tuple[Part, ...], inde
     # The batch that is used and the one that is read meanwhile; a pipeline takes all micro-batches at once.
     batches = setup.accumulation if setup.pipeline > 1 else 2
     samples = network.sample * setup.micro_batch * batches
-    needed = activations.peak_activations(own, setup, index) + samples if network.exact else 0
+    worst = activations.worst_moment(own, setup, kept_states, stage=index, counted=network.exact)
+    needed = worst.activations + samples if network.exact else 0
+    held = kept_states.parameters + worst.gradients + kept_states.optimizer + worst.buffers
     return Breakdown(
         parameters=kept_states.parameters,
-        gradients=kept_states.gradients,
+        gradients=worst.gradients,
         optimizer=kept_states.optimizer,
         activations=needed,
-        buffers=kept_states.buffers,
+        buffers=worst.buffers,
         checkpoint=checkpoint_bytes(own, setup, kept_states, needed),
-        reserve=reserve_bytes(setup),
+        reserve=reserve_bytes(setup, held + needed),
     )
 
 
@@ -78,10 +80,6 @@ def checkpoint_bytes(parts: Sequence[Part], setup: Setup, kept_states: States, a
     return copy + (max(0, copy - activations) if setup.strategy == "deepspeed" else 0)
 
 
-# The CUDA context with its kernels, beside which NCCL's buffers are small. "The kernels alone take up 1.3GB
-# of GPU memory": Hugging Face Transformers, "Model training anatomy".
-GPU_CONTEXT = 1_300_000_000
-
 # Resident memory on a CPU, measured with torch 2.13 and MLflow 3.15 on Linux, x86-64, by training a model of
 # a few thousand weights. Any rank: Python, torch with its kernels and threads, gloo. Only rank 0: MLflow with
 # its client of a tracking server, and what torch.export and MLflow import to save a model.
@@ -91,8 +89,9 @@ EXPORT = 43_000_000
 DEEPSPEED = 41_000_000  # what it imports beside these; rank 0 with it had 620 MB
 
 
-def reserve_bytes(setup: Setup) -> int:
-    """Bytes of a process on its GPU, or in the host's memory of rank 0, which takes the most."""
+def reserve_bytes(setup: Setup, tensors: int) -> int:
+    """Bytes of a process beside its ``tensors``: on a GPU, or of rank 0, which takes the most, on a host."""
     if setup.gpu:
-        return GPU_CONTEXT
+        constants = setup.constants or gpu_constants()
+        return int(constants.context_bytes + constants.allocator_share * tensors)
     return TORCH + TRACKING + EXPORT + (DEEPSPEED if setup.strategy == "deepspeed" else 0)

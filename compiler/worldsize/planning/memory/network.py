@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 from msgspec import Struct
+
+from worldsize.facts import table
 
 
 class Weight(Struct, frozen=True):
@@ -14,6 +17,7 @@ class Weight(Struct, frozen=True):
     shape: tuple[int, ...]
     trained: bool = True
     dimension: int | None = None  # which one tensor parallelism divides; None keeps the tensor whole
+    looked_up: bool = False  # its rows are looked up, and no product takes it
 
     @property
     def count(self) -> int:
@@ -84,6 +88,28 @@ class Network(Struct, frozen=True):
         return any(part.block for part in self.parts)
 
 
+class GpuConstants(Struct, frozen=True):
+    """What no formula tells of the memory of a GPU: the values of ``gpu_memory_constants.csv``.
+
+    A measurement on a GPU replaces them there, or in a :class:`Setup`.
+    """
+
+    context_bytes: (
+        float  # of a process: CUDA's context with its kernels, beside which NCCL's buffers are small
+    )
+    allocator_share: float  # of the bytes of tensors, what the allocator reserves beside them
+    compiled_share: float  # of the activations of a model as it is, those of a compiled one
+    room_share: float  # of a device's memory, what a training may be planned to take
+
+
+@cache
+def gpu_constants() -> GpuConstants:
+    """The constants of the table."""
+    return GpuConstants(
+        **{row["name"]: float(row["value"]) for row in table.read_rows("gpu_memory_constants")}
+    )
+
+
 HALF = ("bf16", "fp16")
 
 
@@ -115,6 +141,12 @@ class Setup(Struct, frozen=True):
     cpu_offload: bool = False  # of FSDP
     schedule: str = "gpipe"
     averaged: bool = False  # a moving average of the weights beside them
+    compiled: bool = False  # by torch.compile
+    unused: bool = False  # some weights may get no gradient, as those of a user's model
+    constants: GpuConstants | None = None  # measured ones; None for those of the table
+    pooled: bool | None = (
+        None  # freed memory serves any other tensor; None: on a GPU, as CUDA's allocator has it
+    )
 
     @property
     def narrow(self) -> int:

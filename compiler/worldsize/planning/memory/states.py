@@ -40,28 +40,15 @@ def _trained(parts: Sequence[Part]) -> int:
     return sum(part.trained for part in parts)
 
 
-def cast_bytes(parts: Sequence[Part], setup: Setup) -> int:
-    """Copies of matrices in half precision, which autocast makes once a forward pass and the backward needs.
-
-    Source: ``torch.autocast``, whose cache holds the copy of a leaf that requires gradients.
-    """
-    if setup.narrow == 4:
-        return 0
-    matrices = [weight for weight in _weights(parts) if len(weight.shape) > 1 and weight.trained]
-    return sum(weight.count for weight in matrices) * setup.narrow
-
-
 def _replicated(parts: Sequence[Part], setup: Setup) -> States:
     """Every replica has all of its part of the model: ddp, Horovod, tensor and pipeline parallelism.
 
     Weights, gradients and moments stay fp32 under autocast (Micikevicius et al. 2018): 4 + 4 + 4·moments
-    bytes a weight. DDP's gradients are views of its buckets. A model that is divided over ranks is
-    exchanged after the last micro-batch, from a copy of its gradients.
+    bytes a weight. A model that is divided over ranks is exchanged after the last micro-batch, from a copy of
+    its gradients.
     """
     trained = _trained(parts)
-    buffers = cast_bytes(parts, setup)
-    if setup.strategy == "horovod" and setup.data > 1:
-        buffers += FUSION_BUFFER
+    buffers = FUSION_BUFFER if setup.strategy == "horovod" and setup.data > 1 else 0
     if setup.strategy in ("tensor_parallel", "pipeline_parallel") and setup.data > 1:
         buffers += 4 * trained
     everything = sum(weight.count for weight in _weights(parts))
@@ -85,35 +72,108 @@ def _fsdp(parts: Sequence[Part], setup: Setup) -> States:
     weights = _weights(sharded)
     own = sum(division.count_slice(weight, setup.data) for weight in weights)
     trained = sum(division.count_slice(weight, setup.data) for weight in weights if weight.trained)
-    buffers = _gathered(sharded, setup)
-    if setup.data > 1 or setup.narrow == 2:
-        buffers += _unreduced(sharded, setup)
     if setup.cpu_offload:
-        return States(4 * scales, 0, 0, buffers)
-    return States(4 * (own + scales), 4 * trained, 4 * setup.moments * trained, buffers)
+        return States(4 * scales, 0, 0)
+    return States(4 * (own + scales), 4 * trained, 4 * setup.moments * trained)
 
 
-def _gathered(parts: Sequence[Part], setup: Setup) -> int:
-    """Whole weights in the arithmetic's precision: of all blocks, or of two, as the next is fetched early.
+class Held(Struct, frozen=True):
+    """Bytes of gradients and buffers at one moment."""
 
-    What surrounds the blocks is freed after the forward pass only with ``always``, and is needed first in the
-    backward pass even then.
+    gradients: int
+    buffers: int
+
+
+Passing = tuple[Held, Held]
+"""As the backward pass of a part begins, and as it ends."""
+
+
+def pass_backward(parts: Sequence[Part], setup: Setup, states: States) -> list[Passing]:
+    """What a rank has besides activations while the backward pass goes from the last part to the first."""
+    if setup.strategy == "fsdp":
+        return _pass_sharded(parts, setup)
+    if setup.strategy in ("deepspeed", "parameter_server"):  # gradients have their place from the start
+        always = Held(states.gradients, states.buffers)
+        return [(always, always)] * len(parts)
+    return _pass_replicated(parts, setup, states)
+
+
+def _pass_replicated(parts: Sequence[Part], setup: Setup, states: States) -> list[Passing]:
+    """A gradient takes memory once it is computed, unless it is a view of a bucket of DDP's, or is added to.
+
+    Those of micro-batches that DDP does not exchange are no views: they are copied into the buckets one by
+    one, in the first step, while there is no state of the optimizer yet, or in every step where weights may
+    get no gradient. Autocast copies matrices once a forward pass, and the
+    backward pass needs the copies; those of a block that is computed again are made again. Source:
+    ``DistributedDataParallel`` with ``gradient_as_bucket_view``, and ``torch.autocast``, whose cache holds
+    the copy of a leaf that requires gradients.
     """
-    sizes = [sum(w.count for w in part.weights) * setup.narrow for part in parts if part.block]
-    around = sum(w.count for part in parts if not part.block for w in part.weights) * setup.narrow
-    if setup.data == 1 and setup.narrow == 4:
-        return 0  # a slice that is the whole is not copied
-    largest = sorted(sizes, reverse=True)[:2]
-    return around + (sum(sizes) if setup.reshard == "never" else sum(largest))
+    bucketed = setup.strategy == "ddp" and setup.data > 1
+    added = setup.accumulation > 1
+    fusion = states.buffers if setup.strategy == "horovod" else 0
+    later = 0 if setup.unused else states.optimizer
+    below = cast = 0
+    passed = []
+    for part in parts:
+        before, below = below, below + 4 * part.trained
+        here = cast + _cast_bytes(part, setup)
+        begun, ended = (
+            Held(
+                states.gradients if added or bucketed else states.gradients - left,
+                fusion + here + (max(0, left - later) if added and bucketed else 0),
+            )
+            for left in (below, before)
+        )
+        passed.append((begun, ended))
+        cast = cast if setup.checkpointing and part.block else here
+    return passed
 
 
-def _unreduced(parts: Sequence[Part], setup: Setup) -> int:
-    """Whole gradients that wait to be averaged: of all micro-batches in fp32, else of one block at a time."""
-    if setup.accumulation > 1 and not setup.reduce_always:
-        return 4 * _trained(parts)
-    blocks = [part.trained for part in parts if part.block]
-    around = sum(part.trained for part in parts if not part.block)
-    return max([*blocks, around]) * (4 + setup.narrow)
+def _cast_bytes(part: Part, setup: Setup) -> int:
+    """Copies of a part's matrices in half precision; rows that are looked up are not copied."""
+    if setup.narrow == 4:
+        return 0
+    matrices = (w for w in part.weights if len(w.shape) > 1 and w.trained and not w.looked_up)
+    return setup.narrow * sum(weight.count for weight in matrices)
+
+
+def _pass_sharded(parts: Sequence[Part], setup: Setup) -> list[Passing]:
+    """Whole weights of a block and of the one before it, and gradients that are whole until exchanged.
+
+    What surrounds the blocks stays gathered from its first use in the backward pass, and its gradients are
+    exchanged at the end. A block's gradients are exchanged from a copy in fp32, which is kept until the next
+    block's are. With accumulation they wait whole, in fp32, unless each micro-batch is exchanged. One rank
+    copies nothing that is fp32. Source: ``torch.distributed.fsdp.fully_shard``.
+    """
+    copied = setup.data > 1 or setup.narrow == 2
+    waits = setup.accumulation > 1 and not setup.reduce_always
+    whole = [_whole_bytes(part, setup) if copied else 0 for part in parts]
+    around = sum(size for size, part in zip(whole, parts, strict=True) if not part.block)
+    passed: list[Passing] = []
+    sliced = unreduced = packed = 0
+    for number, part in reversed(list(enumerate(parts))):
+        early = next((n for n in range(number - 1, -1, -1) if parts[n].block), None)
+        gathered = around + sum(whole[n] for n in {number, early} if n is not None and parts[n].block)
+        if setup.reshard == "never":
+            gathered = sum(whole)
+        waiting = 4 * _trained(parts[: number + 1]) if waits else 0
+        begun = Held(sliced, gathered + waiting + unreduced + packed)
+        fresh = setup.narrow * part.trained if copied and not waits else 0
+        if part.block:
+            copy = 4 * part.trained if copied else 0
+            ended = Held(sliced, gathered + waiting + unreduced + fresh + max(packed, copy))
+            packed = copy
+        else:
+            unreduced += fresh
+            ended = Held(sliced, gathered + waiting + unreduced + packed)
+        if (part.block or not copied) and not setup.cpu_offload:
+            sliced += 4 * sum(division.count_slice(w, setup.data) for w in part.weights if w.trained)
+        passed.append((begun, ended))
+    return passed[::-1]
+
+
+def _whole_bytes(part: Part, setup: Setup) -> int:
+    return 0 if part.name == "scales" else setup.narrow * sum(weight.count for weight in part.weights)
 
 
 PERSISTENT = 100_000  # DeepSpeed's `stage3_param_persistence_threshold`

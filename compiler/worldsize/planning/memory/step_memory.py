@@ -13,7 +13,7 @@ from worldsize.base import limits
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
-from worldsize.facts import vm_sizes
+from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize
 from worldsize.planning.memory import built_in, verdict
 from worldsize.planning.memory import verdict as sizes
@@ -28,7 +28,7 @@ _HEAD_TASKS = frozenset({"classification", "multi_label", "regression"})  # that
 _INPUTS = (
     "model", "strategy", "optimizer", "momentum", "precision", "activation_checkpointing",
     "gpt_layers", "gpt_heads", "gpt_width", "fsdp_reshard", "fsdp_reduce", "fsdp_cpu_offload",
-    "pipeline_schedule", "ema_decay", "zero_stage", "offload_optimizer", "offload_parameters",
+    "pipeline_schedule", "ema_decay", "compile", "zero_stage", "offload_optimizer", "offload_parameters",
 )  # fmt: skip
 
 MAX_LAYERS = 10_000  # worked out one by one, in a second; the deepest transformers have a tenth of it
@@ -64,8 +64,7 @@ def estimate_steps(
         limits.check_time()
         if name not in plan.steps:
             continue
-        size = _size(plan.steps[name].topology, learned)
-        need = _need(job, step, plan.steps[name], size, import_model=import_model, read_table=read_table)
+        need = _need(job, step, plan.steps[name], learned, import_model=import_model, read_table=read_table)
         if need is not None:
             needs[name] = need
     return needs
@@ -133,20 +132,21 @@ def _need(
     job: Job,
     step: Step,
     plan: StepPlan,
-    size: VmSize | None,
+    learned: Learned,
     *,
     import_model: ImportModel | None,
     read_table: ReadTable | None,
 ) -> Need | None:
     if _LEFT_OUT & set(step.inputs):
         return None
-    read = read_training(job, step, plan, import_model=import_model, read_table=read_table)
+    read = read_training(job, step, plan, import_model=import_model, read_table=read_table, learned=learned)
     if read is None:
         return None
     network, setup = read
     breakdown = estimate(network, setup)
     if breakdown is None:
         return None
+    size = _size(plan.topology, learned)
     room = sizes.available_bytes(size, plan.topology.process_count_per_instance) if size is not None else None
     return Need(network, setup, breakdown, room, "GPU" if setup.gpu else "RAM")
 
@@ -158,13 +158,14 @@ def read_training(
     *,
     import_model: ImportModel | None = None,
     read_table: ReadTable | None = None,
+    learned: Learned = NOT_LEARNED,
 ) -> tuple[Network, Setup] | None:
     """The model of a built-in PyTorch trainer and how a rank trains it; None where either is unknown."""
     if not is_trainer(step) or plan.training is None:
         return None
     values = literal_inputs(step, _INPUTS)
     network = _network(job, step, values, import_model, read_table)
-    setup = _setup(values, plan) if network is not None else None
+    setup = _setup(network, values, plan, learned) if network is not None else None
     return None if network is None or setup is None else (network, setup)
 
 
@@ -196,7 +197,15 @@ def _network(
     )
 
 
-def _setup(values: Mapping[str, Any], plan: StepPlan) -> Setup | None:
+def choose_precision(precision: str, size: VmSize | None) -> str:
+    """What the trainers' ``auto`` means on the GPUs of a VM size, and any other name as it is."""
+    if precision != "auto":
+        return precision
+    gpu = gpus.lookup_model(size.gpu_model) if size is not None and size.gpu_model else None
+    return "bf16" if gpu is not None and "bf16" in gpu.peak_flops else "fp32"
+
+
+def _setup(network: Network, values: Mapping[str, Any], plan: StepPlan, learned: Learned) -> Setup | None:
     training, topology = plan.training, plan.topology
     momentum = literals.parse_number(values["momentum"])
     texts = ("strategy", "optimizer", "precision")
@@ -211,7 +220,7 @@ def _setup(values: Mapping[str, Any], plan: StepPlan) -> Setup | None:
         accumulation=training.gradient_accumulation_steps,
         optimizer=values["optimizer"],
         momentum=0.9 if momentum is None else momentum,
-        precision=values["precision"],
+        precision=choose_precision(values["precision"], _size(topology, learned)),
         checkpointing=values["activation_checkpointing"] == "blocks",
         gpu=topology.gpus_per_instance != 0,
         stage=int(literals.parse_number(values["zero_stage"]) or 0),
@@ -222,6 +231,8 @@ def _setup(values: Mapping[str, Any], plan: StepPlan) -> Setup | None:
         cpu_offload=str(values["fsdp_cpu_offload"]).lower() == "true",
         schedule=str(values["pipeline_schedule"] or "gpipe"),
         averaged=bool(literals.parse_number(values["ema_decay"])),
+        compiled=str(values["compile"]).lower() == "true",
+        unused=network.name not in built_in.NAMES,
     )
 
 

@@ -8,10 +8,8 @@ from worldsize.facts import prices, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.memory import remedies
 from worldsize.planning.memory.estimate import Breakdown
-from worldsize.planning.memory.network import Network, Setup
+from worldsize.planning.memory.network import Network, Setup, gpu_constants
 from worldsize.planning.memory.remedies import Knobs
-
-NEARLY_FULL = 0.9  # fragments and what no formula knows take the rest
 
 
 class Machine(Struct, frozen=True):
@@ -26,7 +24,7 @@ def judge_memory(
 ) -> tuple[str, str, str] | None:
     """Slug, message and help of what is wrong; None where it fits with room to spare, or nothing is known."""
     room = available_bytes(machine.size, machine.processes)
-    if room is None or breakdown.total <= room * NEARLY_FULL:
+    if room is None or breakdown.total <= room * gpu_constants().room_share:
         return None
     over = breakdown.total > room
     needed = format_bytes(breakdown.total)
@@ -61,13 +59,13 @@ def _where(machine: Machine, room: int) -> str:
 
 
 def _help(network: Network, setup: Setup, breakdown: Breakdown, machine: Machine, knobs: Knobs) -> str:
-    room = int((available_bytes(machine.size, machine.processes) or 0) * NEARLY_FULL)
+    room = int((available_bytes(machine.size, machine.processes) or 0) * gpu_constants().room_share)
     fitting = remedies.find_remedies(network, setup, room, knobs)
     options = [f"{remedy.text} ({format_bytes(remedy.total)})" for remedy in fitting]
     bigger = (
         pair
         for pair in larger_sizes(machine.size, machine.processes)
-        if breakdown.total <= pair[1] * NEARLY_FULL
+        if breakdown.total <= pair[1] * gpu_constants().room_share
     )
     size, memory = next(bigger, (None, 0))
     if size is not None:

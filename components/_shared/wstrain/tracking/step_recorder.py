@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wstrain.tracking.mlflow_tracker import Tracker
 
 WINDOW_SECONDS = 0.25
+GPU_WINDOW_SECONDS = 1.0  # each ends with a wait for the GPU, which then has no work for some milliseconds
 MAX_WINDOW_STEPS = 100  # steps
 PRINT_SECONDS = 10.0
 MAX_TIMED_RANKS = 64  # whose times are recorded
@@ -72,6 +73,7 @@ class StepRecorder:
         last_checkpoint: returns the name of the newest one.
         overflows: steps in a row whose loss may overflow, as a loss scale skips them.
         inspect: checks the weights after the given number of steps.
+        window_seconds: from one exchange to the next.
     """
 
     group: Ranks
@@ -84,6 +86,7 @@ class StepRecorder:
     last_checkpoint: Callable[[], str | None] = lambda: None
     overflows: int = 0
     inspect: Callable[[int], None] = lambda _: None
+    window_seconds: float = WINDOW_SECONDS
     _straggler: StragglerDetector = field(default_factory=StragglerDetector)
     _slow: SlowRank | None = None
     _overflowed: int = 0
@@ -163,7 +166,7 @@ class StepRecorder:
                 self._refuse(non_finite.BadStep(step + 1, loss, rate, (), len(ranks)), local_loss)
         self._watch_for_slow(ranks)
         self._add_times(seconds, ranks)
-        self._window = min(max(round(WINDOW_SECONDS / seconds), 1), MAX_WINDOW_STEPS)
+        self._window = min(max(round(self.window_seconds / seconds), 1), MAX_WINDOW_STEPS)
         self._held.clear()
         self._since = time.perf_counter()
 

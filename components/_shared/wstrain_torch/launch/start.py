@@ -6,6 +6,10 @@ second.
 
 from __future__ import annotations
 
+import os
+from collections.abc import MutableMapping
+from importlib import metadata
+
 from wsshards.errors import UserError
 from wstrain.fine_tuning import expect_fine_tuning
 from wstrain.health import memory
@@ -40,10 +44,24 @@ def start_training(settings: Settings, launch: Launch, *, communication: str, st
         global_batch=settings.global_batch_size,
     )
     gpus.expect_gpus_before_import(gpus.planned_gpus(settings), "torch", launch.local_rank)
+    let_segments_grow(os.environ, metadata.version("torch"))
     from wstrain_torch.training import train  # imports torch
 
     with memory.explain_out_of_memory(settings):
         train(settings, launch, mesh, communication=communication, strategy=strategy)
+
+
+def let_segments_grow(env: MutableMapping[str, str], version: str) -> None:
+    """Let CUDA's allocator map memory to the end of a segment, so that less of it is lost between tensors.
+
+    torch reads the variable when it first uses a GPU. Its new name came in 2.9, where it is ignored
+    (pytorch#183387), and works from 2.11 on. What a user has set stays.
+    """
+    old, new = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
+    if old in env or new in env:
+        return
+    major, minor = (int(part) for part in version.split(".")[:2])
+    env[new if (major, minor) >= (2, 11) else old] = "expandable_segments:True"
 
 
 # The dimensions of the mesh that a strategy divides a model over.

@@ -143,9 +143,9 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """``[n, t, width] -> [n, t, width]``."""
         # Heads are counted here, not remembered: this rank may hold a share of them.
-        query, key, value = self.split(x).unflatten(-1, (-1, 3, self.features)).permute(3, 0, 2, 1, 4)
-        query, key = _rotate(query), _rotate(key)
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        both, value = self.split(x).unflatten(-1, (-1, 3, self.features)).permute(3, 0, 2, 1, 4).split((2, 1))
+        query, key = _rotate(both)  # together: their angles are the same
+        mixed = functional.scaled_dot_product_attention(query, key, value[0], is_causal=True)
         result: Tensor = self.merge(mixed.transpose(1, 2).flatten(-2))
         return result
 
@@ -154,7 +154,7 @@ def _rotate(x: Tensor) -> Tensor:
     """Turn pairs of features by angles that grow with the position (Su et al. 2021, "RoFormer").
 
     Attention then sees how far apart two tokens are, which a small model learns much sooner than absolute
-    places. ``[n, heads, t, features] -> [n, heads, t, features]``.
+    places. ``[…, t, features] -> […, t, features]``.
     """
     length, half = x.shape[-2], x.shape[-1] // 2
     speed = LONGEST_WAVE ** (-torch.arange(half, device=x.device) / half)

@@ -6,6 +6,7 @@ a power cut (https://sqlite.org/wal.html). The processes of jobs write their sta
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -327,6 +328,15 @@ class Database:
         """
         row: sqlite3.Row | None = self.connection.execute(query, tuple(values)).fetchone()
         return None if row is None else read_record(kind, row, read)
+
+    async def change(self, make: Callable[[], Result]) -> Result:
+        """What a change results in, which is made in a thread, and sees and makes one state."""
+
+        def make_in_thread() -> Result:
+            with self.transaction():
+                return make()
+
+        return await asyncio.to_thread(make_in_thread)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,23 @@ def test_a_file_that_a_job_wrote_is_a_blob(client: TestClient, management: Manag
     assert answer.content == b"written by a job"
     assert "x-ms-meta-name" not in answer.headers  # it was said of another content
     assert "content-md5" not in answer.headers
+
+
+def test_a_row_that_cannot_be_read_hides_no_blob(client: TestClient, management: Management) -> None:
+    for name in ("a", "b", "c"):
+        put(client, name, x_ms_meta_name="v")
+    management.workspace.database.connection.execute("UPDATE blobs SET metadata = '{' WHERE path = 'b'")
+    assert names(client, include="metadata") == ["a", "b", "c"]
+    assert client.get(f"{STORE}/b").content == b"content"  # without what was said of it
+
+
+def test_of_writes_at_once_that_want_a_new_blob_one_succeeds(client: TestClient) -> None:
+    def write(number: int) -> int:
+        headers = {**BLOCK, "if-none-match": "*"}
+        return client.put(f"{STORE}/one", content=b"%d" % number, headers=headers).status_code
+
+    with client, ThreadPoolExecutor(8) as threads:
+        assert sorted(threads.map(write, range(8))) == [201] + [409] * 7
 
 
 def test_links_are_followed_only_inside_the_home(client: TestClient, management: Management) -> None:

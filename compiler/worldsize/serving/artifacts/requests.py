@@ -92,13 +92,15 @@ async def upload(container: ArtifactContainer, request: Request) -> Response:
     container.prepare()
     async with received_body(container.workspace.home, request) as body:
         properties = BlobProperties(content_md5=body.md5)
-        blob = put_blob(container.workspace, CONTAINER, container.blob(path), body.file, properties)
+        blob = await asyncio.to_thread(
+            put_blob, container.workspace, CONTAINER, container.blob(path), body.file, properties
+        )
     return JSONResponse(container.describe(path, blob))
 
 
 async def delete(container: ArtifactContainer, request: Request) -> Response:
     """Delete one artifact."""
-    delete_blob(container.workspace, container.find(_path(request)))
+    await asyncio.to_thread(delete_blob, container.workspace, container.find(_path(request)))
     return Response(None, 200)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -47,13 +48,11 @@ async def answer_beside(handler: Callable[[Call], Response | Awaitable[Response]
 
     There a change sees and makes one state of the database.
     """
-
-    def answer_in_thread() -> Response | Awaitable[Response]:
-        if call.method == "GET":
-            return handler(call)
-        with call.workspace.database.transaction():
-            return handler(call)
-
-    waits = asyncio.iscoroutinefunction(handler)
-    answered = handler(call) if waits else await asyncio.to_thread(answer_in_thread)
+    answered: Response | Awaitable[Response]
+    if asyncio.iscoroutinefunction(handler):
+        answered = handler(call)
+    elif call.method == "GET":
+        answered = await asyncio.to_thread(handler, call)
+    else:
+        answered = await call.workspace.database.change(partial(handler, call))
     return answered if isinstance(answered, Response) else await answered

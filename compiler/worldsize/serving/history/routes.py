@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -158,17 +159,15 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
 
 
 def _route(workspace: Workspace, method: str, path: str, handler: Handler) -> BaseRoute:
-    waits = asyncio.iscoroutinefunction(handler)
-
-    def handle(call: RunRequest) -> Response | Awaitable[Response]:
-        if method == "GET" or waits:
-            return handler(call)
-        with workspace.database.transaction():
-            return handler(call)
-
     async def respond(request: Request) -> Response:
         call = RunRequest(workspace, request, await read_object(request) if method != "GET" else {})
-        answered = handle(call) if waits else await asyncio.to_thread(handle, call)
+        answered: Response | Awaitable[Response]
+        if asyncio.iscoroutinefunction(handler):
+            answered = handler(call)
+        elif method == "GET":
+            answered = await asyncio.to_thread(handler, call)
+        else:
+            answered = await workspace.database.change(partial(handler, call))
         return answered if isinstance(answered, Response) else await answered
 
     return Route(path, respond, methods=[method])

@@ -30,6 +30,15 @@ async def cancel(workspace: Workspace, name: str) -> JobRecord:
     Raises:
         ServiceError: There is no such job, or it is part of another one.
     """
+    if await asyncio.to_thread(_ask, workspace, name):
+        await _stop(workspace, name)
+    stored = await asyncio.to_thread(records.get_job, workspace.database, name)
+    assert stored is not None
+    return stored
+
+
+def _ask(workspace: Workspace, name: str) -> bool:
+    """Cancel a job that waits, or ask for the end of one that runs, which is then to be stopped."""
     job = records.get_job(workspace.database, name)
     if job is None:
         raise not_found(f"Job `{name}`")
@@ -38,11 +47,8 @@ async def cancel(workspace: Workspace, name: str) -> JobRecord:
         raise ServiceError(400, "UserError", message)
     if records.claim(workspace.database, name, before=records.WAITING, after="CancelRequested"):
         end_job(workspace.database, job, "Canceled", None)
-    elif records.set_status(workspace.database, name, "CancelRequested"):
-        await _stop(workspace, name)
-    stored = records.get_job(workspace.database, name)
-    assert stored is not None
-    return stored
+        return False
+    return records.set_status(workspace.database, name, "CancelRequested")
 
 
 async def _stop(workspace: Workspace, name: str) -> None:
@@ -50,7 +56,7 @@ async def _stop(workspace: Workspace, name: str) -> None:
     asked, deadline = False, time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         asked = asked or signal_process(folder, signal.SIGTERM)
-        job = records.get_job(workspace.database, name)
+        job = await asyncio.to_thread(records.get_job, workspace.database, name)
         if job is None or job.has_ended:
             return
         await asyncio.sleep(LOOK_SECONDS)

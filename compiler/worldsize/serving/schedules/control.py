@@ -131,7 +131,11 @@ async def _trigger(call: Call, schedule: ScheduleRecord) -> Response:
     due = _read_schedule_time(call)
     database = call.workspace.database
     # The same time again is the same request again, which a client repeats when it got no answer.
-    firing = records.claim(database, schedule.name, due) or records.find_firing(database, schedule.name, due)
+    firing = await database.change(
+        lambda: (
+            records.claim(database, schedule.name, due) or records.find_firing(database, schedule.name, due)
+        )
+    )
     assert firing is not None
     job = firing.job or await fire(call.workspace, schedule, firing)
     return answer({"scheduleActionType": "CreateJob", "submissionId": job})

@@ -171,18 +171,20 @@ async def fire(workspace: Workspace, schedule: ScheduleRecord, firing: Firing) -
     """
     name = records.job_name(firing)
     try:
-        if get_job(workspace.database, name) is None:
+        if await asyncio.to_thread(get_job, workspace.database, name) is None:
             await submit(workspace, name, fill_definition(schedule, firing), schedule=schedule.name)
     except ServiceError as error:
-        if get_job(workspace.database, name) is None:  # else another request for the same firing was first
-            records.finish(workspace.database, firing, error=str(error))
+        if (
+            await asyncio.to_thread(get_job, workspace.database, name) is None
+        ):  # else another request for the same firing was first
+            await asyncio.to_thread(records.finish, workspace.database, firing, error=str(error))
             raise
     except Exception as error:
         log_error(f"schedule {schedule.name} could not be fired", error)
         if (reason := explain_refused(error)) is not None:  # the firing waits, and is tried again
             raise ServiceError(507, "InsufficientStorage", f"The job waits: {reason}.") from error
         message = f"The job could not be submitted: {type(error).__name__}: {error}"
-        records.finish(workspace.database, firing, error=message)
+        await asyncio.to_thread(records.finish, workspace.database, firing, error=message)
         raise ServiceError(500, "InternalServerError", message) from error
-    records.finish(workspace.database, firing, job=name)
+    await asyncio.to_thread(records.finish, workspace.database, firing, job=name)
     return name

@@ -7,13 +7,22 @@ import dataclasses
 import uuid
 import xml.etree.ElementTree as ET
 from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from worldsize.serving.control.document import read_body
 from worldsize.serving.storage.answers import add_child, empty_answer, write_headers, xml_answer
-from worldsize.serving.storage.blobs import Blob, change_blob, delete_blob, put_blob, read_blob
+from worldsize.serving.storage.blobs import (
+    Blob,
+    BlobProperties,
+    change_blob,
+    delete_blob,
+    put_blob,
+    read_blob,
+)
 from worldsize.serving.storage.block_list import read_block_list
 from worldsize.serving.storage.blocks import (
     discard_blocks,
@@ -86,13 +95,18 @@ async def put(call: BlobRequest) -> Response:
     properties = read_properties(headers, whole=True)
     locate(call.workspace.home, call.container, call.path)  # refuse the name before the body
     async with received_body(call.workspace.home, call.request) as body:
-        check_write(headers, call.find())
-        if _is_folder(call, properties.metadata):
-            return make_folder(call)
         described = dataclasses.replace(properties, content_md5=properties.content_md5 or body.md5)
-        blob = put_blob(call.workspace, call.container, call.path, body.file, described)
+
+        def store() -> Response:
+            check_write(headers, call.find())
+            if _is_folder(call, properties.metadata):
+                return make_folder(call)
+            blob = put_blob(call.workspace, call.container, call.path, body.file, described)
+            return call.answer(201, blob)
+
+        answer = await call.workspace.database.change(store)
     discard_blocks(call.workspace.home, call.container, call.path)
-    return call.answer(201, blob)
+    return answer
 
 
 def _is_folder(call: BlobRequest, metadata: object) -> bool:
@@ -120,9 +134,8 @@ async def copy(call: BlobRequest) -> Response:
     metadata = given.metadata or source.properties.metadata
     with temporary_file(call.workspace.home) as file:
         await copy_content(source, str(file))
-        check_write(headers, call.find())
         properties = dataclasses.replace(source.properties, metadata=metadata)
-        blob = put_blob(call.workspace, call.container, call.path, file, properties)
+        blob = await call.workspace.database.change(partial(_replace, call, file, properties))
     discard_blocks(call.workspace.home, call.container, call.path)
     status = 201 if "x-ms-blob-type" in headers else 202
     return call.answer(status, blob, x_ms_copy_id=str(uuid.uuid4()), x_ms_copy_status="success")
@@ -148,12 +161,16 @@ async def put_block_list(call: BlobRequest) -> Response:
     committed = tuple((part.block, part.size) for part in parts)
     with temporary_file(home) as file:
         await asyncio.to_thread(join_blocks, parts, file)
-        check_write(call.request.headers, call.find())
-        blob = put_blob(
-            call.workspace, container, path, file, dataclasses.replace(properties, blocks=committed)
-        )
+        properties = dataclasses.replace(properties, blocks=committed)
+        blob = await call.workspace.database.change(partial(_replace, call, file, properties))
     discard_blocks(home, container, path)
     return call.answer(201, blob)
+
+
+def _replace(call: BlobRequest, content: Path, properties: BlobProperties) -> Blob:
+    """Make a file the content of the blob, if the request's conditions allow it."""
+    check_write(call.request.headers, call.find())
+    return put_blob(call.workspace, call.container, call.path, content, properties)
 
 
 async def get_block_list(call: BlobRequest) -> Response:
@@ -180,27 +197,38 @@ async def get_block_list(call: BlobRequest) -> Response:
 
 async def put_metadata(call: BlobRequest) -> Response:
     """Set Blob Metadata."""
-    blob = check_read({}, call.find())
-    check_write(call.request.headers, blob)
     metadata = read_metadata(call.request.headers)
-    changed = change_blob(call.workspace, blob, dataclasses.replace(blob.properties, metadata=metadata))
-    return call.answer(200, changed)
+    return await _change(call, lambda before: dataclasses.replace(before, metadata=metadata))
 
 
 async def put_properties(call: BlobRequest) -> Response:
     """Set Blob Properties: those that are not given are cleared."""
-    blob = check_read({}, call.find())
-    check_write(call.request.headers, blob)
     given = read_properties(call.request.headers, whole=False)
-    kept = dataclasses.replace(given, metadata=blob.properties.metadata, blocks=blob.properties.blocks)
-    return call.answer(200, change_blob(call.workspace, blob, kept))
+    return await _change(
+        call, lambda before: dataclasses.replace(given, metadata=before.metadata, blocks=before.blocks)
+    )
+
+
+async def _change(call: BlobRequest, describe: Callable[[BlobProperties], BlobProperties]) -> Response:
+    """Change what is said of the blob."""
+
+    def change() -> Response:
+        blob = check_read({}, call.find())
+        check_write(call.request.headers, blob)
+        return call.answer(200, change_blob(call.workspace, blob, describe(blob.properties)))
+
+    return await call.workspace.database.change(change)
 
 
 async def delete(call: BlobRequest) -> Response:
     """Delete Blob."""
-    blob = check_read({}, call.find())
-    check_write(call.request.headers, blob)
-    delete_blob(call.workspace, blob)
+
+    def remove() -> None:
+        blob = check_read({}, call.find())
+        check_write(call.request.headers, blob)
+        delete_blob(call.workspace, blob)
+
+    await call.workspace.database.change(remove)
     discard_blocks(call.workspace.home, call.container, call.path)
     return call.answer(202, x_ms_delete_type_permanent="true")
 

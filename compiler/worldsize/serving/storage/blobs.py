@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sqlite3
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from stat import S_ISREG
 
-from worldsize.serving.database import Database
+from worldsize.serving.database import Database, contained, read_object
 from worldsize.serving.storage.errors import StorageError
 from worldsize.serving.storage.files import blob_name, container_folder, locate
 from worldsize.serving.workspace import Workspace
@@ -92,18 +93,22 @@ def describe_blobs(database: Database, blobs: list[Blob]) -> list[Blob]:
     described = []
     for blob in blobs:
         row = known.get(blob.name)
-        if row is None or row["etag"] != blob.etag:
-            described.append(blob)
-            continue
-        properties = BlobProperties(
-            row["content_type"],
-            row["content_md5"],
-            json.loads(row["metadata"]),
-            json.loads(row["headers"]),
-            tuple((each, size) for each, size in json.loads(row["blocks"])),
-        )
+        properties = blob.properties
+        if row is not None and row["etag"] == blob.etag:
+            with contained("blob", blob.name):
+                properties = _read_properties(row)
         described.append(Blob(blob.container, blob.name, blob.file, blob.size, blob.modified_ns, properties))
     return described
+
+
+def _read_properties(row: sqlite3.Row) -> BlobProperties:
+    return BlobProperties(
+        row["content_type"],
+        row["content_md5"],
+        read_object(row["metadata"]),
+        read_object(row["headers"]),
+        tuple((each, size) for each, size in json.loads(row["blocks"])),
+    )
 
 
 def put_blob(

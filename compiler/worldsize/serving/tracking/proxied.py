@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from starlette.requests import Request
@@ -23,17 +24,18 @@ async def answer_artifact(workspace: Workspace, request: Request, path: str) -> 
         ServiceError: 404 for an artifact that does not exist, 405 for another method.
     """
     if request.method == "GET" and not path:
-        return _list(workspace, request.query_params.get("path", ""))
+        return await asyncio.to_thread(_list, workspace, request.query_params.get("path", ""))
     name = _blob(workspace, path)
     if request.method == "PUT":
         async with received_body(workspace.home, request) as body:
-            put_blob(workspace, CONTAINER, name, body.file, BlobProperties(content_md5=body.md5))
+            properties = BlobProperties(content_md5=body.md5)
+            await asyncio.to_thread(put_blob, workspace, CONTAINER, name, body.file, properties)
         return JSONResponse({})
     blob = read_blob(workspace, CONTAINER, name)
     if blob is None:
         raise unknown_artifact(path)
     if request.method == "DELETE":
-        delete_blob(workspace, blob)
+        await asyncio.to_thread(delete_blob, workspace, blob)
         return JSONResponse({})
     headers = {"Content-Length": str(blob.size), "X-Content-Type-Options": "nosniff"}
     return StreamingResponse(

@@ -27,6 +27,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -104,7 +105,9 @@ KINDS: dict[str, Callable[[Path], None]] = {
 MAY_BE_SILENT = {"link to nothing", "link out to a device", "growing", "17 MiB"}
 OUR_FAULT = re.compile(r"Traceback[\s\S]*?File \"[^\"]*/worldsize/|internal error|WS000")
 LARGE = ("growing", "1 TiB")
-ANY_SIZE = re.compile(r"\.log$|\.csv$|^say/|shared\.py")  # what is copied, or read in part: as large as it is
+ANY_SIZE = re.compile(
+    r"\.log$|\.csv$|\.sh$|^say/|shared\.py"
+)  # what is copied, or read in part: as large as it is
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,9 @@ class Outcome:
     @property
     def sentences(self) -> frozenset[str]:
         """What it said, without numbers and order, which differ between two equal runs."""
-        return frozenset(re.sub(r"[\d.]+", "#", self.said).split("\n"))
+        findings = re.findall(r'"message": "(?:[^"\\]|\\.)*"', self.said)  # in an editor's messages
+        lines = findings if self.said.startswith("Content-Length") else self.said.split("\n")
+        return frozenset(re.sub(r"[\d.]+", "#", line) for line in lines)
 
 
 def call(root: Path, words: Sequence[str], most: float, *, listens: bool = False) -> Outcome:
@@ -165,7 +170,8 @@ def _run_child(root: Path, words: Sequence[str], heard: Path | None, told: Path)
 
         def hook(event: str, arguments: tuple[object, ...]) -> None:
             if event in ("open", "sqlite3.connect") and isinstance(arguments[0], str | os.PathLike):
-                real = os.path.abspath(os.fspath(arguments[0]))  # noqa: PTH100 - of a link, its own
+                path = unquote(os.fspath(arguments[0]).removeprefix("file:").removesuffix("?mode=ro"))
+                real = os.path.abspath(path)  # noqa: PTH100 - of a link, its own
                 if real.startswith(inside):
                     opened.add(real[len(inside) :])
 
@@ -209,12 +215,11 @@ def _edit(root: Path) -> Iterator[bytes]:
     """What an editor asks of the language server where files are opened and looked at."""
     number = 0
 
-    def message(method: str, *, asks: bool = True, **parameters: object) -> bytes:
+    def message(method: str, **parameters: object) -> bytes:
         nonlocal number
         number += 1
-        document = {"jsonrpc": "2.0", "method": method, "params": parameters} | (
-            {"id": number} if asks else {}
-        )
+        document: dict[str, object] = {"jsonrpc": "2.0", "method": method, "params": parameters}
+        document |= {} if method in ("initialized", "exit", "textDocument/didOpen") else {"id": number}
         body = json.dumps(document).encode()
         return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
@@ -289,8 +294,9 @@ class Matrix:
         name = file.stem if file.suffix == ".py" else file.name  # a module is called by its own
         if any(name in line for line in set(ended.said.split("\n")) - set(plain.said.split("\n"))):
             return True
-        if "folder" in cell.kind and (file.suffix == ".py" or COMMANDS[cell.command][:2] == ["check", "."]):
-            return True  # a package; or one that is looked into, and not checked itself
+        looked_into = file.suffix == ".py" or file.name == "worldsize.yml"
+        if "folder" in cell.kind and (looked_into or COMMANDS[cell.command][:2] == ["check", "."]):
+            return True  # a package, or another folder that is not a file by its name
         if (cell.command, cell.file) not in self.without:
             self.without[cell.command, cell.file] = self._call(cell.command, cell.file)
         without = self.without[cell.command, cell.file]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 from tests.support import run_folders
@@ -156,3 +158,5 @@ def make_project(root: Path) -> None:
         (ended / "pipeline").mkdir()
         (ended / "pipeline" / "plan.json").write_text("{}")
         (ended / "pipeline" / "pipeline.yml").write_text(FILES["pipeline.yml"])
+    with contextlib.closing(sqlite3.connect(root / ".worldsize" / "mlflow.db")) as connection:
+        connection.executescript(run_folders.TABLES)

@@ -128,7 +128,7 @@ class Schedule:
         try:
             source = self._extensions.cache.recall(step.task)
         except OSError as error:
-            self._view.warn(f"{step.name}: not reused: {describe_os_error(error)}")
+            self._view.warn(f"{step.name}: not reused: {describe_os_error(error, file=True)}")
             return False
         if source is not None:
             self._context.log.write("step_reused", step=step.name, run=source)

@@ -35,6 +35,7 @@ def check_schema(database: Path) -> None:
 
     Raises:
         SchemaError: Its schema is older or newer than that of the installed MLflow.
+        UnreadableError: It is not a file.
         sqlite3.DatabaseError: It is damaged.
     """
     package = find_mlflow()
@@ -58,6 +59,7 @@ def check_schema(database: Path) -> None:
 
 def _read_revision(database: Path) -> str | None:
     """The revision of a database's schema; None if there is none, or if it cannot be read now."""
+    untrusted.check_file(database)  # SQLite would wait for a pipe
     if not database.exists():
         return None
     uri = f"file:{quote(str(database.absolute()))}?mode=ro"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from worldsize.base import untrusted
 from worldsize.running.environments.mlflow_schema import check_schema
 
 DATABASE = "mlflow.db"
@@ -20,10 +21,12 @@ def prepared_database(home: Path) -> Iterator[None]:
     Raises:
         SchemaError: The database is that of another version of MLflow.
         TimeoutError: Another process holds the lock for long.
+        UnreadableError: The database or the lock is not a file.
     """
     import fcntl  # POSIX only
 
     deadline = time.monotonic() + LOCK_SECONDS
+    untrusted.check_file(home / "mlflow.lock")
     with (home / "mlflow.lock").open("a") as file:
         while True:
             try:

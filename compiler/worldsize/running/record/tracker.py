@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from worldsize.base.untrusted import UnreadableError
 from worldsize.running.environments.mlflow_schema import SchemaError
 from worldsize.running.record.mlflow_database import prepared_database
 
@@ -322,7 +323,7 @@ def answer(**document: Any) -> None:
 
 def reason(error: Exception) -> str:
     """Describe an error in one line; of an error of the database only its message, not the statement."""
-    if isinstance(error, SchemaError):
+    if isinstance(error, (SchemaError, UnreadableError)):
         return str(error)
     first = (str(error).strip().splitlines() or [""])[0][:160]
     cause = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None)

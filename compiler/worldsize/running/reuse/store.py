@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from worldsize.base import untrusted
 from worldsize.base.whole_file import SUFFIX
 from worldsize.running.model.folder import RunFolder, StepFolder
 from worldsize.running.record.folder import is_alive
@@ -85,8 +86,10 @@ class Store:
 
     def count(self, entry: StoreEntry) -> None:
         """Count a use of an entry: one byte per use, so that concurrent runs can append."""
-        with contextlib.suppress(OSError), self._hits(entry.key).open("ab") as file:
-            file.write(b".")
+        with contextlib.suppress(OSError):
+            untrusted.check_file(self._hits(entry.key))
+            with self._hits(entry.key).open("ab") as file:
+                file.write(b".")
 
     def remove(self, entry: StoreEntry) -> None:
         """Remove an entry, but not the step that it points to."""
@@ -119,6 +122,7 @@ class Store:
     def locked(self, *, alone: bool = False) -> Iterator[None]:
         """Lock the store: shared to link to entries, or ``alone`` to remove them."""
         self.root.mkdir(parents=True, exist_ok=True)
+        untrusted.check_file(self.root.parent / "lock")
         with (self.root.parent / "lock").open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
             yield

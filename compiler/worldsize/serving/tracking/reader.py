@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from worldsize.base import untrusted
 from worldsize.serving.home import Home
 
 
@@ -38,8 +39,14 @@ class TrackedRun:
 
 @contextlib.contextmanager
 def open_tracking(home: Home) -> Iterator[sqlite3.Connection | None]:
-    """A connection that only reads; None before the first run."""
-    if not home.tracking_database.exists():
+    """A connection that only reads; None before the first run, or with a warning where there is no file."""
+    try:
+        untrusted.check_file(home.tracking_database)  # SQLite would wait for a pipe
+        there = home.tracking_database.exists()
+    except untrusted.UnreadableError as error:
+        error.warn()
+        there = False
+    if not there:
         yield None
         return
     uri = f"file:{quote(str(home.tracking_database.absolute()))}?mode=ro"

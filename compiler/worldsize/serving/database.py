@@ -318,6 +318,15 @@ class Database:
             self._local.connection = connection
         return connection
 
+    def rows(self, ids: str, values: Any, row: str) -> Iterator[sqlite3.Row]:
+        """The rows that ``row`` selects by the ids that ``ids`` lists in order, one in memory at a time.
+
+        Where a query has to sort, SQLite would sort whole rows, whose bodies may have megabytes each.
+        """
+        listed = self.connection.execute(ids, values).fetchall()
+        found = (self.connection.execute(row, (each["id"],)).fetchone() for each in listed)
+        return (each for each in found if each is not None)
+
     def read_one(
         self, kind: str, query: str, values: Iterable[object], read: Callable[[sqlite3.Row], Result]
     ) -> Result | None:

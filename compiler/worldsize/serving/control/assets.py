@@ -17,14 +17,19 @@ from worldsize.serving.database import Database, now, read_object, use_each
 KINDS = ("codes", "components", "data", "environments", "models")
 
 _DEFAULT = "azureml_default"
-_NEWEST = "SELECT * FROM assets WHERE kind = ? AND name = ? ORDER BY archived, id DESC LIMIT 1"
+# By their ids: SQLite would sort whole rows.
+_ROW = "SELECT * FROM assets WHERE id = ?"
+_NEWEST = """
+SELECT * FROM assets WHERE id =
+    (SELECT id FROM assets WHERE kind = ? AND name = ? ORDER BY archived, id DESC LIMIT 1)
+"""
 _CONTAINERS = """
 SELECT c.kind, c.name, c.properties, c.archived, c.created, c.modified,
     (SELECT version FROM assets a WHERE a.kind = c.kind AND a.name = c.name
         ORDER BY archived, id DESC LIMIT 1) AS latest,
     (SELECT iif(json_valid(properties), json_extract(properties, '$.dataType'), NULL)
-        FROM assets a WHERE a.kind = c.kind AND a.name = c.name
-        ORDER BY archived, id DESC LIMIT 1) AS data_type,
+        FROM assets WHERE id = (SELECT id FROM assets a WHERE a.kind = c.kind AND a.name = c.name
+            ORDER BY archived, id DESC LIMIT 1)) AS data_type,
     (SELECT MAX(CAST(version AS INTEGER)) FROM assets a WHERE a.kind = c.kind AND a.name = c.name
         AND version NOT GLOB '*[^0-9]*' AND LENGTH(version) < 18) AS highest
 FROM containers c WHERE c.kind = ?
@@ -103,10 +108,10 @@ def select_versions(
 ) -> Iterable[sqlite3.Row]:
     """The rows of the versions that :func:`list_versions` reads."""
     query = (
-        "SELECT * FROM assets WHERE kind = ? AND name = ? AND archived IN (?, ?)"
+        "SELECT id FROM assets WHERE kind = ? AND name = ? AND archived IN (?, ?)"
         " ORDER BY id DESC LIMIT ? OFFSET ?"
     )
-    return database.connection.execute(query, (kind, name, archived[0], archived[-1], limit, skip))
+    return database.rows(query, (kind, name, archived[0], archived[-1], limit, skip), _ROW)
 
 
 def word(kind: str) -> str:
@@ -143,19 +148,21 @@ def select_containers(
 
 
 _COUNTED = """
-SELECT MAX(id) AS id, COUNT(*) AS versions FROM assets WHERE kind = :kind AND archived = 0 GROUP BY name
+SELECT *, (SELECT COUNT(*) FROM assets b WHERE b.kind = a.kind AND b.name = a.name AND b.archived = 0)
+    AS versions FROM assets a WHERE id = ?
 """
 _OF_EACH = f"""
-FROM assets a JOIN ({_COUNTED}) n ON n.id = a.id
-JOIN containers c ON c.kind = a.kind AND c.name = a.name AND c.archived = 0 AND {NAMED}
-WHERE :text = '' OR instr(lower(a.name), :text) ORDER BY a.created DESC LIMIT :limit
+FROM assets a JOIN containers c ON c.kind = a.kind AND c.name = a.name AND c.archived = 0 AND {NAMED}
+WHERE a.kind = :kind AND a.archived = 0 AND (:text = '' OR instr(lower(a.name), :text))
+GROUP BY a.name ORDER BY a.created DESC LIMIT :limit
 """
 
 
 def select_newest(database: Database, kind: str, text: str, limit: int) -> Iterable[sqlite3.Row]:
     """The rows of the newest version of each name that has ``text``, with how many ``versions`` there are."""
     values = {"kind": kind, "text": text, "limit": limit}
-    return database.connection.execute(f"SELECT a.*, n.versions {_OF_EACH}", values)
+    # With MAX() the other columns are those of its row: https://sqlite.org/lang_select.html#bareagg
+    return database.rows(f"SELECT MAX(a.id) AS id, a.created {_OF_EACH}", values, _COUNTED)
 
 
 def put_version(

@@ -11,6 +11,8 @@ from typing import Any
 from worldsize.serving.control.document import JsonObject
 from worldsize.serving.database import Database, now, read_object, use_each
 
+ROW = "SELECT * FROM resources WHERE id = ?"
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -32,8 +34,8 @@ def get_resource(database: Database, kind: str, name: str) -> Resource | None:
 
 def list_resources(database: Database, kind: str) -> Iterator[Resource]:
     """The resources of a kind in the order in which they were made, one in memory at a time."""
-    query = "SELECT * FROM resources WHERE kind = ? ORDER BY id"
-    return use_each(kind.removesuffix("s"), database.connection.execute(query, (kind,)), read_resource)
+    query = "SELECT id FROM resources WHERE kind = ? ORDER BY id"
+    return use_each(kind.removesuffix("s"), database.rows(query, (kind,), ROW), read_resource)
 
 
 def put_resource(

@@ -86,7 +86,7 @@ def select_jobs(
     experiment: str | None = None,
     limit: int = 100,
     after: int | None = None,
-) -> list[sqlite3.Row]:
+) -> Iterable[sqlite3.Row]:
     """The rows of jobs, the newest first: those of the top level, or the children of ``parent``.
 
     Args:
@@ -114,7 +114,7 @@ def select_jobs(
         "tag_value": value if equals else None,
         "limit": limit,
     }
-    return database.connection.execute(_LIST, parameters).fetchall()
+    return database.connection.execute(_LIST, parameters)
 
 
 def list_in_state(database: Database, states: Iterable[str]) -> list[JobRecord]:

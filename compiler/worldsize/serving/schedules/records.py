@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from worldsize.serving.control.resources import Resource, get_resource, read_resource
+from worldsize.serving.control.resources import ROW, Resource, get_resource, read_resource
 from worldsize.serving.database import Database, now, read_record, use_each
 from worldsize.serving.schedules.times import Trigger, due_times
 from worldsize.serving.schedules.triggers import read_trigger
@@ -71,7 +71,7 @@ def get_schedule(database: Database, name: str) -> ScheduleRecord | None:
 
 # Python would have to parse all bodies for it, and SQLite lets other threads go on meanwhile.
 _LIST = """
-SELECT * FROM resources WHERE kind = :kind
+SELECT id FROM resources WHERE kind = :kind
     AND iif(json_valid(body), json_extract(body, '$.isEnabled'), 1) IS NOT :disabled ORDER BY id
 """
 
@@ -84,7 +84,7 @@ def list_schedules(database: Database, *, enabled: bool | None = None) -> Iterat
         enabled: Those that are, or are not, switched on; None for all.
     """
     values = {"kind": KIND, "disabled": 0 if enabled else -1}
-    rows = database.connection.execute(_LIST, values)
+    rows = database.rows(_LIST, values, ROW)
     schedules = use_each("schedule", use_each("schedule", rows, read_resource), read_schedule)
     return (each for each in schedules if enabled in (None, each.enabled))
 

@@ -147,9 +147,19 @@ def select_containers(
     return database.connection.execute(query, (kind, archived[0], archived[-1], limit, skip))
 
 
-_COUNTED = """
-SELECT *, (SELECT COUNT(*) FROM assets b WHERE b.kind = a.kind AND b.name = a.name AND b.archived = 0)
-    AS versions FROM assets a WHERE id = ?
+# Of the properties what a list shows: others may have megabytes.
+_BRIEF = """
+SELECT kind, name, version, archived, created, modified, job,
+    iif(json_valid(properties), json_object(
+        'description', json_extract(properties, '$.description'),
+        'modelType', json_extract(properties, '$.modelType'),
+        'dataType', json_extract(properties, '$.dataType'),
+        'componentSpec', json_object(
+            'type', json_extract(properties, '$.componentSpec.type'),
+            'description', json_extract(properties, '$.componentSpec.description'))
+    ), properties) AS properties,
+    (SELECT COUNT(*) FROM assets b WHERE b.kind = a.kind AND b.name = a.name AND b.archived = 0) AS versions
+FROM assets a WHERE id = ?
 """
 _OF_EACH = f"""
 FROM assets a JOIN containers c ON c.kind = a.kind AND c.name = a.name AND c.archived = 0 AND {NAMED}
@@ -159,10 +169,10 @@ GROUP BY a.name ORDER BY a.created DESC LIMIT :limit
 
 
 def select_newest(database: Database, kind: str, text: str, limit: int) -> Iterable[sqlite3.Row]:
-    """The rows of the newest version of each name that has ``text``, with how many ``versions`` there are."""
+    """The newest version of each name that has ``text``, in brief, with how many ``versions`` there are."""
     values = {"kind": kind, "text": text, "limit": limit}
     # With MAX() the other columns are those of its row: https://sqlite.org/lang_select.html#bareagg
-    return database.rows(f"SELECT MAX(a.id) AS id, a.created {_OF_EACH}", values, _COUNTED)
+    return database.rows(f"SELECT MAX(a.id) AS id, a.created {_OF_EACH}", values, _BRIEF)
 
 
 def put_version(

@@ -76,15 +76,26 @@ SELECT id FROM resources WHERE kind = :kind
 """
 
 
-def list_schedules(database: Database, *, enabled: bool | None = None) -> Iterator[ScheduleRecord]:
+# Without the definition of its jobs, of which a list shows nothing and which may have megabytes.
+_BRIEF = """
+SELECT kind, name, secrets, created, modified,
+    iif(json_valid(body), json_remove(body, '$.action.jobDefinition'), body) AS body
+FROM resources WHERE id = ?
+"""
+
+
+def list_schedules(
+    database: Database, *, enabled: bool | None = None, brief: bool = False
+) -> Iterator[ScheduleRecord]:
     """The schedules that can be read, in the order of their creation, one in memory at a time.
 
     Args:
         database: The workspace's.
         enabled: Those that are, or are not, switched on; None for all.
+        brief: Without the definitions of their jobs.
     """
     values = {"kind": KIND, "disabled": 0 if enabled else -1}
-    rows = database.rows(_LIST, values, ROW)
+    rows = database.rows(_LIST, values, _BRIEF if brief else ROW)
     schedules = use_each("schedule", use_each("schedule", rows, read_resource), read_schedule)
     return (each for each in schedules if enabled in (None, each.enabled))
 

@@ -54,7 +54,7 @@ async def draw_schedules(workspace: Workspace) -> None:
     with frame.frame(workspace, "Schedules", "Schedules"):
         frame.heading("Schedules", 1)
         nothing = "No schedules yet. Create one with `az ml schedule create`."
-        read = partial(list_schedules, workspace.database)
+        read = partial(list_schedules, workspace.database, brief=True)
         await Listing("Schedules", _COLUMNS, read, _schedule_row, nothing).refresh()
 
 

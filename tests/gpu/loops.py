@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-WINDOW_SECONDS = 0.25  # between two waits for the device, as ours has it
+WINDOW_SECONDS = 1.0  # between two waits for the device, as ours has it
 
 
 class Turns:

@@ -16,8 +16,8 @@ import pytest
 # exceed by 1 %.
 BOUNDS = {
     "files": 901,
-    "lines": 107_627,
-    "small modules": 127,
+    "lines": 109_702,
+    "small modules": 122,
     "edges between packages": 188,
     "packages in knots": 0,
     "edges in running": 42,
@@ -32,14 +32,20 @@ BOUNDS = {
     "functions called of": 0,
     "noqa": 118,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
-    "test files": 1269,
-    "lines of golden files": 13_592,
+    "test files": 1273,
+    "lines of golden files": 13_601,
     "processor seconds of the fast tests": 130,
 }
 # Every raise since there is this table, with its reason: `("lines", 99_000, 99_400): "what they are for"`.
 # None in place of the new number: the bound was removed.
 RAISED: dict[bound_history.Raise, str] = {
-    ("test files", 1260, 1269): "tests/gpu: what a machine with a GPU runs, a file an idea, and its rehearsal",
+    (
+        "test files",
+        1260,
+        1273,
+    ): "tests/gpu, what a machine with a GPU runs; and tests of hostile files and disks",
+    ("lines", 107_627, 109_702): "foreign files, secrets, records and requests are refused when in doubt",
+    ("lines of golden files", 13_592, 13_601): "plans say whether a step is compiled",
 }
 ELSEWHERE = {"processor seconds of the fast tests"}  # tests/support/spent_time.py measures it
 MEASURED = sorted(BOUNDS.keys() - ELSEWHERE)

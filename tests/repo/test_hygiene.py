@@ -18,7 +18,8 @@ TOP_LEVEL = {
     "pyproject.toml", "README.md", "components", "pipelines", "compiler", "schemas", "tests",
     "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "SECURITY.md",
 }  # fmt: skip
-MAX_LINES, MAX_FUNCTION_LINES, MAX_BYTES = 400, 60, 1_000_000
+# A file is as long as its idea.
+MAX_LINES, MAX_FUNCTION_LINES, MAX_BYTES = 600, 60, 1_000_000
 # Spelt in pieces, so that this file does not find itself.
 MACHINE_PATHS = re.compile("|".join(f"/{name}/" for name in ("work", "root", "home/[a-z]+", "Users/[a-z]+")))
 REGISTRY_HOSTS = re.compile(

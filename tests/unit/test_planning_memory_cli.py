@@ -37,7 +37,7 @@ def plan(folder: Path, *options: str, uses: str = "train_ddp", model: str = "gpt
 
 def test_the_table_adds_up_to_the_memory_of_a_gpu(tmp_path: Path) -> None:
     lines = plan(tmp_path, "--memory").stdout.splitlines()
-    start = lines.index("train  memory of a process, `gpt` of 858880 weights, fp32, ddp")
+    start = lines.index("train  memory of a process, `gpt` of 858880 weights, bf16, ddp")
     names = [line.split()[0] for line in lines[start + 1 :]]
     assert names == [
         "parameters", "gradients", "optimizer", "activations", "buffers", "checkpoint", "reserve", "total"

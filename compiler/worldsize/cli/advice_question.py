@@ -123,6 +123,7 @@ def make_question(
         divides_layers=subject.divides_layers,
         combines_sharding=subject.combines_sharding,
         recomputes=subject.recomputes,
+        automatic_precision=subject.automatic_precision,
     )
     if request.keep_layout:
         sharding = ((training.strategy, training.zero_stage),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Literal
 
 from msgspec import Struct
 
@@ -29,6 +30,11 @@ class Gpu(Struct, frozen=True):
     def has_fused_attention(self) -> bool:
         """Whether FlashAttention 2 runs on it (Dao 2023, arXiv:2307.08691: Ampere and newer)."""
         return self.architecture not in ("kepler", "pascal", "volta", "turing")
+
+    @property
+    def automatic_precision(self) -> Literal["bf16", "fp32"]:
+        """What the trainers' ``auto`` means on it: bf16 where it has it (Ampere and newer)."""
+        return "bf16" if "bf16" in self.peak_flops else "fp32"
 
 
 def names() -> list[str]:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from worldsize.planning.advising.model import HOROVOD, PYTORCH, Rate, Sharding, Subject
 from worldsize.planning.estimates.model import Case, Recomputation
+from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.planning.model import Training as PlannedTraining
 from worldsize.resolving import rows
@@ -71,6 +72,7 @@ def describe_step(resolved: ResolvedSpec, plan: StepPlan, case: Case) -> Subject
     if step.uses is None or step.uses.value not in _BUILT_IN:
         return subject
     shardings, divides = _BUILT_IN[step.uses.value]
+    inputs = literal_inputs(resolved.job.steps[plan.step], ("precision",))
     described = step.scale is not None and step.scale.workload is not None  # a model of the user's own
     return replace(
         subject,
@@ -78,6 +80,7 @@ def describe_step(resolved: ResolvedSpec, plan: StepPlan, case: Case) -> Subject
         divides_layers=divides and not described,
         combines_sharding=False,
         recomputes=("none",) if step.uses.value == "train_horovod" else ("none", "full"),
+        automatic_precision=not described and inputs["precision"] == "auto",
     )
 
 

@@ -84,6 +84,13 @@ def find_fastest(question: Question, cluster: Cluster, constants: Constants, tal
     return best
 
 
+def fit_precision(question: Question, cluster: Cluster) -> Training:
+    """The present training, in the precision that it has on a cluster's GPUs."""
+    if not question.choice.automatic_precision:
+        return question.training
+    return replace(question.training, precision=cluster.gpu.automatic_precision)
+
+
 def has_room(case: Case) -> bool:
     """Whether a training needs no more than the part of a GPU's memory that it should fill."""
     return estimate_need(case).total <= case.cluster.gpu.memory_bytes * gpu_constants().room_share
@@ -104,7 +111,7 @@ def list_divisions(question: Question, recomputation: Recomputation, cluster: Cl
             continue
         for strategy, stage in _list_shardings(choice, world // ways, tensor, pipeline):
             yield replace(
-                question.training,
+                fit_precision(question, cluster),
                 strategy=strategy,
                 zero_stage=stage,
                 recomputation=recomputation,
@@ -196,7 +203,7 @@ def _bound_step(
 ) -> float:
     """Seconds below which no step is: its operations alone, all samples in one pass."""
     training = replace(
-        question.training,
+        fit_precision(question, cluster),
         micro_batch=question.global_batch,
         accumulation=1,
         recomputation=recomputation,

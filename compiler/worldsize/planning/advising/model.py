@@ -49,6 +49,7 @@ class Choice(Struct, frozen=True):
     combines_sharding: bool = True  # whether they may be with sharded states
     recomputes: tuple[Recomputation, ...] = ("none", "selective", "full")
     degrees: tuple[int, int] | None = None  # the only tensor and pipeline degree; None for any
+    automatic_precision: bool = False  # whether each GPU has its own, in place of the present one
 
 
 class Rate(Struct, frozen=True):
@@ -74,6 +75,7 @@ class Subject(Struct, frozen=True):
         combines_sharding: whether they may be with sharded states.
         recomputes: the kinds of recomputation that may be chosen.
         checkpoint_seconds: that the training waits for one checkpoint; None if it writes none.
+        automatic_precision: whether the GPU chooses the precision.
     """
 
     name: str
@@ -86,10 +88,11 @@ class Subject(Struct, frozen=True):
     combines_sharding: bool
     recomputes: tuple[Recomputation, ...]
     checkpoint_seconds: float | None
+    automatic_precision: bool = False
 
 
 class Question(Struct, frozen=True):
-    """One training. ``training`` is the present one: its precision and optimizer are kept."""
+    """One training. ``training`` is the present one: its optimizer is kept, and a precision that is given."""
 
     workload: Workload
     training: Training

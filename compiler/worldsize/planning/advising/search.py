@@ -51,7 +51,7 @@ def search(question: Question) -> Found:
     precise = False
     choice = question.choice
     for cluster in clusters.list_clusters(choice.sizes, choice.max_instances, question.input_samples_per_s):
-        if question.training.precision not in cluster.gpu.peak_flops:
+        if layouts.fit_precision(question, cluster).precision not in cluster.gpu.peak_flops:
             continue
         precise = True
         layout = layouts.find_fastest(question, cluster, constants, tally)

@@ -202,7 +202,7 @@ def choose_precision(precision: str, size: VmSize | None) -> str:
     if precision != "auto":
         return precision
     gpu = gpus.lookup_model(size.gpu_model) if size is not None and size.gpu_model else None
-    return "bf16" if gpu is not None and "bf16" in gpu.peak_flops else "fp32"
+    return gpu.automatic_precision if gpu is not None else "fp32"
 
 
 def _setup(network: Network, values: Mapping[str, Any], plan: StepPlan, learned: Learned) -> Setup | None:

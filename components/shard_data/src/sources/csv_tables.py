@@ -63,9 +63,11 @@ def _read_file(request: Request, file: Path, plan: TablePlan) -> Iterator[FileBa
 
     start = 0
     with _csv_stream(file) as stream:
+        # Threads would read as far ahead as unpacking, which takes most of the time, lets them.
+        reading = csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=not is_packed(file))
         reader = csv.open_csv(
             stream,
-            csv.ReadOptions(block_size=BLOCK_BYTES),
+            reading,
             csv.ParseOptions(newlines_in_values=True),
             options,
         )

@@ -302,7 +302,7 @@ class Matrix:
         without = self.without[cell.command, cell.file]
         if without.sentences == plain.sentences and without.status == plain.status:
             return True  # an accessory, which may be missing
-        # Where a missing file is not said, what is no file is missing.
+        # Where a missing file is not reported, what is there but is not a file counts as missing.
         return cell.command not in MUST_NAME and without.sentences == ended.sentences
 
 

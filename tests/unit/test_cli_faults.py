@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -161,26 +159,3 @@ def test_a_full_disk_while_a_run_compiles_is_one_error(
     assert [line for line in lines if "error" in line] == lines[:1]
     assert "could not be written: no space left on device (`pipeline.yml`)" in lines[0]
     assert not list(Path("home/runs").iterdir())
-
-
-@pytest.fixture(scope="module")
-def full_disk() -> ModuleType:
-    pytest.importorskip("starlette", reason="pip install 'worldsize[serve]'")
-    path = Path(__file__).parents[1] / "fuzz" / "full_disk.py"
-    spec = importlib.util.spec_from_file_location("fuzz_full_disk", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize(
-    "name", ["adopt", "baseline", "compile", "fix", "init", "report", "requests", "serve"]
-)
-def test_every_write_may_fail_once(full_disk: ModuleType, name: str) -> None:
-    tried, faults = full_disk.try_scenario(name, every=9)
-    assert faults == []
-    assert tried > 3

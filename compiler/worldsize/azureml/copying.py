@@ -8,7 +8,6 @@ refused.
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import os
 import stat
@@ -129,11 +128,8 @@ def read_listed(path: Path, limit: int | None = None) -> bytes:
 
 def hash_listed(path: Path) -> bytes:
     """SHA-256 of a file that was listed; raises as :func:`open_listed` does, or if it grows."""
-    total = hashlib.sha256()
     with open_listed(path) as file:
-        for chunk in untrusted.read_chunks(file):
-            total.update(chunk)
-    return total.digest()
+        return untrusted.hash_rest(file)
 
 
 def are_equal(one: Path, other: Path) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import warnings
 from collections.abc import Iterator
@@ -39,6 +40,17 @@ class UnreadableError(OSError):
 
 class UnreadWarning(UserWarning):
     """A file that was passed over; the command line shows its sentence alone."""
+
+
+@contextlib.contextmanager
+def passed_over() -> Iterator[None]:
+    """Do without a file: end the block where there is none, and with a warning where it cannot be read."""
+    try:
+        yield
+    except FileNotFoundError:
+        pass
+    except UnreadableError as error:
+        error.warn()
 
 
 def open_file(path: str | os.PathLike[str]) -> BufferedReader:
@@ -117,6 +129,14 @@ def read_chunks(file: BufferedReader) -> Iterator[bytes]:
         if left < 0:
             raise UnreadableError(errno.EFBIG, "it grew while it was read", str(file.name))
         yield chunk
+
+
+def hash_rest(file: BufferedReader) -> bytes:
+    """SHA-256 of what is left of an open file; raises as :func:`read_chunks` does."""
+    total = hashlib.sha256()
+    for chunk in read_chunks(file):
+        total.update(chunk)
+    return total.digest()
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[str]:

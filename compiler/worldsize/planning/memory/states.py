@@ -102,11 +102,11 @@ def _pass_replicated(parts: Sequence[Part], setup: Setup, states: States) -> lis
     """A gradient takes memory once it is computed, unless it is a view of a bucket of DDP's, or is added to.
 
     Those of micro-batches that DDP does not exchange are no views: they are copied into the buckets one by
-    one, in the first step, while there is no state of the optimizer yet, or in every step where weights may
-    get no gradient. Autocast copies matrices once a forward pass, and the
-    backward pass needs the copies; those of a block that is computed again are made again. Source:
-    ``DistributedDataParallel`` with ``gradient_as_bucket_view``, and ``torch.autocast``, whose cache holds
-    the copy of a leaf that requires gradients.
+    one, in the first step, before the optimizer has a state, or in every step where weights may get no
+    gradient. Autocast copies matrices once a forward pass, and the backward pass needs the copies; those of
+    a block that is computed again are made again. Source: ``DistributedDataParallel`` with
+    ``gradient_as_bucket_view``, and ``torch.autocast``, whose cache holds the copy of a leaf that requires
+    gradients.
     """
     bucketed = setup.strategy == "ddp" and setup.data > 1
     added = setup.accumulation > 1

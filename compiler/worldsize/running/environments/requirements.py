@@ -137,10 +137,7 @@ def digest_requirements(lines: Iterable[str]) -> str:
             for file in [path] if path.is_file() else sorted(_files(path)):
                 total.update(f"{file.relative_to(path) if file != path else file.name}\0".encode())
                 with untrusted.open_file(file) as opened:
-                    content = hashlib.sha256()
-                    for chunk in untrusted.read_chunks(opened):
-                        content.update(chunk)
-                total.update(content.digest())
+                    total.update(untrusted.hash_rest(opened))
     return total.hexdigest()
 
 

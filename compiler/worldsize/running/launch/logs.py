@@ -52,12 +52,12 @@ class Follower:
         lines: list[str] = []
         try:
             with untrusted.open_file(self.path) as file:
-                inode = os.fstat(file.fileno()).st_ino
-                if inode != self._inode:  # another attempt of the step has started a new file
-                    self._inode, self._position, self._decoder = inode, 0, Decoder()
+                status = os.fstat(file.fileno())
+                if status.st_ino != self._inode:  # another attempt of the step has started a new file
+                    self._inode, self._position, self._decoder = status.st_ino, 0, Decoder()
                 file.seek(self._position)
-                size = os.fstat(file.fileno()).st_size  # what is added meanwhile waits for the next call
-                while chunk := file.read(min(CHUNK_BYTES, max(0, size - self._position))):
+                # What is added meanwhile waits for the next call.
+                while chunk := file.read(min(CHUNK_BYTES, max(0, status.st_size - self._position))):
                     self._position += len(chunk)
                     lines += self._decoder.feed(chunk)
         except untrusted.UnreadableError as error:
@@ -69,16 +69,11 @@ class Follower:
 
 def last_lines(path: Path, count: int) -> list[str]:
     """The last lines of a file that are not empty; at most 64 KiB of it are read."""
-    try:
-        with untrusted.open_file(path) as file:
-            start = max(0, file.seek(0, os.SEEK_END) - CHUNK_BYTES)
-            file.seek(start)
-            data = file.read(CHUNK_BYTES)
-    except FileNotFoundError:
-        return []
-    except untrusted.UnreadableError as error:  # its name comes from a record, which may contain anything
-        error.warn()
-        return []
+    start, data = 0, b""
+    with untrusted.passed_over(), untrusted.open_file(path) as file:
+        start = max(0, file.seek(0, os.SEEK_END) - CHUNK_BYTES)
+        file.seek(start)
+        data = file.read(CHUNK_BYTES)
     lines = Decoder().feed(data, final=True)
     complete_lines = lines[1:] if start else lines
     return [line for line in complete_lines if line.strip()][-count:]

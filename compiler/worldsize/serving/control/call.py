@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -43,16 +42,18 @@ class Call:
         return "/".join(part for part in parts if part is not None)
 
 
-async def answer_beside(handler: Callable[[Call], Response | Awaitable[Response]], call: Call) -> Response:
+async def answer_beside(
+    workspace: Workspace, method: str, handle: Callable[[], Response | Awaitable[Response]]
+) -> Response:
     """Answer in a thread, beside the event loop, what does not wait itself.
 
     There a change sees and makes one state of the database.
     """
     answered: Response | Awaitable[Response]
-    if asyncio.iscoroutinefunction(handler):
-        answered = handler(call)
-    elif call.method == "GET":
-        answered = await asyncio.to_thread(handler, call)
+    if asyncio.iscoroutinefunction(handle):
+        answered = handle()
+    elif method == "GET":
+        answered = await asyncio.to_thread(handle)
     else:
-        answered = await call.workspace.database.change(partial(handler, call))
+        answered = await workspace.database.change(handle)
     return answered if isinstance(answered, Response) else await answered

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from starlette.requests import Request
@@ -119,7 +120,7 @@ async def answer_request(workspace: Workspace, request: Request, handlers: Mappi
         raise ServiceError(404, "InvalidResourceType", f"worldsize serve does not offer `{path.kind[:60]}`.")
     if call.method in ("PUT", "PATCH") and path.kind in NAMES:
         _check_name(path.kind, path.name or "")
-    return await answer_beside(handler, call)
+    return await answer_beside(call.workspace, call.method, partial(handler, call))
 
 
 def _check_name(kind: str, name: str) -> None:

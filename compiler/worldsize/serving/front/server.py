@@ -229,7 +229,7 @@ def _log_to_file(path: Path) -> None:
     """Send warnings and errors of every library to a file: the terminal is the command's."""
     handler = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.raiseExceptions = False  # a full disk is no reason to write tracebacks to the terminal
+    logging.raiseExceptions = False  # a full disk must not fill the terminal with tracebacks
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)

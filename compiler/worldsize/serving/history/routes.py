@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from worldsize.serving.control.call import answer_beside
 from worldsize.serving.control.document import LONGEST_NAME, answer, encode, read_object, take_about
 from worldsize.serving.database import use_each
 from worldsize.serving.errors import not_found
@@ -160,14 +161,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
 
 def _route(workspace: Workspace, method: str, path: str, handler: Handler) -> BaseRoute:
     async def respond(request: Request) -> Response:
-        call = RunRequest(workspace, request, await read_object(request) if method != "GET" else {})
-        answered: Response | Awaitable[Response]
-        if asyncio.iscoroutinefunction(handler):
-            answered = handler(call)
-        elif method == "GET":
-            answered = await asyncio.to_thread(handler, call)
-        else:
-            answered = await workspace.database.change(partial(handler, call))
-        return answered if isinstance(answered, Response) else await answered
+        body = await read_object(request) if method != "GET" else {}
+        return await answer_beside(workspace, method, partial(handler, RunRequest(workspace, request, body)))
 
     return Route(path, respond, methods=[method])

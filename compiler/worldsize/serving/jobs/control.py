@@ -41,7 +41,7 @@ async def handle(call: Call) -> Response:
         if await asyncio.to_thread(records.get_job, call.workspace.database, call.name) is None:
             await submit(call.workspace, call.name, properties)
             return await asyncio.to_thread(_show, call, 201)
-    return await answer_beside(_handle, call)
+    return await answer_beside(call.workspace, call.method, partial(_handle, call))
 
 
 def _handle(call: Call) -> Response:

@@ -46,7 +46,7 @@ async def handle(call: Call) -> Response:
     """
     if call.action == "trigger" and call.method == "POST" and call.name is not None:
         return await _trigger(call, await asyncio.to_thread(_find, call))
-    answered = await answer_beside(_handle, call)
+    answered = await answer_beside(call.workspace, call.method, partial(_handle, call))
     if call.method != "GET":
         wake()
     return answered

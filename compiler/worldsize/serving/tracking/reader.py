@@ -40,12 +40,10 @@ class TrackedRun:
 @contextlib.contextmanager
 def open_tracking(home: Home) -> Iterator[sqlite3.Connection | None]:
     """A connection that only reads; None before the first run, or with a warning where there is no file."""
-    try:
+    there = False
+    with untrusted.passed_over():
         untrusted.check_file(home.tracking_database)  # SQLite would wait for a pipe
         there = home.tracking_database.exists()
-    except untrusted.UnreadableError as error:
-        error.warn()
-        there = False
     if not there:
         yield None
         return

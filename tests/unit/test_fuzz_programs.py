@@ -1,12 +1,11 @@
-"""A few hundred cases of `tests/fuzz/layers.py` with every run of the tests, and what longer ones found."""
+"""A short run of the programs in `tests/fuzz` with every run of the tests, and what longer ones found."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 import json
 import random
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,19 +18,18 @@ from wsshards import manifest
 from wsshards.errors import UserError
 from wstrain.checkpoint import checkpoint_folder
 
-PROGRAM = Path(__file__).parents[1] / "fuzz" / "layers.py"
 CASES = {"arrow": 60, "card": 150, "compile": 12, "deepspeed": 200, "manifest": 100, "prepare": 20}
 
 
 @pytest.fixture(scope="module")
 def layers() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fuzz_layers", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("tests.fuzz.layers")
+
+
+@pytest.fixture(scope="module")
+def full_disk() -> ModuleType:
+    pytest.importorskip("starlette", reason="pip install 'worldsize[serve]'")
+    return importlib.import_module("tests.fuzz.full_disk")
 
 
 @pytest.mark.timeout(300)
@@ -44,6 +42,16 @@ def test_mutated_files_are_refused_in_a_sentence_or_taken(
     for number in range(CASES[target]):
         with contextlib.suppress(*layers.PROMISED[target]):
             getattr(targets, target)(random.Random(f"7/{target}/{number}"))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "name", ["adopt", "baseline", "compile", "fix", "init", "report", "requests", "serve"]
+)
+def test_every_write_may_fail_once(full_disk: ModuleType, name: str) -> None:
+    tried, faults = full_disk.try_scenario(name, every=9)
+    assert faults == []
+    assert tried > 3
 
 
 def _manifest(**changes: Any) -> str:

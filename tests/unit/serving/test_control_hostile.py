@@ -95,7 +95,7 @@ def replaced(value: Any, route: tuple[str, ...], wrong: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", BODIES)
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data(), method=st.sampled_from(["PUT", "PATCH"]))
 def test_a_wrong_value_at_any_key_is_answered(path: str, method: str, data: st.DataObject) -> None:
     route = data.draw(st.sampled_from(places(BODIES[path])))
@@ -107,7 +107,7 @@ def test_a_wrong_value_at_any_key_is_answered(path: str, method: str, data: st.D
     assert shared().ask("GET", path).status_code in {200, 404}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     method=st.sampled_from(["GET", "PUT", "POST", "PATCH", "DELETE"]),
     start=st.sampled_from(
@@ -308,7 +308,7 @@ def spoilt(properties: Any) -> st.SearchStrategy[str]:
     return st.one_of(TEXTS, wrong.map(lambda drawn: json.dumps(replaced(properties, *drawn))))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data(), kind=st.sampled_from([*KINDS]))
 def test_a_record_that_cannot_be_read_hides_no_other(kind: str, data: st.DataObject) -> None:
     text = data.draw(

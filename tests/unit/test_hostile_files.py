@@ -237,6 +237,8 @@ def test_a_pipe_that_git_waits_for_is_reported(tmp_path: Path, monkeypatch: pyte
 SELECTED = {"check a job": ("pipe", "1 TiB"), "plan": ("device",), "show": ("pipe",), "logs": ("growing",)}
 
 
+@pytest.mark.run  # in a process for each
+@pytest.mark.smoke
 @pytest.mark.timeout(120)
 def test_no_command_waits_for_what_is_not_a_file(tmp_path: Path) -> None:
     matrix = foreign_files.Matrix(tmp_path, [*SELECTED])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = [pytest.mark.run, pytest.mark.smoke]  # a process and a terminal for each
 TABLE = "area,price\n" + "".join(f"{n},{n * 3}.5\n" for n in range(60))
 CTRL_C, CTRL_D = "\x03", "\x04"
 SECONDS = 40.0

@@ -3,7 +3,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +187,20 @@ def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(registry, "list_rules_on", lambda _types: [rule])
     monkeypatch.setattr(registry, "load_checks", lambda _rule: [("Document", check_document)])
+
+
+def test_two_threads_may_need_a_rule_for_the_first_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_checks.py").write_text("import time\ntime.sleep(0.2)\ndef check_document(): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(Rule, "module", "slow_checks")
+    rule = Rule("WS005", "yaml-empty", "error", "is slow to import", on=("Document",))
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(registry.load_checks, rule)
+        while "slow_checks" not in sys.modules:
+            time.sleep(0.001)
+        assert registry.load_checks(rule) == first.result()
 
 
 @pytest.mark.usefixtures("broken_rule")

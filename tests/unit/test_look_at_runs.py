@@ -114,6 +114,9 @@ def test_a_lock_whose_runner_died_is_waited_for(home: Path) -> None:
         with pytest.raises(folder.AliveError), hold_lock(path.parent, patience=0.3):
             pass
         assert time.monotonic() - begun >= 0.3
+        assert load_run(path.parent).state == "died"  # though its processes are still being stopped
+        path.write_text("999999999 another-machine\n")
+        assert load_run(path.parent).state == "running"
     with hold_lock(path.parent):
         assert find_runner(path.parent) == os.getpid()
 

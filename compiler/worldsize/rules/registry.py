@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -125,7 +124,7 @@ def list_rules_on(fed: frozenset[str]) -> tuple[Rule, ...]:
 
 def load_checks(rule: Rule) -> list[tuple[str, Check]]:
     """Import a rule's checks, each with the type that it is called with."""
-    module = sys.modules.get(rule.module) or importlib.import_module(rule.module)
+    module = importlib.import_module(rule.module)  # and wait for another thread that imports it
     return [(name, getattr(module, function_name(name))) for name in rule.on]
 
 

@@ -96,14 +96,13 @@ def hold_lock(root: Path, *, patience: float = 0.0) -> Iterator[int]:
     """
     deadline = time.monotonic() + patience
     untrusted.check_file(root / LOCK)
-    with (root / LOCK).open("a+b") as file:
+    with os.fdopen(os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
         while not _locked(file.fileno()):
             if find_runner(root) is not None or time.monotonic() >= deadline:
                 raise AliveError
             time.sleep(RETRY_SECONDS)
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n".encode())
-        file.flush()
+        written = os.pwrite(file.fileno(), f"{os.getpid()} {os.uname().nodename}\n".encode(), 0)
+        file.truncate(written)
         yield file.fileno()
 
 
@@ -116,16 +115,22 @@ def is_alive(root: Path) -> bool:
         return False
 
 
+def is_running(root: Path) -> bool:
+    """Whether a run is active and its runner lives: of a killed one the processes are being stopped."""
+    return is_alive(root) and find_runner(root) is not None
+
+
 def find_runner(root: Path) -> int | None:
-    """The pid of a run's runner, or None if the process has ended."""
+    """The pid of a run's runner, or None if the process has ended; of another machine's it is not known."""
     try:
-        pid = int(untrusted.read_text(root / LOCK, encoding="ascii"))
-        os.kill(pid, 0)
+        pid, _, host = untrusted.read_text(root / LOCK).strip().partition(" ")
+        if host in ("", os.uname().nodename):
+            os.kill(int(pid), 0)
+        return int(pid)
     except PermissionError:
-        return pid
+        return int(pid)
     except (OSError, ValueError, OverflowError):
         return None
-    return pid
 
 
 def _locked(descriptor: int) -> bool:

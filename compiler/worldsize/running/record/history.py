@@ -15,7 +15,7 @@ from worldsize.base import limits, untrusted
 from worldsize.running.model.folder import is_served_job
 from worldsize.running.model.results import DONE
 from worldsize.running.record.events import scan_events
-from worldsize.running.record.folder import is_alive
+from worldsize.running.record.folder import is_running
 from worldsize.running.record.json_files import read_json
 
 RECORD = "run.json"
@@ -138,6 +138,7 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
     Raises:
         UnreadableError: Its log is not a file.
     """
+    running = not mine and is_running(root)  # asked first: one that ends now has its end in the log
     logged, damaged = scan_events(root / "events.jsonl")
     run = RunRecord(root, "died", damaged=damaged)
     record = read_json(root / RECORD) or {}
@@ -152,7 +153,7 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
     for event in logged:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             _HANDLERS.get(event["event"], _ignore)(run, event)
-    if not mine and is_alive(root):
+    if running:
         run.state = "running"
     if run.state in ("running", "died"):
         _set_unfinished_times(run, logged)

@@ -136,8 +136,6 @@ def find_runner(root: Path) -> int | None:
 def _locked(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError as error:  # another holds it, or the file system has no locks
+        return not isinstance(error, BlockingIOError)
     return True

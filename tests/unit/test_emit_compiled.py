@@ -10,6 +10,10 @@ import yaml
 
 import worldsize
 from worldsize import resources
+from worldsize.azureml.copying import CopyAccess
+from worldsize.base.span import Span
+from worldsize.emit.bundle import Bundle
+from worldsize.emit.shelf import Shelf, shelve
 
 ROOT = Path(__file__).parents[2]
 SPEC = """
@@ -53,6 +57,16 @@ def test_the_configuration_that_deepspeed_starts_with_can_be_read_before(tmp_pat
 def test_a_configuration_of_the_user_s_own_is_not_doubled(tmp_path: Path) -> None:
     (tmp_path / "own.json").write_text('{"train_batch_size": 64, "zero_optimization": {"stage": 1}}')
     assert not (compiled(tmp_path, ds_config="./own.json", zero_stage=1) / "deepspeed").exists()
+
+
+def test_folders_of_components_that_differ_are_numbered(tmp_path: Path) -> None:
+    at, taken = Span("spec.yml", 1, 1, 1, 1), {"train", "train__fit", "train__fit_2"}
+    shelf = Shelf(CopyAccess(), tmp_path, taken=taken)
+    names = [
+        shelve(shelf, Bundle("train", {"version": version}, shelf.gate, tmp_path), "fit", None, at)
+        for version in ("1", "2", "2", "3")
+    ]
+    assert names == ["train__fit_3", "train__fit_4", "train__fit_4", "train__fit_5"]
 
 
 def compiled_versions(spec: Path, out: Path) -> dict[str, str]:

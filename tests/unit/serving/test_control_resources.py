@@ -68,6 +68,9 @@ def test_the_settings_of_a_folder_above_are_the_projects(management: Management)
     )
     below = replace(management.workspace, project=inside)
     assert [each.name for each in project_settings(below).computes] == ["big"]
+    (management.workspace.project / ".git").mkdir()
+    (inside / "worldsize.yml").write_text("compute:\n  own: {instance_type: Standard_NC96ads_A100_v4}\n")
+    assert "own" in [each.name for each in project_settings(below).computes]
 
 
 def test_the_usual_clusters_and_the_projects_are_there(management: Management) -> None:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,16 @@ def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv(name, str(value))
         with pytest.raises(UserError, match=rf"port {port} \(MASTER_PORT\): address already in use"):
             torch_distributed.connect(torch.device("cpu"))
+
+
+@pytest.mark.smoke
+def test_ranks_that_share_a_gpu_learn_of_it() -> None:
+    import torch.distributed as dist
+
+    from wstrain_torch.launch.torch_distributed import find_shared_gpu
+
+    for gpus, shared in ((["a", "b", "c"], []), (["a", "b", "a"], [0, 2])):
+        store = dist.HashStore()
+        with ThreadPoolExecutor(len(gpus)) as ranks:
+            found = ranks.map(partial(find_shared_gpu, store), range(3), [3] * 3, gpus)
+            assert list(found) == [shared] * 3

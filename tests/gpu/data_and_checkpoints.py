@@ -21,28 +21,30 @@ from trainings import (
     train,
 )
 
-MOST_WAITING = 0.03  # of a step's time
+MOST_WAITING = 0.05  # of a step's time, as of the warning in `wstrain_torch/compute_clock.py`
 LEAST_FOR_ANOTHER = 25.0  # seconds
 MOST_STALL = 0.2  # of a step, for a checkpoint that is written beside the training
 STOPPED = 75  # the exit status of a training that was asked to stop, and has saved its state
 
 
 def check_loader(trial: Trial) -> None:
-    """The GPU waits less than 3 % of a step for tokens, and for pictures that the cores decode."""
+    """The GPU waits less than 5 % of a step for tokens and for pictures that the cores decode, or says so."""
     told = trial.on_gpu("how long a GPU waits for data")
     cases = {
         "tokens": make_token_shards(trial, vocabulary=TINY_VOCABULARY),
         "pictures": _make_picture_shards(trial),
     }
     for name, shards in cases.items():
-        loaded, repeated, rate = _time_steps(trial, shards)
+        loaded, repeated, rate, warned = _time_steps(trial, shards)
         waiting = max(0.0, 1 - repeated / loaded)
         trial.say(
             f"{name}: {waiting:.1%} of a step of {loaded * 1000:.1f} ms waits for data, {rate:,.0f}/s",
             **{f"waiting_{name}": waiting},
         )
-        if told:
-            trial.expect(waiting < MOST_WAITING, f"the GPU waits {waiting:.1%} of a step for {name}")
+        for sentence in warned:
+            trial.say(f"{name}: the training says: {sentence}")
+        if told and not warned:
+            trial.expect(waiting < MOST_WAITING, f"unsaid, the GPU waits {waiting:.1%} of a step for {name}")
 
 
 def _make_picture_shards(trial: Trial) -> Path:
@@ -62,8 +64,8 @@ def _make_picture_shards(trial: Trial) -> Path:
     return shard(trial, trial.work / "photograph-shards", data, **options)
 
 
-def _time_steps(trial: Trial, shards: Path) -> tuple[float, float, float]:
-    """Seconds of a step with batches of the loader, and with the same few again; samples a second."""
+def _time_steps(trial: Trial, shards: Path) -> tuple[float, float, float, list[str]]:
+    """Seconds of a step with the loader's batches, and with the same few; samples a second; the warnings."""
     add_shared_code()
     from wsshards.reader import ShardReader
     from wstrain.data.augmentation import make_augmentation
@@ -71,6 +73,7 @@ def _time_steps(trial: Trial, shards: Path) -> tuple[float, float, float]:
     from wstrain.launch.environment import Launch
     from wstrain.settings import OptimizerOptions
     from wstrain_torch import data, models, strategies
+    from wstrain_torch.compute_clock import LoaderClock
     from wstrain_torch.launch.process_group import Group
     from wstrain_torch.models.layers import ModelOptions
     from wstrain_torch.precision import Precision
@@ -97,7 +100,7 @@ def _time_steps(trial: Trial, shards: Path) -> tuple[float, float, float]:
         workers=2 if trial.tiny else 16 if pictures else 1,
         augmentation=augmentation,
     )
-    warm, steps = (1, 3) if trial.tiny else (8, 40)
+    warm, steps = (1, 3) if trial.tiny else (8, 136)
 
     def take(batches: Iterator[Any]) -> float:
         for number in range(warm + steps):
@@ -111,9 +114,13 @@ def _time_steps(trial: Trial, shards: Path) -> tuple[float, float, float]:
 
     few = list(islice(loader.stream(0, 4), 4))
     take(cycle(few))  # kernels are chosen, and memory is taken
-    loaded = take(loader.stream(0, warm + steps))
+    warned: list[str] = []
+    batches = loader.stream(0, warm + steps)
+    loaded = take(
+        LoaderClock(batches, loader.workers, warned.append) if group.device.type == "cuda" else batches
+    )
     repeated = take(cycle(few))
-    return loaded, repeated, batch / loaded
+    return loaded, repeated, batch / loaded, warned
 
 
 def _wait_for_gpu(trial: Trial) -> None:

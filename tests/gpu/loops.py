@@ -133,9 +133,9 @@ def start_entry(arguments: list[str]) -> None:
     """Start the entry script of a component without MLflow.
 
     Variables: `RECORD` names the file for losses; `TURNS` and `STRETCH` are of :class:`Turns`; `EXPORT=off`
-    saves no model; `DETERMINISTIC=1` asks for kernels that give the same bits again; `BACKEND` connects the
-    ranks; `MEMORY_LIMIT` is how many bytes of addresses it may take beside torch; `COMPILE=eager` traces what
-    is compiled, and generates no kernels.
+    saves no model; `DETERMINISTIC=1` asks for kernels that give the same bits again; `MEMORY_LIMIT` is how
+    many bytes of addresses it may take beside torch; `COMPILE=eager` traces what is compiled, and
+    generates no kernels.
     """
     import wstrain
 
@@ -157,18 +157,9 @@ def start_entry(arguments: list[str]) -> None:
         import torch
 
         torch.compile = functools.partial(torch.compile, backend=os.environ["COMPILE"])
-    if os.environ.get("BACKEND"):
-        _choose_backend(os.environ["BACKEND"])
     sys.argv = arguments
     sys.path[0] = str(Path(arguments[0]).parent)
     runpy.run_path(arguments[0], run_name="__main__")
-
-
-def _choose_backend(name: str) -> None:
-    import torch.distributed as dist
-
-    start = dist.init_process_group
-    dist.init_process_group = lambda _=None, **more: start(name, **more)
 
 
 def _limit_memory(size: int) -> None:

@@ -1,4 +1,4 @@
-"""Measures how long this rank computes in a step before it waits for the others.
+"""Measures how long this rank computes in a step before it waits for the others, and how long for data.
 
 Computing ends when the backward pass reaches the model's first trained parameter, as a rule the last one to
 get its gradient: the rest of the exchange is waiting. On a CPU the host's clock is read. A GPU runs behind
@@ -8,15 +8,21 @@ exchange weights within a pass mix computing and waiting, so they are not measur
 
 from __future__ import annotations
 
+import os
+import time
 from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
 from wstrain.health.heartbeat import Heartbeat, Phase
+from wstrain_torch.data import Batch
 
 EVERY_STEPS = 8  # one step in this many is timed on a GPU
+TIMED_BATCHES = 16  # that one judgement of the loader covers
+MOST_WAITING = 0.05  # of a step; less is not worth a warning
 _MAX_PENDING = 16
 
 
@@ -64,6 +70,60 @@ class GpuClock:
             begin, end = self._waiting.popleft()
             heartbeat.compute_seconds += begin.elapsed_time(end) / 1000
             heartbeat.compute_steps += 1
+
+
+class LoaderClock:
+    """Batches as the loader gives them to a GPU, with one warning if the GPU waits for them.
+
+    A GPU that is fed in time passes from the event before a batch to the one after it at once.
+
+    Args:
+        batches: of the loader.
+        workers: threads that prefetch them.
+        warn: is called with the sentence.
+    """
+
+    def __init__(self, batches: Iterator[Batch], workers: int, warn: Callable[[str], None]) -> None:
+        self._batches, self._workers, self._warn = batches, workers, warn
+        self._warned = False
+        self._events: deque[tuple[Any, Any]] = deque(maxlen=_MAX_PENDING)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._count, self._timed, self._waited, self._since = 0, 0, 0.0, time.perf_counter()
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Return the iterator itself."""
+        return self
+
+    def __next__(self) -> Batch:
+        """Return the next batch."""
+        self._count += 1
+        if self._count % EVERY_STEPS or self._warned:
+            return next(self._batches)
+        before, after = _event(), _event()
+        before.record()
+        batch = next(self._batches)
+        after.record()
+        self._events.append((before, after))
+        while self._events and self._events[0][1].query():
+            begin, end = self._events.popleft()
+            self._waited += begin.elapsed_time(end) / 1000
+            self._timed += 1
+        if self._timed >= TIMED_BATCHES:
+            self._judge()
+        return batch
+
+    def _judge(self) -> None:
+        share = self._waited / self._timed / ((time.perf_counter() - self._since) / self._count)
+        if share > MOST_WAITING:
+            self._warned, cores = True, len(os.sched_getaffinity(0))
+            more = "raise it" if self._workers < cores else f"this machine has {cores} cores"
+            self._warn(
+                f"the GPU waits for data for {share:.0%} of each step, with `loader_workers` {self._workers}:"
+                f" {more}"
+            )
+        self._forget()
 
 
 def _event() -> Any:

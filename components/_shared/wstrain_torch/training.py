@@ -48,7 +48,7 @@ from wstrain_torch import (
     strategies,
 )
 from wstrain_torch.checkpoint.saver import CheckpointSaver
-from wstrain_torch.data import BatchLoader, Task, read_task
+from wstrain_torch.data import Batch, BatchLoader, Task, read_task
 from wstrain_torch.launch.process_group import Group
 from wstrain_torch.layer_rates import layer_rates
 from wstrain_torch.models.layers import ModelOptions, recompute_blocks
@@ -122,7 +122,7 @@ def _train(
             _make_range(settings, start, stop, group.replica),
             strategy=strategy,
             objective=_make_objective(settings, task, precision),
-            batches=loader.stream(start, stop),
+            batches=_watch_loader(group, loader, loader.stream(start, stop)),
             schedule=run_facts.make_schedule(settings, steps),
             recorder=recorder,
             validator=validator,
@@ -306,6 +306,17 @@ def _make_loader(
         augmentation=augmentation,
         mixup=make_mixup(settings.mixup_alpha, settings.seed, sampler),
     )
+
+
+def _watch_loader(group: Group, loader: BatchLoader, batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The batches, with a warning if rank 0's GPU waits for them."""
+    if group.device.type != "cuda" or not group.is_main:
+        return batches
+
+    def warn(sentence: str) -> None:
+        print(f"warning: {sentence}", file=sys.stderr, flush=True)
+
+    return compute_clock.LoaderClock(batches, loader.workers, warn)
 
 
 def _make_validator(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import sys
+from collections import defaultdict
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
 
 from wsshards.errors import UserError, describe_error
 
@@ -20,10 +24,11 @@ class TorchDistributed:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        # Gloo too where there are GPUs: what is offloaded to the host is exchanged there.
-        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        store = _loopback_store(rank, ranks)
+        store, backend = _loopback_store(rank, ranks), "gloo"
+        if device.type == "cuda":
+            store = store or next(rendezvous("env://", rank, ranks))[0]
+            backend = _choose_backend(store, rank, ranks, device)
         dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
 
     def sum(self, values: torch.Tensor) -> None:
@@ -71,6 +76,36 @@ def _loopback_store(rank: int, ranks: int) -> TCPStore | None:
         timeout=dist.default_pg_timeout,
         master_listen_fd=_bind_socket(port) if rank == 0 else None,
     )
+
+
+def _choose_backend(store: Store, rank: int, ranks: int, device: torch.device) -> str:
+    """NCCL, with gloo for what is offloaded to the host; gloo alone where ranks share a GPU."""
+    gpu = str(torch.cuda.get_device_properties(device).uuid)
+    shared = find_shared_gpu(store, rank, ranks, gpu)
+    if not shared:
+        return "cpu:gloo,cuda:nccl"
+    if rank == 0:
+        sharing = " and ".join(map(str, shared[:2])) + (f" and {len(shared) - 2} more" if shared[2:] else "")
+        print(
+            f"warning: ranks {sharing} share one GPU, which NCCL refuses: all ranks exchange by gloo, which"
+            " is slower; start one process for each GPU",
+            file=sys.stderr,
+            flush=True,
+        )
+    return "gloo"
+
+
+def find_shared_gpu(store: Store, rank: int, ranks: int, gpu: str) -> list[int]:
+    """The ranks that have one GPU together, by its UUID; none if each has its own. All ranks ask at once."""
+    store.set(f"gpu of rank {rank}", gpu)
+    if rank == 0:
+        by_gpu = defaultdict(list)
+        for other in range(ranks):
+            by_gpu[store.get(f"gpu of rank {other}")].append(other)
+        most = max(by_gpu.values(), key=len)
+        store.set("ranks on one gpu", json.dumps(most if len(most) > 1 else []))
+    shared: list[int] = json.loads(store.get("ranks on one gpu"))
+    return shared
 
 
 def _bind_socket(port: int) -> int:

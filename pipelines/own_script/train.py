@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group, which it would keep until Python ends
 from network import digit_network
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel

@@ -66,6 +66,25 @@ def check_memory(trial: Trial) -> None:
         ends = f"{ratios[low]:.2f} ({low}) to {ratios[high]:.2f} ({high})"
         trial.say(f"planned over measured of {len(ratios)}: {ends}")
     trial.say(f"{len(found)} trainings measured; for {len(late)} there was no time", late=late)
+    if told:
+        _measure_constants(trial, found)
+
+
+def _measure_constants(trial: Trial, found: dict[str, Document]) -> None:
+    """What a reader puts into `facts/gpu_memory_constants.csv`."""
+    import torch
+
+    free, size = torch.cuda.mem_get_info()
+    constants: dict[str, float] = {"context_bytes": size - free - torch.cuda.memory_reserved()}
+    stats = torch.cuda.memory_stats()
+    constants["allocator_share"] = stats["reserved_bytes.all.peak"] / stats["allocated_bytes.all.peak"] - 1
+    peaks = {name: each["measured"] for name, each in found.items() if (each["measured"] or 0) > 0}
+    both = [(peaks[name], peaks.get(name.removesuffix("_compiled"))) for name in peaks if "_compiled" in name]
+    shares = [compiled / eager for compiled, eager in both if eager]
+    if shares:
+        constants["compiled_share"] = max(shares)
+    values = ", ".join(f"{name} {value:.4g}" for name, value in constants.items())
+    trial.say(f"the constants of this card and this torch: {values}", constants=constants)
 
 
 def _name(model: str, case: Case) -> str:

@@ -70,7 +70,7 @@ def is_better(one: Option, other: Option) -> bool:
     return all(a <= b for a, b in zip(mine, theirs, strict=True)) and mine != theirs
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(questions)
 def test_no_option_is_better_than_one_of_the_front(question: Question) -> None:
     advice = advise(question, Limits())

@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worldsize.serving.errors import ServiceError
@@ -124,6 +124,7 @@ CHANGES = st.sampled_from(  # shortly before the clocks of each zone change in 2
 )
 
 
+@settings(max_examples=40)
 @given(minutes=fields, hours=fields, days=st.sampled_from(["*", "0", "0,6", "1-5"]), change=CHANGES)
 def test_nothing_is_missed_and_nothing_added_where_clocks_change(
     minutes: str, hours: str, days: str, change: tuple[str, str]

@@ -92,7 +92,6 @@ def test_every_check_passes_on_processors(kit: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu.json", "gpu.log", "gpu.md"]
 
 
-@pytest.mark.smoke
 def test_a_check_that_crashes_or_hangs_ends_only_itself(
     prove: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ import browser as chromium
 import pytest
 from shipped_runs import Shipped, read_losses, run_shipped
 
-pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.run, pytest.mark.timeout(600)]
 
 # A process that has never heard of us loads the registered version and tells the digits apart.
 ANYBODY = """
@@ -37,6 +37,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
     return run_shipped(tmp_path_factory.mktemp("digits"), "digits_ddp", train=EPOCHS)
 
 
+@pytest.mark.smoke
 def test_they_end_as_a_registered_model_that_predicts(digits: Shipped, tmp_path: Path) -> None:
     assert "planned for 8 processes (2 × 4), running 2 here with accumulation ×4" in digits.output
     assert "digits-cnn version 1" in digits.output
@@ -65,6 +66,7 @@ def page(digits: Shipped) -> Path:
     return digits.newest / "report.html"
 
 
+@pytest.mark.smoke
 def test_its_page_has_what_the_run_did(digits: Shipped, page: Path) -> None:
     assert re.search(r"^  report +\S+/runs/[\d-]+/report\.html$", digits.output, re.MULTILINE)
     text = page.read_text()
@@ -84,6 +86,7 @@ def browser() -> Iterator[object]:
         yield started
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light")])
 def test_a_browser_shows_its_page_without_errors_or_requests(
     browser, page: Path, width: int, scheme: str
@@ -108,6 +111,7 @@ def test_a_browser_shows_its_page_without_errors_or_requests(
     context.close()
 
 
+@pytest.mark.smoke
 def test_it_is_run_again_without_a_page_and_with_json(digits: Shipped) -> None:
     def worldsize(*words: str | Path) -> str:
         command = [sys.executable, "-m", "worldsize", *words, "--runs-dir", digits.home]

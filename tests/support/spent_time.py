@@ -107,7 +107,8 @@ class SpentTime:
 
     def normalised_seconds(self) -> float:
         """The processor seconds of the fast tests on a processor that needs ``LOOP_SECONDS`` for the loop."""
-        return self.fast_seconds * LOOP_SECONDS / statistics.mean(self.loops)
+        usual = [each for each in self.loops if each < 3 * statistics.median(self.loops)]  # not held up
+        return self.fast_seconds * LOOP_SECONDS / statistics.mean(usual)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if len(self.by_test) <= SLOWEST:

@@ -53,8 +53,9 @@ def assert_on_curve(run: Any, reference: Any, steps: range) -> None:
         assert run.losses[step] == pytest.approx(reference.losses[step], rel=1e-3), f"step {step}"
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "stage", [pytest.param(0, marks=pytest.mark.smoke), 1, 2, pytest.param(3, marks=pytest.mark.smoke)]
+)
 def test_the_loss_of_every_step_is_that_of_one_process(
     alone: Any, zero: Callable[..., Any], stage: int
 ) -> None:

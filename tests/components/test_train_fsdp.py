@@ -137,7 +137,6 @@ def test_what_whole_copies_saved_is_gone_on_with_by_shards(
     assert_on_curve(run, alone, [4, 5, 6])
 
 
-@pytest.mark.smoke
 def test_half_precision_of_a_classifier_and_nothing_to_offload_to(
     training: Training, built_in_shards: Callable[[str], Path]
 ) -> None:

@@ -22,8 +22,10 @@ SLEEPING = """
 """
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.smoke), (signal.SIGTERM, 143)],
+)
 def test_an_interrupt_ends_every_process(project: Any, number: int, status: int) -> None:
     project.write("job.yml", SLEEPING)
     process = project.start("job.yml")

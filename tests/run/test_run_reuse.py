@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.run, pytest.mark.timeout(180)]
 
 # FOLDER/count gets a line each time that a step runs. What a step reads is the thing itself, no link to it.
 THREE = """
@@ -64,6 +64,7 @@ def counted(project: Any) -> list[str]:
     return found
 
 
+@pytest.mark.smoke
 def test_only_what_depends_on_a_change_runs(project: Any) -> None:
     three(project)
     words = project.write("src/words.txt", "one two\n")
@@ -110,6 +111,7 @@ SLOW = """
 """
 
 
+@pytest.mark.smoke
 def test_a_killed_run_goes_on_where_it_was(project: Any) -> None:
     project.write("pipeline.yml", SLOW)
     with project.start("pipeline.yml", "--environment", "current") as runner:
@@ -144,6 +146,7 @@ def test_a_killed_run_goes_on_where_it_was(project: Any) -> None:
     assert "has succeeded" in call(project, "resume", "last", status=1)
 
 
+@pytest.mark.smoke
 def test_a_failed_run_goes_on_with_what_was_mended(project: Any) -> None:
     three(project, "wc -w", "wc --no")
     project.write("src/words.txt", "one two\n")
@@ -157,6 +160,7 @@ def test_a_failed_run_goes_on_with_what_was_mended(project: Any) -> None:
     assert counted(project) == ["make", "shape", "say"]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("damage", "said", "ran"),
     [
@@ -207,6 +211,7 @@ SPEC = """
 """
 
 
+@pytest.mark.smoke
 def test_a_run_of_a_spec_goes_on_with_what_was_mended_and_without_the_spec(project: Any) -> None:
     project.write("spec.yml", SPEC.replace("FOLDER", str(project.folder)))
     project.write("src/words.txt", "one two\n")
@@ -220,6 +225,7 @@ def test_a_run_of_a_spec_goes_on_with_what_was_mended_and_without_the_spec(proje
     assert counted(project) == ["say"]
 
 
+@pytest.mark.smoke
 def test_runs_at_once_share_a_store(project: Any) -> None:
     three(project)
     project.write("src/words.txt", "one two\n")

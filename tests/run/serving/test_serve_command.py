@@ -26,7 +26,6 @@ def serve(folder: Path, *words: str, **more: Any) -> subprocess.CompletedProcess
     )
 
 
-@pytest.mark.smoke
 def test_the_command_has_its_own_umask_a_config_and_its_status(tmp_path: Path) -> None:
     code = "import os; print(oct(os.umask(0))); print(open('.azureml/config.json').read(), flush=True)"
     umask = os.umask(0o022)

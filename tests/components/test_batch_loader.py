@@ -49,7 +49,7 @@ def test_steps_read_at_once_are_the_micro_batches(workers: int, monkeypatch: pyt
         assert torch.equal(targets, wanted)
 
 
-@pytest.mark.parametrize(("waiting", "warns"), [(0.06, True), (0.04, False)])
+@pytest.mark.parametrize(("waiting", "warns"), [(0.06, True), (0.02, False)])
 def test_a_gpu_that_waits_for_data_is_told_once(
     monkeypatch: pytest.MonkeyPatch, waiting: float, warns: bool
 ) -> None:

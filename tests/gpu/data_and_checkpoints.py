@@ -21,14 +21,14 @@ from trainings import (
     train,
 )
 
-MOST_WAITING = 0.05  # of a step's time, as of the warning in `wstrain_torch/compute_clock.py`
+MOST_WAITING = 0.03  # of a step's time, as of the warning in `wstrain_torch/compute_clock.py`
 LEAST_FOR_ANOTHER = 25.0  # seconds
 MOST_STALL = 0.2  # of a step, for a checkpoint that is written beside the training
 STOPPED = 75  # the exit status of a training that was asked to stop, and has saved its state
 
 
 def check_loader(trial: Trial) -> None:
-    """The GPU waits less than 5 % of a step for tokens and for pictures that the cores decode, or says so."""
+    """The GPU waits less than 3 % of a step for tokens and for pictures that the cores decode, or says so."""
     told = trial.on_gpu("how long a GPU waits for data")
     cases = {
         "tokens": make_token_shards(trial, vocabulary=TINY_VOCABULARY),

@@ -22,7 +22,7 @@ from wstrain_torch.data import Batch
 
 EVERY_STEPS = 8  # one step in this many is timed on a GPU
 TIMED_BATCHES = 16  # that one judgement of the loader covers
-MOST_WAITING = 0.05  # of a step; less is not worth a warning
+MOST_WAITING = 0.03  # of a step; less is not worth a warning
 _MAX_PENDING = 16
 
 
@@ -45,15 +45,14 @@ class GpuClock:
     def __init__(self, heartbeat: Heartbeat) -> None:
         self._heartbeat = heartbeat
         self._count = 0
-        self._waiting: deque[tuple[Any, Any]] = deque(maxlen=_MAX_PENDING)
+        self._intervals = _Intervals()
         self._begun: Any = None
         heartbeat.on_step_begin = self._begin
 
     def _begin(self) -> None:
         self._count += 1
         if self._count % EVERY_STEPS == 0:
-            self._begun = _event()
-            self._begun.record()
+            self._begun = _record_event()
 
     def computed(self, *_: object) -> None:
         """Note the end of a backward pass, and collect the times of earlier ones."""
@@ -62,13 +61,10 @@ class GpuClock:
             return
         heartbeat.mark(Phase.EXCHANGING, heartbeat.micro)
         if self._begun is not None:
-            end = _event()
-            end.record()
-            self._waiting.append((self._begun, end))
+            self._intervals.add(self._begun, _record_event())
             self._begun = None
-        while self._waiting and self._waiting[0][1].query():
-            begin, end = self._waiting.popleft()
-            heartbeat.compute_seconds += begin.elapsed_time(end) / 1000
+        for seconds in self._intervals.take():
+            heartbeat.compute_seconds += seconds
             heartbeat.compute_steps += 1
 
 
@@ -86,7 +82,7 @@ class LoaderClock:
     def __init__(self, batches: Iterator[Batch], workers: int, warn: Callable[[str], None]) -> None:
         self._batches, self._workers, self._warn = batches, workers, warn
         self._warned = False
-        self._events: deque[tuple[Any, Any]] = deque(maxlen=_MAX_PENDING)
+        self._intervals = _Intervals()
         self._forget()
 
     def _forget(self) -> None:
@@ -101,14 +97,11 @@ class LoaderClock:
         self._count += 1
         if self._count % EVERY_STEPS or self._warned:
             return next(self._batches)
-        before, after = _event(), _event()
-        before.record()
+        before = _record_event()
         batch = next(self._batches)
-        after.record()
-        self._events.append((before, after))
-        while self._events and self._events[0][1].query():
-            begin, end = self._events.popleft()
-            self._waited += begin.elapsed_time(end) / 1000
+        self._intervals.add(before, _record_event())
+        for seconds in self._intervals.take():
+            self._waited += seconds
             self._timed += 1
         if self._timed >= TIMED_BATCHES:
             self._judge()
@@ -124,6 +117,28 @@ class LoaderClock:
                 f" {more}"
             )
         self._forget()
+
+
+class _Intervals:
+    """Times between two events in the GPU's stream, read once both have happened."""
+
+    def __init__(self) -> None:
+        self._pending: deque[tuple[Any, Any]] = deque(maxlen=_MAX_PENDING)
+
+    def add(self, begin: Any, end: Any) -> None:
+        self._pending.append((begin, end))
+
+    def take(self) -> Iterator[float]:
+        """The seconds of those that are over, each once."""
+        while self._pending and self._pending[0][1].query():
+            begin, end = self._pending.popleft()
+            yield begin.elapsed_time(end) / 1000
+
+
+def _record_event() -> Any:
+    event = _event()
+    event.record()
+    return event
 
 
 def _event() -> Any:

@@ -178,6 +178,8 @@ for spec in sys.argv[1:]:
 """
 
 
+@pytest.mark.run
+@pytest.mark.smoke
 def test_hash_seed_folder_locale_and_machine_change_nothing(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "pipelines", tmp_path / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
     compiled = tmp_path / "compiled"

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from worldsize.cli import main
 
+pytestmark = [pytest.mark.run, pytest.mark.smoke]  # a process for each
 ROOT = Path(__file__).parents[2]
 ACTION = ROOT / ".github" / "actions" / "check"
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())

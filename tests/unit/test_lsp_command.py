@@ -20,6 +20,8 @@ from worldsize.lsp import hover as hover_module
 from worldsize.lsp.server import _make_handler, make_server
 
 
+@pytest.mark.run
+@pytest.mark.smoke
 def test_nothing_heavy_is_imported_and_the_start_is_quick(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom worldsize.lsp import server\nserver._warm_up()\n"
@@ -31,6 +33,8 @@ def test_nothing_heavy_is_imported_and_the_start_is_quick(tmp_path: Path) -> Non
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.run
+@pytest.mark.smoke
 def test_the_end_of_the_input_ends_the_server(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "worldsize", "lsp", "--stdio"],
@@ -66,6 +70,8 @@ def test_a_crash_of_a_handler_is_logged_and_ends_nothing(monkeypatch: pytest.Mon
     server.worker.shutdown()
 
 
+@pytest.mark.run
+@pytest.mark.smoke
 def test_a_missing_extra_is_one_sentence(tmp_path: Path) -> None:
     code = (
         "import sys\nsys.modules['pygls'] = None\nsys.argv = ['worldsize', 'lsp']\n"

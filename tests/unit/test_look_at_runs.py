@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from worldsize.base.wording import format_size
-from worldsize.cli import common
+from worldsize.base.wording import format_age, format_size
 from worldsize.cli.main import main
 from worldsize.reporting.attempts import read_attempts, read_pauses
 from worldsize.running.model.folder import StepFolder
@@ -344,7 +343,7 @@ def test_prune_leaves_what_goes_on_and_what_that_needs(home: Path) -> None:
     ("seconds", "said"), [(0, "0 s"), (89, "89 s"), (100, "2 min"), (7000, "2 h"), (200_000, "2 d")]
 )
 def test_ages(seconds: float, said: str) -> None:
-    assert common.format_age(seconds) == said
+    assert format_age(seconds) == said
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from worldsize.reporting.measures import compare_measures, measure_training, show_time
+from worldsize.base.wording import format_seconds
+from worldsize.reporting.measures import compare_measures, measure_training
 from worldsize.reporting.page import _render_quantities
 from worldsize.resolving.compared_speed import describe_other_hardware
 
@@ -93,7 +94,7 @@ def test_the_time_of_a_training_that_is_not_at_its_end_is_left_out() -> None:
 
 
 def test_times_are_written_by_their_size() -> None:
-    assert [show_time(each) for each in (0.0036, 2.514, 125.0)] == ["3.6 ms", "2.51 s", "2 min 05 s"]
+    assert [format_seconds(each) for each in (0.0036, 2.514, 125.0)] == ["3.6 ms", "2.51 s", "2 min 05 s"]
 
 
 def test_any_count_of_processes_is_right_where_none_was_planned() -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from worldsize.base.wording import format_duration
 from worldsize.running.model.results import Failure, Progress, Registration, RunResult, Status, StepResult
 from worldsize.running.record.reports import describe_early_end
 from worldsize.running.show import live
 from worldsize.running.show.summary import render_summary
-from worldsize.running.show.views import PlainView, format_duration
+from worldsize.running.show.views import PlainView
 
 HALF = Progress(step=50, total_steps=100, epoch=1.0, loss=0.123456, samples_per_second=1234.5)
 

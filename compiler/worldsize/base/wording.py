@@ -83,3 +83,35 @@ def describe_os_error(error: OSError, *, file: bool = False) -> str:
     """
     name = f" (`{Path(error.filename).name}`)" if file and isinstance(error.filename, str) else ""
     return (error.strerror or str(error)).lower() + name
+
+
+def format_memory(size: int) -> str:
+    """Memory: ``12.3 GiB``, ``340 MiB`` below one, ``12 KiB`` below one of these."""
+    if size >= 2**30:
+        return f"{size / 2**30:.1f} GiB"
+    return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{-(-size // 2**10)} KiB"
+
+
+def format_duration(seconds: float) -> str:
+    """How long something took: ``0.4 s``, ``12.3 s``, ``2 min 05 s``, ``1 h 02 min``."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def format_seconds(seconds: float) -> str:
+    """A calculated time, to three digits: ``3.66 ms``, ``2.51 s``, ``2 min 05 s``."""
+    if seconds < 1:
+        return f"{show_digits(seconds * 1000)} ms"
+    return f"{show_digits(seconds)} s" if seconds < 60 else format_duration(seconds)
+
+
+def format_age(seconds: float) -> str:
+    """How long ago: ``40 s``, ``12 min``, ``5 h``, ``3 d``."""
+    for limit, size, unit in ((90, 1, "s"), (5400, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{max(0, round(seconds / size))} {unit}"
+    return f"{seconds / 86400:.0f} d"

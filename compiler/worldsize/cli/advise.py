@@ -212,17 +212,17 @@ def _refuse_nothing(subject: Subject, advice: Advice, asked: Asked) -> None:
 
 def _describe_shortage(name: str, shortage: Shortage, sizes: Sequence[VmSize]) -> tuple[str, str]:
     """The smallest need beside the largest GPU."""
+    from worldsize.base.wording import format_memory
     from worldsize.cli import advice_table
     from worldsize.planning.advising.clusters import make_cluster
-    from worldsize.planning.memory.verdict import format_bytes
 
     made = [cluster for size in sizes if (cluster := make_cluster(size, 1)) is not None]
     largest = max(made, key=lambda cluster: cluster.gpu.memory_bytes)
     where = f"{shortage.cluster.instance_count} × {shortage.cluster.instance_type}"
     layout = advice_table.describe_layout(shortage.training)
     message = (
-        f"`{name}` fits no GPU: it needs at least {format_bytes(int(shortage.needed_bytes))}"
+        f"`{name}` fits no GPU: it needs at least {format_memory(int(shortage.needed_bytes))}"
         f" ({layout}, on {where}), and the largest, {largest.gpu.name} of `{largest.instance_type}`, has"
-        f" {format_bytes(int(largest.gpu.memory_bytes))}"
+        f" {format_memory(int(largest.gpu.memory_bytes))}"
     )
     return message, "raise `--max-instances` to shard the model over more GPUs, or make it smaller"

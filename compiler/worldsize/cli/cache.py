@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.base.wording import format_size, plural
+from worldsize.base.wording import format_age, format_size, plural
 from worldsize.cli import common
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def _list(home: Path, *, as_json: bool) -> None:
         (
             entry.step,
             entry.run,
-            common.format_age(now - entry.made),
+            format_age(now - entry.made),
             format_size(entry.size),
             str(entry.hits),
-            common.format_age(now - entry.used) if entry.used is not None else "",
+            format_age(now - entry.used) if entry.used is not None else "",
         )
         for entry in entries
     ]
@@ -69,9 +69,7 @@ def _list(home: Path, *, as_json: bool) -> None:
     common.say("\n".join(common.format_table(headings, rows, right=frozenset({2, 3, 4, 5}))))
     saved = sum(entry.hits * entry.seconds for entry in entries)
     size = format_size(sum(entry.size for entry in entries))
-    click.echo(
-        f"{plural(len(entries), 'step')}, {size} of outputs, {common.format_age(saved)} of running saved"
-    )
+    click.echo(f"{plural(len(entries), 'step')}, {size} of outputs, {format_age(saved)} of running saved")
 
 
 def _age(_context: click.Context, _parameter: click.Parameter, text: str) -> float:

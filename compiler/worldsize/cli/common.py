@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     from worldsize.yaml import Document
 
 
-def format_age(seconds: float) -> str:
-    """``40 s``, ``12 min``, ``5 h``, ``3 d``."""
-    for limit, size, unit in ((90, 1, "s"), (5400, 60, "min"), (172800, 3600, "h")):
-        if seconds < limit:
-            return f"{max(0, round(seconds / size))} {unit}"
-    return f"{seconds / 86400:.0f} d"
-
-
 def format_time(time: datetime | None) -> str:
     """A time of day on this machine's clock."""
     return "" if time is None else f"{time.astimezone():%Y-%m-%d %H:%M:%S}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from worldsize.api import Planned
-from worldsize.base.wording import plural
+from worldsize.base.wording import format_memory, plural
 from worldsize.planning.memory.estimate import SHARES
 from worldsize.planning.memory.step_memory import Need, explain_unknown
-from worldsize.planning.memory.verdict import format_bytes
 from worldsize.planning.model import Plan
 from worldsize.planning.plan_text import (
     describe_instances,
@@ -95,7 +94,7 @@ def _memory_block(name: str, need: Need) -> str:
     for share, size, meaning in rows:
         shown = meaning if need.network.exact or share != "activations" else "unknown: not counted"
         percent = _format_percent(size, need.available)
-        lines.append(f"  {share:<11}  {format_bytes(size):>9}  {percent:>5}  {shown}".rstrip())
+        lines.append(f"  {share:<11}  {format_memory(size):>9}  {percent:>5}  {shown}".rstrip())
     return "\n".join(lines) + "\n"
 
 
@@ -107,7 +106,7 @@ def _describe_available(need: Need) -> str:
     if need.available is None:
         return f"the {need.device} of this VM size is unknown"
     where = "of a GPU" if need.device == "GPU" else "of the instance's memory for each process"
-    return f"of {format_bytes(need.available)} {where}"
+    return f"of {format_memory(need.available)} {where}"
 
 
 def _describe_network(need: Need) -> str:

@@ -133,8 +133,8 @@ def _show(listed: Sequence[_Listed], *, as_json: bool, columns: Sequence[str] = 
 
 
 def _row(listed: _Listed, columns: Sequence[str]) -> tuple[str, ...]:
+    from worldsize.base.wording import format_duration
     from worldsize.running.model.folder import show_path
-    from worldsize.running.show.views import format_duration
 
     run, metrics = listed.run, listed.metrics
     took = format_duration(run.seconds) if run.started is not None else ""

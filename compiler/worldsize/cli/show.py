@@ -85,8 +85,8 @@ def render(
     run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts] = MappingProxyType({})
 ) -> Iterator[str]:
     """The run as lines; the trials of a sweep as a table below their step."""
+    from worldsize.base.wording import format_duration
     from worldsize.running.show.summary import describe_registration
-    from worldsize.running.show.views import format_duration
 
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
     rows = [
@@ -134,9 +134,9 @@ def _show_place(place: str) -> str:
 def _step(
     details: RunDetails, step: StepRecord, speed: ComparedSpeed | None, depth: int, width: int
 ) -> Iterator[str]:
+    from worldsize.base.wording import format_duration
     from worldsize.planning.estimates import prediction
     from worldsize.resolving.measured_case import SPEED
-    from worldsize.running.show.views import format_duration
 
     margin = "  " * depth
     took = format_duration(step.seconds) if step.seconds else ""

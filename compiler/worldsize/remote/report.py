@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.base.wording import format_duration
 from worldsize.remote.errors import explain_errors
 from worldsize.remote.jobs import RemoteJob
 from worldsize.running.model.results import Registration
 from worldsize.running.show.summary import describe_registration
-from worldsize.running.show.views import format_duration
 
 LAST_LINES = 20
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from worldsize.base.wording import format_duration
 from worldsize.diagnostics.html_table import escape
 from worldsize.reporting.markup import WORDS
 from worldsize.reporting.model import RunFacts
-from worldsize.running.show.views import format_duration
 from worldsize.serving.page.queries.layout import HEIGHT, WIDTH, place_steps
 
 MAX_STEPS = 40  # a larger graph is a table only

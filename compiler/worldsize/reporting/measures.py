@@ -7,14 +7,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from worldsize.azureml import literals
-from worldsize.base.wording import format_size, show_digits
+from worldsize.base.wording import format_seconds, format_size, show_digits
 from worldsize.planning.estimates.model import Interval
 from worldsize.planning.estimates.prediction import read_prediction
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.model import Curve, Quantity
 from worldsize.resolving.compared_speed import describe_other_hardware
 from worldsize.resolving.measured_case import SPEED
-from worldsize.running.show.views import format_duration
 
 PREDICTED_SPEED = "predicted_samples_per_second"
 MEMORY = "memory_peak_bytes"
@@ -82,8 +81,8 @@ def compare_measures(
     total = trained.total if trained is not None and ended else None
     found = [
         compare("samples per second (median)", known, speed, show_digits, bare=logged.get(PREDICTED_SPEED)),
-        compare("time of a training step", step_time, _step_time(trained, batch, speed), show_time),
-        compare("time of all training steps", _scale(step_time, steps), total, show_time),
+        compare("time of a training step", step_time, _step_time(trained, batch, speed), format_seconds),
+        compare("time of all training steps", _scale(step_time, steps), total, format_seconds),
     ]
     planned = literals.parse_number(parameters.get(PREDICTION, "")) or logged.get("memory_predicted_bytes")
     return [*found, _compare_memory(planned, logged.get(MEMORY), other)]
@@ -147,10 +146,3 @@ def _scale(interval: Interval | None, factor: float | None) -> Interval | None:
     if interval is None or not factor:
         return None
     return Interval(interval.low * factor, interval.expected * factor, interval.high * factor)
-
-
-def show_time(seconds: float) -> str:
-    """``3.66 ms``, ``2.51 s``, ``2 min 05 s``."""
-    if seconds < 1:
-        return f"{show_digits(seconds * 1000)} ms"
-    return f"{show_digits(seconds)} s" if seconds < 60 else format_duration(seconds)

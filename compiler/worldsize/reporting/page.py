@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from worldsize.base.wording import plural, show_number
+from worldsize.base.wording import format_duration, plural, show_number
 from worldsize.diagnostics.html_table import escape
 from worldsize.reporting import charts
 from worldsize.reporting.graph import MAX_STEPS, render_graph
@@ -17,7 +17,6 @@ from worldsize.reporting.sweeps import rank_trials
 from worldsize.reporting.timeline import render_ranks, render_timeline
 from worldsize.running.model.folder import show_path
 from worldsize.running.show.summary import HEADLINE
-from worldsize.running.show.views import format_duration
 
 MAX_CHARTS = 40  # of all steps
 MAX_CHARTS_OF_STEP = 12

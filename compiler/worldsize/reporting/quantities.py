@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from worldsize.base.wording import show_number
+from worldsize.base.wording import format_duration, show_number
 from worldsize.reporting.measures import Trained, compare_measures
 from worldsize.reporting.model import Attempt, Curve, Quantity
 from worldsize.resolving.measured_case import SPEED
-from worldsize.running.show.views import format_duration
 
 _LABELS = {
     "batch_size_per_device": "batch per process",

@@ -7,11 +7,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from worldsize.base.wording import plural
+from worldsize.base.wording import format_duration, plural
 from worldsize.diagnostics.html_table import escape
 from worldsize.reporting.markup import WORDS, table
 from worldsize.reporting.model import Attempt, Period, RankSample, RunFacts, StepFacts
-from worldsize.running.show.views import format_duration
 
 MAX_STEPS = 60
 MAX_RANKS = 16  # of one step

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from worldsize.base.problem import Problem
+from worldsize.base.wording import format_memory
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning.estimates.memory import estimate_need, find_fitting, fits
 from worldsize.planning.estimates.model import Case
-from worldsize.planning.memory.verdict import format_bytes
 from worldsize.resolving.workloads import check_case, make_cluster, make_training, make_workload
 from worldsize.spec.estimate_file import EstimateKeys
 
@@ -36,10 +36,10 @@ def _report_memory(case: Case, keys: EstimateKeys) -> Problem:
     need = estimate_need(case)
     gpu = case.cluster.gpu
     message = (
-        f"micro-batches of {case.training.micro_batch} need at least {format_bytes(int(need.total))} of a GPU"
-        f" (states {format_bytes(int(need.states + need.working))},"
-        f" activations {format_bytes(int(need.activations + need.logits))}),"
-        f" but {gpu.name} has {format_bytes(int(gpu.memory_bytes))}"
+        f"micro-batches of {case.training.micro_batch} need at least {format_memory(int(need.total))}"
+        f" of a GPU (states {format_memory(int(need.states + need.working))},"
+        f" activations {format_memory(int(need.activations + need.logits))}),"
+        f" but {gpu.name} has {format_memory(int(gpu.memory_bytes))}"
     )
     fitting = [text for text, _ in find_fitting(case)]
     help_ = f"what fits: {', or '.join(fitting)}" if fitting else "divide the model over more or larger GPUs"

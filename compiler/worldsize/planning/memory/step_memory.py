@@ -12,7 +12,7 @@ from worldsize.azureml.model import Component, Job, Step
 from worldsize.base import limits
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
-from worldsize.base.wording import plural
+from worldsize.base.wording import format_memory, plural
 from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize
 from worldsize.planning.memory import built_in, verdict
@@ -20,7 +20,7 @@ from worldsize.planning.memory import verdict as sizes
 from worldsize.planning.memory.estimate import Breakdown, estimate
 from worldsize.planning.memory.network import Network, Setup
 from worldsize.planning.memory.remedies import Knobs
-from worldsize.planning.memory.verdict import Machine, format_bytes
+from worldsize.planning.memory.verdict import Machine
 from worldsize.planning.memory.workload import ReadTable, Samples, is_trainer, literal_inputs, read_samples
 from worldsize.planning.model import Plan, StepPlan, Topology
 
@@ -259,9 +259,9 @@ def _check_deep_models(job: Job, plan: Plan, learned: Learned) -> Iterator[Probl
         least = 4 * layers * 12 * width**2 // topology.world_size  # fp32: 12 squares of the width a layer
         if room is not None and least > room:
             message = (
-                f"`gpt` of {layers} layers needs {format_bytes(least)} per process for its weights alone,"
+                f"`gpt` of {layers} layers needs {format_memory(least)} per process for its weights alone,"
                 f" cut over {plural(topology.world_size, 'process')},"
-                f" but a process on `{topology.instance_type}` has {format_bytes(room)}"
+                f" but a process on `{topology.instance_type}` has {format_memory(room)}"
             )
             yield Problem("memory-exceeded", span, message, "write fewer `gpt_layers`")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from worldsize.base.wording import format_memory
 from worldsize.facts import prices, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.memory import remedies
@@ -27,22 +28,14 @@ def judge_memory(
     if room is None or breakdown.total <= room * gpu_constants().room_share:
         return None
     over = breakdown.total > room
-    needed = format_bytes(breakdown.total)
+    needed = format_memory(breakdown.total)
     message = f"`{network.name}` with micro-batches of {setup.micro_batch} needs {needed} per process"
     message += f", {'but' if over else 'and'} {_where(machine, room)}"
     if over:
-        message += (
-            f" (states {format_bytes(_states(breakdown))}, activations {format_bytes(breakdown.activations)})"
-        )
+        states, activations = format_memory(_states(breakdown)), format_memory(breakdown.activations)
+        message += f" (states {states}, activations {activations})"
     slug = "memory-exceeded" if over else "memory-nearly-full"
     return slug, message, _help(network, setup, breakdown, machine, knobs)
-
-
-def format_bytes(size: int) -> str:
-    """``12.3 GiB``, ``340 MiB`` below one, ``12 KiB`` below one of these."""
-    if size >= 2**30:
-        return f"{size / 2**30:.1f} GiB"
-    return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{-(-size // 2**10)} KiB"
 
 
 def _states(breakdown: Breakdown) -> int:
@@ -53,15 +46,15 @@ def _where(machine: Machine, room: int) -> str:
     size, processes = machine.size, machine.processes
     if size.devices:
         each = "a GPU" if processes <= size.devices else f"each of {processes} processes on its GPUs"
-        return f"{each} of `{size.name}` has {format_bytes(room)}"
-    share = f", {format_bytes(room)} for each of {processes} processes" if processes > 1 else ""
-    return f"`{size.name}` has {format_bytes(int((size.ram_gib or 0) * 2**30))} of memory{share}"
+        return f"{each} of `{size.name}` has {format_memory(room)}"
+    share = f", {format_memory(room)} for each of {processes} processes" if processes > 1 else ""
+    return f"`{size.name}` has {format_memory(int((size.ram_gib or 0) * 2**30))} of memory{share}"
 
 
 def _help(network: Network, setup: Setup, breakdown: Breakdown, machine: Machine, knobs: Knobs) -> str:
     room = int((available_bytes(machine.size, machine.processes) or 0) * gpu_constants().room_share)
     fitting = remedies.find_remedies(network, setup, room, knobs)
-    options = [f"{remedy.text} ({format_bytes(remedy.total)})" for remedy in fitting]
+    options = [f"{remedy.text} ({format_memory(remedy.total)})" for remedy in fitting]
     bigger = (
         pair
         for pair in larger_sizes(machine.size, machine.processes)
@@ -69,7 +62,7 @@ def _help(network: Network, setup: Setup, breakdown: Breakdown, machine: Machine
     )
     size, memory = next(bigger, (None, 0))
     if size is not None:
-        options.append(f"`instance_type: {size.name}` ({format_bytes(memory)})")
+        options.append(f"`instance_type: {size.name}` ({format_memory(memory)})")
     if options:
         return f"what fits: {', or '.join(options)}"
     if "tensor_parallel" in knobs.strategies:

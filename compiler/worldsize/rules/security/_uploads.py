@@ -16,6 +16,7 @@ from worldsize.azureml.snapshot import Part
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.base.wording import format_size
 from worldsize.rules.context import Context
 from worldsize.spec.model import Spec
 
@@ -99,7 +100,7 @@ def _check_secrets(upload: Upload, apart: set[str]) -> Iterator[Problem]:
     part, span, folder = upload
     places = _find_secrets(part, apart)
     if places:
-        size = _format_size(sum(part.listing.sizes[place] for place in places))
+        size = format_size(sum(part.listing.sizes[place] for place in places))
         listed = ", ".join(f"`{place}`" for place in places[:_SHOWN])
         more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
         holds, is_ = ("holds", "is") if len(places) == 1 else ("hold", "are")
@@ -117,7 +118,7 @@ def _check_folders(
         ("environment-in-snapshot", "installed packages", environments),
     ):
         for item in items:
-            size = _format_size(item.size)
+            size = format_size(item.size)
             message = f"`{item.place}` ({what}, {size}) is uploaded with `{_name(part.path)}`"
             yield Problem(slug, span, message, _suggest_exclusion(folder, item.place))
 
@@ -132,8 +133,8 @@ def _check_size(upload: Upload, apart: set[str]) -> Iterator[Problem]:
             heads[place.split("/", 1)[0]] += size
         largest, size = max(heads.items(), key=lambda each: (each[1], each[0]))
         message = (
-            f"{_format_size(total)} are uploaded with `{_name(part.path)}`, more than"
-            f" {_format_size(_LARGE)}: `{largest}` has {_format_size(size)} of it"
+            f"{format_size(total)} are uploaded with `{_name(part.path)}`, more than"
+            f" {format_size(_LARGE)}: `{largest}` has {format_size(size)} of it"
         )
         yield Problem("snapshot-large", span, message, _suggest_exclusion(folder, largest))
 
@@ -189,14 +190,6 @@ def _suggest_exclusion(folder: Path, *names: str) -> str:
 
 def _name(path: Path) -> str:
     return path.name or "."
-
-
-def _format_size(size: int) -> str:
-    """Bytes for people: ``75 MB``."""
-    for unit, bytes_ in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= bytes_:
-            return f"{size / bytes_:.3g} {unit}"
-    return f"{size} bytes"
 
 
 def _folders(part: Part) -> set[str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from worldsize.base import untrusted
+from worldsize.base.wording import format_memory
 from worldsize.running.environments.pins import explain_pins
 from worldsize.running.launch.group import EndedProcess, Group
 from worldsize.running.launch.logs import last_lines
@@ -262,10 +263,10 @@ def count_oom_kills(vmstat: Path = _VMSTAT, events: Path = _EVENTS) -> int:
 def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
     """Notes about a process that was killed for memory, by the inputs of its step."""
     total = _counter(_MEMORY, "MemTotal:") * 1024
-    advice = [f"the machine has {total / 2**30:.1f} GiB of memory"] if total else []
+    advice = [f"the machine has {format_memory(total)} of memory"] if total else []
     planned = _number(inputs, "predicted_memory_bytes")
     if planned and advice:
-        advice[0] += f"; {planned / 2**30:.1f} GiB were planned for each process"
+        advice[0] += f"; {format_memory(planned)} were planned for each process"
     micro = _number(inputs, "batch_size_per_device")
     accumulation = _number(inputs, "gradient_accumulation_steps") or 1
     smaller = smaller_batch(micro, 0.5) if micro else 0

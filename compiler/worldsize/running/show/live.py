@@ -14,11 +14,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from worldsize.base.wording import format_duration
 from worldsize.diagnostics.snippet import mark_controls
 from worldsize.diagnostics.wrap import wrap_words
 from worldsize.running.model.results import DONE, Progress, Status, StepState
 from worldsize.running.show.region import Region
-from worldsize.running.show.views import format_duration
 
 if TYPE_CHECKING:
     from typing_extensions import Self

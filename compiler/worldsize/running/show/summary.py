@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from worldsize.base.wording import format_duration
 from worldsize.diagnostics.snippet import flatten, mark_controls
 from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
-from worldsize.running.show.views import format_duration
 
 # Shown first, and alone if there are many metrics.
 HEADLINE = ("accuracy", "r2", "rmse", "mae", "loss", "perplexity", "bits_per_byte")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
+from worldsize.base.wording import format_duration
 from worldsize.diagnostics.snippet import mark_controls
 from worldsize.running.model.results import Progress, Status, View
 from worldsize.secrecy.masking import Mask
@@ -150,13 +151,3 @@ def format_progress(progress: Progress) -> str:
     if progress.samples_per_second is not None:
         parts.append(f"{progress.samples_per_second:,.0f} samples/s")
     return ", ".join(parts) or "running"
-
-
-def format_duration(seconds: float) -> str:
-    """``0.4 s``, ``12.3 s``, ``2 min 05 s``, ``1 h 02 min``."""
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02} s"
-    return f"{minutes // 60} h {minutes % 60:02} min"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from worldsize.running.show.views import format_duration
+from worldsize.base.wording import format_duration
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.page.queries.jobs import job_seconds, parse_time
 

@@ -199,10 +199,10 @@ def test_an_import_inside_functions_counts_once() -> None:
 @pytest.mark.parametrize(
     ("name", "user", "visible"),
     [
-        ("rules.script._module", "rules.script.own", True),
-        ("rules.script._module", "rules.script", True),
-        ("rules.script._module", "rules.scripts", False),
-        ("rules.script._module", "rules.batch.own", False),
+        ("rules.script._shared", "rules.script.own", True),
+        ("rules.script._shared", "rules.script", True),
+        ("rules.script._shared", "rules.scripts", False),
+        ("rules.script._shared", "rules.batch.own", False),
         ("rules._script.module", "rules.batch.own", True),
         ("rules._script.module", "adopting.adopt", False),
         ("_module", "adopting.adopt", True),

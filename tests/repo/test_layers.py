@@ -16,6 +16,7 @@ ORDER = [
     {"yaml", "facts", "resources"},
     {"diagnostics", "secrecy"},
     {"errors", "spec", "azureml"},
+    {"scripts"},
     {"planning"},
     {"resolving"},
     {"rules"},

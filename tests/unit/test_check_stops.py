@@ -10,7 +10,7 @@ import pytest
 import worldsize
 from worldsize.base import limits
 from worldsize.checking import settings
-from worldsize.rules.script import _program
+from worldsize.scripts import program as _program
 from wstrain_deepspeed.config import schema
 
 JOB = """\

@@ -88,7 +88,8 @@ def test_the_script_is_found_in_many_commands(command: str, tmp_path: Path) -> N
 
 
 def test_a_script_of_many_steps_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from worldsize.rules.script import _module, _program
+    from worldsize.scripts import module as _module
+    from worldsize.scripts import program as _program
 
     parsed: list[str] = []
     real = _module.parse_module
@@ -111,7 +112,8 @@ def test_a_script_of_many_steps_is_parsed_once(tmp_path: Path, monkeypatch: pyte
 
 
 def test_scripts_of_built_in_components_are_not_parsed_for_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    from worldsize.rules.script import _module, _program
+    from worldsize.scripts import module as _module
+    from worldsize.scripts import program as _program
 
     parsed: list[str] = []
     real = _module.parse_module

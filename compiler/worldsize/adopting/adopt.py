@@ -24,7 +24,7 @@ from worldsize.adopting.source.reading import read_script
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.profile import describe_script
 from worldsize.adopting.training.refusals import list_trainers
-from worldsize.rules.script._module import Module
+from worldsize.scripts.module import Module
 
 
 def adopt_script(path: Path, arguments: Sequence[str] = ()) -> Adoption:

@@ -83,8 +83,8 @@ def _read_environment(node: Mapping, folder: Path, documents: Documents, texts: 
     if isinstance(build, Mapping):
         path, file = build.get("path"), build.get("dockerfile_path")
         named = file.text if isinstance(file, Scalar) else "Dockerfile"
-        context = local_path(path.text, folder) if isinstance(path, Scalar) else None
-        return _read_dockerfile(context, named, texts) if context is not None else []
+        tree = local_path(path.text, folder) if isinstance(path, Scalar) else None
+        return _read_dockerfile(tree, named, texts) if tree is not None else []
     return list(_read_image(name, image.span)) if image is not None else []
 
 
@@ -171,9 +171,9 @@ def _apply_index(installed: list[Installed], indexes: list[str | None]) -> list[
     return [framework if framework.tag is not None else replace(framework, tag=tag) for framework in kept]
 
 
-def _read_dockerfile(context: Path, name: str, texts: Texts) -> list[Installed]:
+def _read_dockerfile(tree: Path, name: str, texts: Texts) -> list[Installed]:
     """The frameworks that a Dockerfile installs by pip, else those of its base image."""
-    text = texts(context / name)
+    text = texts(tree / name)
     if text is None:
         return []
     installed: list[Installed] = []
@@ -183,12 +183,12 @@ def _read_dockerfile(context: Path, name: str, texts: Texts) -> list[Installed]:
         if words and words[0].upper() == "FROM" and len(words) > 1:
             images.append(words[1])
         elif words and words[0].upper() == "RUN" and "install" in words and "pip" in line[:LONGEST]:
-            installed += _read_pip_command(words, context, texts)
+            installed += _read_pip_command(words, tree, texts)
     image = images[-1] if images else ""
     return [replace(framework, image=image) for framework in installed] or list(_read_image(image, None))
 
 
-def _read_pip_command(words: list[str], context: Path, texts: Texts) -> list[Installed]:
+def _read_pip_command(words: list[str], tree: Path, texts: Texts) -> list[Installed]:
     lines: list[tuple[str, Span | None]] = []
     for position, word in enumerate(words):
         option, _, joined = word.partition("=") if word.startswith("--") else (word, "", "")
@@ -196,7 +196,7 @@ def _read_pip_command(words: list[str], context: Path, texts: Texts) -> list[Ins
         if option in _INDEX_OPTIONS:
             lines.append((f"{option} {following}", None))
         elif option in ("-r", "--requirement"):
-            listed = texts(context / following.strip("\"'").removeprefix("./"))
+            listed = texts(tree / following.strip("\"'").removeprefix("./"))
             lines += [(line, None) for line in (listed or "").splitlines()]
         elif not word.startswith("-"):
             lines.append((word.strip("\"'"), None))

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.files import Files, allow_anything, allow_nothing
+from worldsize.azureml.tree import read_cluster
 from worldsize.base.limits import Budgets
 from worldsize.base.problem import Confidence, Problem
 from worldsize.base.source import Source
@@ -25,7 +26,7 @@ from worldsize.checking.templates import leave_out_unfilled
 from worldsize.diagnostics.diagnostic import INTERNAL, Diagnostic, Severity, sort_unique
 from worldsize.diagnostics.snippet import Sources
 from worldsize.rules import engine, registry
-from worldsize.rules.context import Context, read_cluster
+from worldsize.rules.context import Context
 from worldsize.secrecy import reports
 
 if TYPE_CHECKING:

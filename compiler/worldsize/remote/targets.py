@@ -12,13 +12,13 @@ from worldsize import api, yaml
 from worldsize.azureml import job as jobs
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
+from worldsize.azureml.launch import resolve_value
 from worldsize.azureml.model import Data, Field, Job, Literal
+from worldsize.azureml.tree import Cluster
 from worldsize.diagnostics.diagnostic import Diagnostic
 from worldsize.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
 from worldsize.remote.errors import RemoteError
-from worldsize.rules.context import Cluster
-from worldsize.rules.launch import resolve_value
 from worldsize.running.model.folder import show_path
 
 _NO_CLUSTER = frozenset({"serverless", "local", ""})

@@ -59,7 +59,7 @@ def deepspeed(context: Context, subjects: Subjects) -> bool:
         return True
     if not script(context, subjects):
         return False
-    from worldsize.rules.script._program import find_programs  # parses Python, once for all rules
+    from worldsize.scripts.program import find_programs  # parses Python, once for all rules
 
     return any(program.says("deepspeed") for job in jobs for program in find_programs(context, job))
 

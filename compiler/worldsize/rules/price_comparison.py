@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from worldsize.azureml import fields
+from worldsize.azureml.launch import Launch
 from worldsize.base.span import Span
-from worldsize.rules.launch import Launch
 from worldsize.yaml.nodes import Mapping
 
 if TYPE_CHECKING:

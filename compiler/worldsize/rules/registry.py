@@ -3,8 +3,8 @@
 A rule with ``on=("Job",)`` is checked by the function ``check_job(context, job)`` of its module. The types
 are those that :mod:`worldsize.checking` feeds to the engine, and the parts listed in ``PARTS``. What a check
 needs besides its subject (other files, VM sizes, clusters) comes from the
-:class:`~worldsize.rules.context.Context`; a check does not open files, so that each file is read once and no
-file outside of the tree is read.
+:class:`~worldsize.rules.context.Context`; a check does not open files, so that each file is read once and
+no file outside of the tree is read.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "Launch": Part(("Job",), "worldsize.rules.launch", "read_launches"),
-    "Program": Part(("Job", "Component"), "worldsize.rules.script._program", "find_parts"),
+    "Launch": Part(("Job",), "worldsize.azureml.launch", "read_launches"),
+    "Program": Part(("Job", "Component"), "worldsize.scripts.program", "find_parts"),
     "Upload": Part(("Component", "Spec"), "worldsize.rules.security._uploads", "find_parts"),
 }
 

@@ -9,7 +9,7 @@ from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.reading import list_modules_beside, read_beside
 from worldsize.adopting.source.script import Script
-from worldsize.rules.script._module import constant_value, keyword_argument, variable_writes
+from worldsize.scripts.module import constant_value, keyword_argument, variable_writes
 
 _GPU = re.compile(r"cuda|gpu|torch\.accelerator|current_accelerator|\bmps\b|\bxpu\b", re.IGNORECASE)
 _NUMBER = re.compile(r"device|gpu|gpu_id|cuda_id|device_id|cuda_device")

@@ -7,7 +7,7 @@ import ast
 from worldsize.adopting.distributing.loading import above_tests
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument
 
 _REASON = "the other processes of a node wait until the first has the files"
 

@@ -13,7 +13,7 @@ from worldsize.adopting.distributing.savers_beside import saves_beside
 from worldsize.adopting.distributing.together import Together, is_together, list_computed, take_out
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument
 
 _PRINTS = frozenset(
     {

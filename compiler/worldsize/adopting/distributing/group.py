@@ -6,7 +6,7 @@ import ast
 
 from worldsize.adopting.source.header import Header, is_taken
 from worldsize.adopting.source.script import Script
-from worldsize.rules.script._module import speaks_of_main
+from worldsize.scripts.module import speaks_of_main
 
 _LEAVE = "the processes end together, and the group with them"
 # A thread of Gloo that frees its last tensor while Python ends aborts the process. It needs a moment before.

@@ -10,7 +10,7 @@ from worldsize.adopting.distributing.opening import opens_to_write
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.rules.script._module import keyword_argument
+from worldsize.scripts.module import keyword_argument
 
 _WRITES = {"save_pretrained": 0, "savetxt": 0, "to_csv": 0, "to_json": 0, "to_parquet": 0, "to_pickle": 0}
 _WRITES |= {"save": 0}

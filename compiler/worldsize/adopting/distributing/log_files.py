@@ -12,7 +12,7 @@ from worldsize.adopting.options.reaching import find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, keyword_argument
 
 SINK = "loguru.logger.add"
 _HANDLER = re.compile(r"logging\.(?:handlers\.)?(?:Rotating|TimedRotating|Watched)?FileHandler")

@@ -9,7 +9,7 @@ from worldsize.adopting.source.script import Scope, Script
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.profile import find_optimizer_name
 from worldsize.adopting.training.search import Training
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument
 
 _REASON = "the gradients are averaged, and this loss is a sum over the rows of all processes"
 _DEPTH = 10

@@ -13,7 +13,7 @@ from worldsize.adopting.source.tracing import Tracer, entry_of
 from worldsize.adopting.training.epoch_counter import find_counter
 from worldsize.adopting.training.feeding import find_batch_size, lays_out_columns
 from worldsize.adopting.training.search import Training, is_optimizer
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument
 
 
 def set_loader(script: Script, tracer: Tracer, parser: Parser, loader: ast.Call) -> None:

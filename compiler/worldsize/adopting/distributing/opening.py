@@ -6,7 +6,7 @@ import ast
 
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument
 
 _OPENERS = ("gzip", "bz2", "lzma", "codecs", "io", "jsonlines")
 _ARCHIVES = ("ZipFile", "File")  # of `zipfile` and `h5py`

@@ -15,7 +15,7 @@ from worldsize.adopting.options.reaching import find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.rules.script._module import keyword_argument
+from worldsize.scripts.module import keyword_argument
 
 _SAVES = {"torch.save": 1, "joblib.dump": 1, "numpy.save": 0, "numpy.savez": 0, "numpy.savetxt": 0}
 _SAVES |= {"torchvision.utils.save_image": 1, "os.replace": 1, "os.rename": 1}

@@ -13,7 +13,7 @@ from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.samples import list_sample_draws
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument
 
 _SEEDS = ("manual_seed", "seed_everything", "set_seed", "random.seed", "seed")
 # scikit-learn and datasets draw by NumPy too.

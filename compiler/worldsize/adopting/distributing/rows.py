@@ -15,7 +15,7 @@ from worldsize.adopting.training.epoch_counter import name_epoch
 from worldsize.adopting.training.feeding import name_loader
 from worldsize.adopting.training.repeated_loaders import begin_anew
 from worldsize.adopting.training.search import Training, lift_name
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument
 
 _REASON = "each process trains on its own share of the rows"
 _SHARE = '''class RankShare(torch.utils.data.Sampler):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from worldsize.adopting.source.reading import find_function_beside, list_classes_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.epoch_counter import list_assigned
-from worldsize.rules.script._module import constant_value
+from worldsize.scripts.module import constant_value
 
 _SAVES = re.compile(r"save|checkpoint|ckpt|plot|dump|export|write|log", re.IGNORECASE)
 _WRITES = frozenset(

@@ -10,7 +10,7 @@ from worldsize.adopting.model import Framework
 from worldsize.adopting.source.reading import list_modules_beside, read_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.refusals import list_fits, list_trainers, refuse_games
-from worldsize.rules.script._module import Module
+from worldsize.scripts.module import Module
 
 _DISTRIBUTED = (
     "init_process_group", "DistributedDataParallel", "FullyShardedDataParallel", "fully_shard",

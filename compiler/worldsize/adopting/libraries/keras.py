@@ -17,7 +17,7 @@ from worldsize.adopting.source.imports import find_top, first_statement
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.refusals import list_fits
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument
 
 _TOGETHER = ("fit", "evaluate", "predict", "save", "save_weights", "train", "compile")
 _SCOPE = "the weights of all workers are kept equal"

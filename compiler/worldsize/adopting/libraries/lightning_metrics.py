@@ -7,7 +7,7 @@ import ast
 from worldsize.adopting.distributing.first_rank import is_own_method
 from worldsize.adopting.source.script import Scope, Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument
 
 _EVALUATES = ("validation", "test", "on_validation", "on_test")
 _TRAINS = ("training_step",)

@@ -8,7 +8,7 @@ import shlex
 
 from worldsize.adopting.source.imports import find_last_import
 from worldsize.adopting.source.script import Script
-from worldsize.rules.script._module import Module, constant_value
+from worldsize.scripts.module import Module, constant_value
 
 _MAGICS = frozenset(
     {"matplotlib", "config", "load_ext", "reload_ext", "autoreload", "pylab", "pip", "conda"}

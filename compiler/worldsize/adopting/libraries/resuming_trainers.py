@@ -11,7 +11,7 @@ from worldsize.adopting.options.reaching import is_visible
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument
 
 _REASON = "a job that is interrupted goes on from its last checkpoint"
 

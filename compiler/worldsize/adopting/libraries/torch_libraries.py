@@ -34,7 +34,7 @@ from worldsize.adopting.training.refusals import (
     refuse_second_library,
     refuse_turns,
 )
-from worldsize.rules.script._module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument
 
 _COUNTS = "the trainer takes the processes that the launcher starts"
 _CONFIGS = ("SFTConfig", "DPOConfig", "ORPOConfig", "KTOConfig", "RewardConfig")  # of TRL

@@ -14,7 +14,7 @@ from worldsize.adopting.options.arguments import find_given
 from worldsize.adopting.options.declared import read_options
 from worldsize.adopting.source.script import Scope, Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.rules.script._module import constant_value
+from worldsize.scripts.module import constant_value
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _DEPTH = 8

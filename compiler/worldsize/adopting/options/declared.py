@@ -12,10 +12,10 @@ from msgspec import Struct, structs
 from worldsize.adopting.model import Flag
 from worldsize.adopting.options.field_loops import choose_default, list_fields, list_looped
 from worldsize.adopting.options.roles import find_role
-from worldsize.rules.script._add_argument import read_option
-from worldsize.rules.script._click import read_parameter
-from worldsize.rules.script._interface import Interface, Option, try_evaluate
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.scripts.interface.add_argument import read_option
+from worldsize.scripts.interface.click import read_parameter
+from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.module import Module, constant_value, keyword_argument
 
 Library = Literal["argparse", "click", "typer", "fire", "dataclass"]
 _TRAINING_ROLES = ("batch_size", "learning_rate", "epochs")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, keyword_argument
 
 _OF_CLASS = ("fields", "get_type_hints", "asdict", "vars")
 _MAPPINGS = ("__dataclass_fields__", "__annotations__", "__dict__")

@@ -9,7 +9,7 @@ from worldsize.adopting.options.declared import Declared
 from worldsize.adopting.options.parsers import Parser, find_option
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.rules.script._module import Module
+from worldsize.scripts.module import Module
 
 
 def find_field_option(script: Script, tracer: Tracer, parser: Parser, value: ast.expr) -> Declared | None:

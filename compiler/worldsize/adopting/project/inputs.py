@@ -15,7 +15,7 @@ from worldsize.adopting.model import Adoption, Flag, ScriptProfile
 from worldsize.adopting.options.arguments import find_given
 from worldsize.adopting.source.reading import MOST_BYTES
 from worldsize.adopting.source.script import Script
-from worldsize.rules.script._module import constant_value
+from worldsize.scripts.module import constant_value
 from worldsize.yaml import nodes
 
 _SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf")

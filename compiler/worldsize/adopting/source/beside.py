@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from worldsize.adopting.source.reading import read_beside
-from worldsize.rules.script._module import Module
+from worldsize.scripts.module import Module
 
 _MOST = 200  # more are no code of one's own
 

@@ -16,7 +16,7 @@ from worldsize.base.problem import Finding
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error
-from worldsize.rules.script._module import Module, parse_module
+from worldsize.scripts.module import Module, parse_module
 
 MOST_BYTES = 1_000_000
 _LONGEST_LINE = 20_000

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from worldsize.adopting.model import AdoptError, Change, Obstacle
 from worldsize.adopting.source.line_lengths import wrap_lines
 from worldsize.base.problem import Finding
-from worldsize.rules.script._module import Module
+from worldsize.scripts.module import Module
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, keyword_argument
 
 Need = tuple[str, ...]  # the packages of which one is enough, the usual one first
 

@@ -12,7 +12,7 @@ from worldsize.adopting.model import Flag, Framework, ScriptProfile
 from worldsize.adopting.source.beside import read_with_beside
 from worldsize.adopting.training.needs import list_needs
 from worldsize.adopting.training.samples import list_sample_draws
-from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
 
 _READS = ("read_csv", "read_parquet", "load", "open", "ImageFolder", "loadtxt", "imread", "load_from_disk")
 _WRITES = ("save", "savefig", "to_csv", "dump", "savez", "save_pretrained", "save_model", "save_weights")

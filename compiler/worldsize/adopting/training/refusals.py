@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, keyword_argument
 
 _GAMES = ("gym", "gymnasium", "gym_minigrid", "pettingzoo", "stable_baselines3")
 _TRAINERS = ("Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "ORPOTrainer", "KTOTrainer", "RewardTrainer")

@@ -12,7 +12,7 @@ from worldsize.adopting.training.batches import find_feed
 from worldsize.adopting.training.epoch_counter import find_counter
 from worldsize.adopting.training.evaluations import evaluates
 from worldsize.adopting.training.feeding import Feed
-from worldsize.rules.script._loops import list_backward_calls
+from worldsize.scripts.loops import list_backward_calls
 
 _OPTIMIZERS = frozenset(
     {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "ASGD"}

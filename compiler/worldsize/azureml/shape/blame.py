@@ -236,16 +236,16 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
     return Problem("aml-not-allowed", node.span, message, f"write {listed}" if len(words) <= 20 else None)
 
 
-def report_typed_literal(chosen: Scalar, context: MappingContext) -> Problem | None:
+def report_typed_literal(chosen: Scalar, tree: MappingContext) -> Problem | None:
     """Report a job's input that is declared like that of a component, by its type instead of its value."""
     example = _EXAMPLES.get(chosen.text.lower())
-    if example is None or context.parent is None or context.parent.name != "inputs":
+    if example is None or tree.parent is None or tree.parent.name != "inputs":
         return None
-    value = context.node.get("default" if "value" not in context.node else "value")
+    value = tree.node.get("default" if "value" not in tree.node else "value")
     if isinstance(value, Scalar) and value.text:
         example = value.text
     message = f"`{chosen.text}` is not a value of `type`"
-    advice = f"write the value itself, `{context.name}: {shorten(example, 60)}`"
+    advice = f"write the value itself, `{tree.name}: {shorten(example, 60)}`"
     advice += "; only a component declares an input by its type"
     return Problem("aml-not-allowed", chosen.span, message, shorten(advice, 200))
 

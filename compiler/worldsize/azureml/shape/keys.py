@@ -34,47 +34,47 @@ _STEP_KEYS = frozenset(
 _CONDA_KEYS = frozenset({"channels", "dependencies"})
 
 
-def explain_key(key: Scalar, context: MappingContext, catalog: Catalog) -> tuple[Problem | None, str | None]:
+def explain_key(key: Scalar, tree: MappingContext, catalog: Catalog) -> tuple[Problem | None, str | None]:
     """The problem of ``key``, which the mapping does not take, and the key of the mapping that was meant.
 
     What it stands for is not missing, and of a conda file's keys only the first is named: one cause,
     one problem.
     """
-    if _takes_conda_file(context) and key.text in _CONDA_KEYS:
-        if key.text != next(name for name in context.node if name in _CONDA_KEYS):
+    if _takes_conda_file(tree) and key.text in _CONDA_KEYS:
+        if key.text != next(name for name in tree.node if name in _CONDA_KEYS):
             return None, None
-        return _conda(key, context), None
-    problem = _find(key, context, catalog)
+        return _conda(key, tree), None
+    problem = _find(key, tree, catalog)
     if problem.fix is not None:
         return problem, problem.fix.replacement
     if problem.slug == "aml-misplaced-key":
-        return problem, "component" if key.text == "jobs" else _container_of(key.text, context, catalog)
+        return problem, "component" if key.text == "jobs" else _container_of(key.text, tree, catalog)
     return problem, None
 
 
-def _find(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem:
-    if key.text in _PRIVATE_OF_OUTPUTS and context.parent is not None and context.parent.name == "outputs":
+def _find(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem:
+    if key.text in _PRIVATE_OF_OUTPUTS and tree.parent is not None and tree.parent.name == "outputs":
         advice = "Azure ML reads it only with `AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED=True`"
         return Problem("aml-private-preview", key.span, f"`{key.text}` is a private preview", advice)
-    if context.shape.get("x-unknown-keys") == "kept":
-        return _kept(key, context)
-    explained = limits.take_comparisons(len(context.shape.get("properties", ())))
+    if tree.shape.get("x-unknown-keys") == "kept":
+        return _kept(key, tree)
+    explained = limits.take_comparisons(len(tree.shape.get("properties", ())))
     problem = explained and (
-        _slip(key, context)
-        or _inline_jobs(key, context)
-        or _alias(key, context, catalog)
-        or _contained(key, context, catalog)
-        or _of_other_type(key, context)
-        or _higher(key, context)
-        or _on_the_step(key, context)
-        or _typo(key, context)
+        _slip(key, tree)
+        or _inline_jobs(key, tree)
+        or _alias(key, tree, catalog)
+        or _contained(key, tree, catalog)
+        or _of_other_type(key, tree)
+        or _higher(key, tree)
+        or _on_the_step(key, tree)
+        or _typo(key, tree)
     )
     if problem:
         return problem
-    if context.shape.get("additionalProperties") is True:
-        return _outside(key, context, "remove it, unless you know that it has an effect")
-    listing = _listing(known_keys(context.shape), taker=context.title)
-    return _unknown(key, context, listing or "check its spelling and its indentation, or remove it")
+    if tree.shape.get("additionalProperties") is True:
+        return _outside(key, tree, "remove it, unless you know that it has an effect")
+    listing = _listing(known_keys(tree.shape), taker=tree.title)
+    return _unknown(key, tree, listing or "check its spelling and its indentation, or remove it")
 
 
 def known_keys(shape: Shape) -> list[str]:
@@ -83,64 +83,64 @@ def known_keys(shape: Shape) -> list[str]:
     return sorted(name for name, value in properties.items() if "readOnly" not in value and name != "$schema")
 
 
-def _unknown(key: Scalar, context: MappingContext, help_text: str | None, fix: Fix | None = None) -> Problem:
+def _unknown(key: Scalar, tree: MappingContext, help_text: str | None, fix: Fix | None = None) -> Problem:
     return Problem(
         "aml-unknown-key",
         key.span,
-        _describe_unknown(key, context),
+        _describe_unknown(key, tree),
         help_text,
         fix=fix,
     )
 
 
-def _describe_unknown(key: Scalar, context: MappingContext) -> str:
-    where = "" if context.parent is None else f" in {context.title}"
+def _describe_unknown(key: Scalar, tree: MappingContext) -> str:
+    where = "" if tree.parent is None else f" in {tree.title}"
     return f"unknown key `{shorten(key.text, 60)}`{where}"
 
 
-def _kept(key: Scalar, context: MappingContext) -> Problem:
+def _kept(key: Scalar, tree: MappingContext) -> Problem:
     """Azure ML sends these on as they are, so that a key may be newer than our knowledge of it."""
-    suggestion = closest(key.text, known_keys(context.shape))
+    suggestion = closest(key.text, known_keys(tree.shape))
     advice = "remove it, unless you know that it has an effect"
-    return _outside(key, context, f"did you mean `{suggestion}`?" if suggestion else advice)
+    return _outside(key, tree, f"did you mean `{suggestion}`?" if suggestion else advice)
 
 
-def _outside(key: Scalar, context: MappingContext, advice: str) -> Problem:
+def _outside(key: Scalar, tree: MappingContext, advice: str) -> Problem:
     """Azure ML takes the file with such a key; what the service does with it is not documented."""
-    where = context.title if context.parent is not None else "a component"
+    where = tree.title if tree.parent is not None else "a component"
     message = f"`{shorten(key.text, 60)}` is not in Azure ML's schema of {where}, so it may have no effect"
     return Problem("aml-ignored-key", key.span, message, advice)
 
 
-def _takes_conda_file(context: MappingContext) -> bool:
-    return "conda_file" in context.shape.get("properties", {})
+def _takes_conda_file(tree: MappingContext) -> bool:
+    return "conda_file" in tree.shape.get("properties", {})
 
 
-def _conda(key: Scalar, context: MappingContext) -> Problem:
-    message = f"`{key.text}` belongs in a conda file, not directly under {context.title}"
+def _conda(key: Scalar, tree: MappingContext) -> Problem:
+    message = f"`{key.text}` belongs in a conda file, not directly under {tree.title}"
     advice = "put `channels` and `dependencies` under `conda_file:`, beside `image:`"
     return Problem("aml-misplaced-key", key.span, message, advice)
 
 
-def _inline_jobs(key: Scalar, context: MappingContext) -> Problem | None:
-    if key.text != "jobs" or "component" not in context.shape.get("required", ()):
+def _inline_jobs(key: Scalar, tree: MappingContext) -> Problem | None:
+    if key.text != "jobs" or "component" not in tree.shape.get("required", ()):
         return None
-    message = f"{context.title} cannot hold `jobs`; a pipeline inside a pipeline is a component of its own"
+    message = f"{tree.title} cannot hold `jobs`; a pipeline inside a pipeline is a component of its own"
     advice = "move the jobs into a pipeline component's file and name it with `component:`"
     return Problem("aml-misplaced-key", key.span, message, advice)
 
 
-def _alias(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | None:
+def _alias(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem | None:
     meant = ALIASES.get(key.text) or PREVIEW.get(key.text)
-    value, unit = context.node.get(key.text), OTHER_UNITS.get(key.text)
+    value, unit = tree.node.get(key.text), OTHER_UNITS.get(key.text)
     if key.text == "docker" and isinstance(value, Mapping) and "build" in value:
         meant, unit = "build", "whose `path` is the folder of the `Dockerfile`"
-    if meant is None or meant in context.node:
+    if meant is None or meant in tree.node:
         return None
     advice = f"write `{meant}`"
     container = None
-    if meant not in context.shape.get("properties", {}):
-        container = _container_of(meant, context, catalog)
+    if meant not in tree.shape.get("properties", {}):
+        container = _container_of(meant, tree, catalog)
         if container is None:
             return None
         advice += f" under `{container}:`"
@@ -150,23 +150,23 @@ def _alias(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | 
         advice += f"; `{key.text}` is a key of the 2021 preview"
     # Another form of the value needs more than another key.
     renamed = container is None and unit is None and isinstance(value, Scalar)
-    return _unknown(key, context, advice, Fix(key.span, meant, safe=False) if renamed else None)
+    return _unknown(key, tree, advice, Fix(key.span, meant, safe=False) if renamed else None)
 
 
-def _contained(key: Scalar, context: MappingContext, catalog: Catalog) -> Problem | None:
-    container = None if key.text in _COMMON else _container_of(key.text, context, catalog)
+def _contained(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem | None:
+    container = None if key.text in _COMMON else _container_of(key.text, tree, catalog)
     if container is None:
         return None
-    inner = context.node.get(container)
-    if isinstance(inner, Mapping) and key.text in inner and context.shape.get("additionalProperties") is True:
-        return _outside(key, context, f"remove it: `{container}` has its own")
-    where = f"directly under {context.title}" if context.parent is not None else "at the top of the file"
+    inner = tree.node.get(container)
+    if isinstance(inner, Mapping) and key.text in inner and tree.shape.get("additionalProperties") is True:
+        return _outside(key, tree, f"remove it: `{container}` has its own")
+    where = f"directly under {tree.title}" if tree.parent is not None else "at the top of the file"
     message = f"`{key.text}` belongs under `{container}`, not {where}"
     return Problem("aml-misplaced-key", key.span, message, f"move it under `{container}:`")
 
 
-def _container_of(name: str, context: MappingContext, catalog: Catalog) -> str | None:
-    properties = context.shape.get("properties", {})
+def _container_of(name: str, tree: MappingContext, catalog: Catalog) -> str | None:
+    properties = tree.shape.get("properties", {})
     for container in _CONTAINERS:
         shape = properties.get(container)
         if shape and any(name in branch.get("properties", {}) for branch in catalog.branches(shape)):
@@ -174,67 +174,65 @@ def _container_of(name: str, context: MappingContext, catalog: Catalog) -> str |
     return None
 
 
-def _of_other_type(key: Scalar, context: MappingContext) -> Problem | None:
+def _of_other_type(key: Scalar, tree: MappingContext) -> Problem | None:
     """A key that the same mapping has under another ``type``."""
-    if key.text in _COMMON or context.type is None:
+    if key.text in _COMMON or tree.type is None:
         return None
-    owners = list(
-        dict.fromkeys(s.type for s in context.siblings if key.text in s.shape.get("properties", {}))
-    )
-    owners = [owner for owner in owners if owner != context.type]
+    owners = list(dict.fromkeys(s.type for s in tree.siblings if key.text in s.shape.get("properties", {})))
+    owners = [owner for owner in owners if owner != tree.type]
     if not owners:
         return None
-    slug = "distribution-field-of-other-type" if context.name == "distribution" else "aml-field-of-other-type"
+    slug = "distribution-field-of-other-type" if tree.name == "distribution" else "aml-field-of-other-type"
     listed_owners = _listing(owners, "and")
-    message = f"`{key.text}` is a key of type {listed_owners}, but the type here is `{context.type}`"
-    own = [name for name in known_keys(context.shape) if name not in _COMMON]
+    message = f"`{key.text}` is a key of type {listed_owners}, but the type here is `{tree.type}`"
+    own = [name for name in known_keys(tree.shape) if name not in _COMMON]
     advice = (
-        f"type `{context.type}` takes {_listing(own, 'and')}"
+        f"type `{tree.type}` takes {_listing(own, 'and')}"
         if 0 < len(own) <= 8
         else f"remove `{key.text}`, or change `type`"
     )
     return Problem(slug, key.span, message, advice)
 
 
-def _higher(key: Scalar, context: MappingContext) -> Problem | None:
+def _higher(key: Scalar, tree: MappingContext) -> Problem | None:
     """A key of the mapping around this one."""
-    outer = context.parent
-    if outer is None or key.text in _COMMON or key.text in outer.node or context.name is None:
+    outer = tree.parent
+    if outer is None or key.text in _COMMON or key.text in outer.node or tree.name is None:
         return None
-    if context.name not in outer.shape.get("properties", {}) or key.text not in outer.shape["properties"]:
+    if tree.name not in outer.shape.get("properties", {}) or key.text not in outer.shape["properties"]:
         return None
-    message = f"`{key.text}` belongs one level up, beside `{context.name}`, not under it"
-    return Problem("aml-misplaced-key", key.span, message, f"move it out of `{context.name}:`")
+    message = f"`{key.text}` belongs one level up, beside `{tree.name}`, not under it"
+    return Problem("aml-misplaced-key", key.span, message, f"move it out of `{tree.name}:`")
 
 
-def _on_the_step(key: Scalar, context: MappingContext) -> Problem | None:
-    component = context.parent if context.name == "task" and context.parent is not None else context
+def _on_the_step(key: Scalar, tree: MappingContext) -> Problem | None:
+    component = tree.parent if tree.name == "task" and tree.parent is not None else tree
     if key.text not in _STEP_KEYS or "is_deterministic" not in component.shape.get("properties", {}):
         return None
-    return _outside(key, context, "set it on the step or job that uses the component")
+    return _outside(key, tree, "set it on the step or job that uses the component")
 
 
-def _slip(key: Scalar, context: MappingContext) -> Problem | None:
+def _slip(key: Scalar, tree: MappingContext) -> Problem | None:
     """One letter differs from a key of this mapping: no better explanation is needed."""
     if len(key.text) < 5:
         return None
-    free = [name for name in known_keys(context.shape) if name not in context.node]
+    free = [name for name in known_keys(tree.shape) if name not in tree.node]
     for name in free:
         if abs(len(name) - len(key.text)) <= 1 and edit_distance(key.text, name, 1) <= 1:
-            return _unknown(key, context, f"did you mean `{name}`?", _sure(key, name, free))
+            return _unknown(key, tree, f"did you mean `{name}`?", _sure(key, name, free))
     return None
 
 
-def _typo(key: Scalar, context: MappingContext) -> Problem | None:
-    if context.shape.get("additionalProperties") is True and len(key.text) < 5:
+def _typo(key: Scalar, tree: MappingContext) -> Problem | None:
+    if tree.shape.get("additionalProperties") is True and len(key.text) < 5:
         return None  # where any key is let through, a short one is too easily near to another
-    candidates = [name for name in known_keys(context.shape) if name not in context.node]
+    candidates = [name for name in known_keys(tree.shape) if name not in tree.node]
     suggestion = closest(key.text, candidates)
     if suggestion is None:
         return None
     case_only = suggestion.replace("_", "") == key.text.lower().replace("_", "").replace("-", "")
     advice = f"write `{suggestion}`; keys are in snake_case" if case_only else f"did you mean `{suggestion}`?"
-    return _unknown(key, context, advice, _sure(key, suggestion, candidates))
+    return _unknown(key, tree, advice, _sure(key, suggestion, candidates))
 
 
 def _sure(key: Scalar, suggestion: str, candidates: list[str]) -> Fix | None:
@@ -278,87 +276,83 @@ _OR_COMPONENT = {
 }
 
 
-def report_selector(context: MappingContext, discriminator: Shape) -> Problem:
+def report_selector(tree: MappingContext, discriminator: Shape) -> Problem:
     """Report that the key is missing that selects the alternative of a union."""
     wanted = discriminator["key"]
     words = ", ".join(f"`{word}`" for word in discriminator["mapping"])
-    typo = next((word for word in context.node if closest(word, [wanted]) is not None), None)
-    key = context.node.key(typo) if typo is not None else None
+    typo = next((word for word in tree.node if closest(word, [wanted]) is not None), None)
+    key = tree.node.key(typo) if typo is not None else None
     if key is not None:
         fix = fix_word(key.span, key.text, wanted) if closest_unambiguous(key.text, [wanted]) else None
-        message = _describe_unknown(key, context)
+        message = _describe_unknown(key, tree)
         return Problem("aml-unknown-key", key.span, message, f"did you mean `{wanted}`?", fix=fix)
     advice = f"write `{wanted}:` with one of {words}"
-    return Problem("aml-missing-key", context.anchor, f"{context.title} needs `{wanted}`", advice)
+    return Problem("aml-missing-key", tree.anchor, f"{tree.title} needs `{wanted}`", advice)
 
 
-def report_no_entries(context: MappingContext) -> Problem:
+def report_no_entries(tree: MappingContext) -> Problem:
     """Report a mapping of names that is empty."""
-    message = f"{context.title} is empty, so there is nothing to run"
-    return Problem(
-        "aml-missing-key", context.anchor, message, f"add at least one entry under {context.title}"
-    )
+    message = f"{tree.title} is empty, so there is nothing to run"
+    return Problem("aml-missing-key", tree.anchor, message, f"add at least one entry under {tree.title}")
 
 
-def check_keys(
-    context: MappingContext, meant: set[str], *, registered: bool, blamed: bool
-) -> Iterator[Problem]:
+def check_keys(tree: MappingContext, meant: set[str], *, registered: bool, blamed: bool) -> Iterator[Problem]:
     """Every problem of the mapping that concerns several of its keys.
 
     Args:
-        context: The mapping.
+        tree: The mapping.
         meant: Keys that misplaced or mistyped ones stand for; they are not missing.
         registered: Whether a component's own name matters.
         blamed: Whether one of the keys is at fault already, so that a missing key may be a consequence.
     """
-    node, shape = context.node, context.shape
+    node, shape = tree.node, tree.shape
     named = "name" in shape.get("x-registered-only", ())
     absent = [name for name in shape.get("required", ()) if name not in node and name not in meant]
     own = next((name for name in absent if name in _OR_COMPONENT), None)
-    if own is not None and _is_step(context):
+    if own is not None and _is_step(tree):
         absent = [own]  # a step without anything to run: what else it lacks depends on that
     for name in absent:
         if not (named and name == "name"):
-            yield _report_missing_key(context, name)
+            yield _report_missing_key(tree, name)
     for name, needed in shape.get("dependentRequired", {}).items():
         key_node = node.key(name)
         partner = next((other for other in needed if other not in node), None)
         if key_node is not None and partner is not None:
             message = f"`{name}` needs `{partner}` beside it"
             yield Problem("aml-missing-key", key_node.span, message, f"add `{partner}:`")
-    yield from _check_exclusive(context, blamed=blamed)
+    yield from _check_exclusive(tree, blamed=blamed)
     if named and registered:
-        yield from _check_component_name(context)
+        yield from _check_component_name(tree)
 
 
-def _is_step(context: MappingContext) -> bool:
+def _is_step(tree: MappingContext) -> bool:
     """Whether the mapping could have named a component instead of giving a command."""
-    return any("component" in sibling.shape.get("properties", {}) for sibling in context.siblings)
+    return any("component" in sibling.shape.get("properties", {}) for sibling in tree.siblings)
 
 
-def _report_missing_key(context: MappingContext, name: str) -> Problem:
-    properties = context.shape["properties"]
-    if name in _OR_COMPONENT and _is_step(context):
-        message = f"{context.title} needs `{name}` or `component`"
+def _report_missing_key(tree: MappingContext, name: str) -> Problem:
+    properties = tree.shape["properties"]
+    if name in _OR_COMPONENT and _is_step(tree):
+        message = f"{tree.title} needs `{name}` or `component`"
         advice = f"add {_OR_COMPONENT[name]}, or the component to use"
-        return Problem("aml-missing-key", context.anchor, message, advice)
-    if name == "type" and context.parent is None:
+        return Problem("aml-missing-key", tree.anchor, message, advice)
+    if name == "type" and tree.parent is None:
         word = properties["type"]["enum"][0]
         message = f"the file has no `type`, so Azure ML takes it for a command, not a {word}"
-        return Problem("aml-missing-key", context.anchor, message, f"add `type: {word}`")
+        return Problem("aml-missing-key", tree.anchor, message, f"add `type: {word}`")
     example = _EXAMPLES.get(name, "")
     advice = f"add `{name}: {example}`" if example else f"add `{name}:`"
-    return Problem("aml-missing-key", context.anchor, f"{context.title} needs `{name}`", advice)
+    return Problem("aml-missing-key", tree.anchor, f"{tree.title} needs `{name}`", advice)
 
 
-def _check_exclusive(context: MappingContext, *, blamed: bool) -> Iterator[Problem]:
-    node, shape = context.node, context.shape
+def _check_exclusive(tree: MappingContext, *, blamed: bool) -> Iterator[Problem]:
+    node, shape = tree.node, tree.shape
     one_of = shape.get("x-one-of-keys", ())
     for group in (*shape.get("x-exclusive-keys", ()), one_of):
         present = [key for key, _ in node.items() if key.text in group]
         if len(present) > 1:
             first, second = present[0].text, present[1]
-            message = f"`{first}` and `{second.text}` exclude each other in {context.title}"
+            message = f"`{first}` and `{second.text}` exclude each other in {tree.title}"
             yield Problem("aml-exclusive-keys", second.span, message, "keep one of the two")
     if one_of and not blamed and not any(name in node for name in one_of):
         conda = node.key("conda_file")
@@ -367,20 +361,20 @@ def _check_exclusive(context: MappingContext, *, blamed: bool) -> Iterator[Probl
             advice = "add `image:` with the base image into which the packages go"
             yield Problem("aml-missing-key", conda.span, message, advice)
             return
-        if context.parent is None:
-            return  # `az ml environment create` takes `--image` and `--build-context`
-        message = f"{context.title} needs `{one_of[0]}` or `{one_of[1]}`"
-        advice = "add `image:` with a base image, or `build:` with the path of a Docker context"
-        yield Problem("aml-missing-key", context.anchor, message, advice)
+        if tree.parent is None:
+            return  # `az ml environment create` takes `--image` and `--build-tree`
+        message = f"{tree.title} needs `{one_of[0]}` or `{one_of[1]}`"
+        advice = "add `image:` with a base image, or `build:` with the path of a Docker tree"
+        yield Problem("aml-missing-key", tree.anchor, message, advice)
 
 
-def _check_component_name(context: MappingContext) -> Iterator[Problem]:
+def _check_component_name(tree: MappingContext) -> Iterator[Problem]:
     """Report the name of a component to be registered that Azure ML does not accept."""
-    name = context.node.get("name")
+    name = tree.node.get("name")
     if name is None:
         message = "the component has no `name`, which it needs to be registered"
-        yield Problem("aml-component-name", context.anchor, message, "add `name:`")
-    elif not isinstance(name, Scalar) or not fits_shape(name.value, context.shape["properties"]["name"]):
+        yield Problem("aml-component-name", tree.anchor, message, "add `name:`")
+    elif not isinstance(name, Scalar) or not fits_shape(name.value, tree.shape["properties"]["name"]):
         shown = f"`{name.text[:60]}`" if isinstance(name, Scalar) else "what stands under `name`"
         message = f"{shown} is not a name under which a component can be registered"
         advice = "use lower-case letters, digits and `_`, and start with a letter"

@@ -165,25 +165,25 @@ class _Walker:
             self.catalog.siblings[id(shape)] = cached
         return cached
 
-    def _branch(self, context: MappingContext, discriminator: Shape) -> tuple[int, str | None] | None:
+    def _branch(self, tree: MappingContext, discriminator: Shape) -> tuple[int, str | None] | None:
         """The alternative of a mapping, and the word that selects it; None if this was reported."""
-        node = context.node
+        node = tree.node
         key = discriminator.get("key")
         chosen = node.get(key) if key is not None else None
         if chosen is not None:
-            return self._by_word(chosen, discriminator, context)
+            return self._by_word(chosen, discriminator, tree)
         for name, position in discriminator.get("present", {}).items():
             if name in node:
                 return position, None
         absent = discriminator.get("absent")
         if absent is None:
-            self.problems.append(keys.report_selector(context, discriminator))
+            self.problems.append(keys.report_selector(tree, discriminator))
             return None
         words = (word for word, position in discriminator.get("mapping", {}).items() if position == absent)
         return absent, next(words, None)
 
     def _by_word(
-        self, chosen: Node, discriminator: Shape, context: MappingContext
+        self, chosen: Node, discriminator: Shape, tree: MappingContext
     ) -> tuple[int, str | None] | None:
         key: str = discriminator["key"]
         mapping: dict[str, int] = discriminator["mapping"]
@@ -200,45 +200,45 @@ class _Walker:
             if position is not None:
                 return position, word
             if "${{" not in value or "binding" not in discriminator:
-                problem = blame.report_typed_literal(chosen, context)
+                problem = blame.report_typed_literal(chosen, tree)
                 self.problems.append(problem or blame.report_not_allowed(chosen, key, list(mapping)))
         return None
 
-    def _mapping(self, context: MappingContext) -> None:
-        properties = context.shape.get("properties")
+    def _mapping(self, tree: MappingContext) -> None:
+        properties = tree.shape.get("properties")
         if properties is None:
-            for key, value in context.node.items():
-                self._free(key, value, context)
-            if len(context.node) < context.shape.get("minProperties", 0):
-                self.problems.append(keys.report_no_entries(context))
+            for key, value in tree.node.items():
+                self._free(key, value, tree)
+            if len(tree.node) < tree.shape.get("minProperties", 0):
+                self.problems.append(keys.report_no_entries(tree))
             return
-        anonymous = context.shape.get("x-registered-only", ())
+        anonymous = tree.shape.get("x-registered-only", ())
         meant: set[str] = set()
         blamed = False
-        for key, value in context.node.items():
+        for key, value in tree.node.items():
             inner = properties.get(key.text)
             if inner is None:
                 if len(self.problems) >= limits.FOUND:
                     return
                 blamed = True
-                problem, stands_for = keys.explain_key(key, context, self.catalog)
+                problem, stands_for = keys.explain_key(key, tree, self.catalog)
                 if problem is not None:
                     self.problems.append(problem)
                 if stands_for is not None:
                     meant.add(stands_for)
             elif key.text not in anonymous:
-                self._member(key, value, inner, context)
-        self.problems += keys.check_keys(context, meant, registered=self.registered, blamed=blamed)
+                self._member(key, value, inner, tree)
+        self.problems += keys.check_keys(tree, meant, registered=self.registered, blamed=blamed)
 
-    def _member(self, key: Scalar, value: Node, shape: Shape, context: MappingContext) -> None:
+    def _member(self, key: Scalar, value: Node, shape: Shape, tree: MappingContext) -> None:
         if key.text in _NEVER_EMPTY and isinstance(value, Scalar) and value.value == "":
             self.problems.append(blame.report_empty(key.text, value.span))
         else:
-            self.value(value, shape, key, context)
+            self.value(value, shape, key, tree)
 
-    def _free(self, key: Scalar, value: Node, context: MappingContext) -> None:
+    def _free(self, key: Scalar, value: Node, tree: MappingContext) -> None:
         """An entry of a mapping whose keys are names that the writer chose."""
-        shape = context.shape
+        shape = tree.shape
         names = shape.get("propertyNames")
         if not isinstance(key.value, str) and (names is not None or "x-text-keys" in shape):
             self.problems.append(blame.report_name_not_text(key))
@@ -248,7 +248,7 @@ class _Walker:
             self.problems.append(Problem("aml-bad-name", key.span, message, advice))
         inner = shape.get("additionalProperties")
         if isinstance(inner, dict):
-            self.value(value, inner, key, context)
+            self.value(value, inner, key, tree)
 
 
 def _accepts_anything(part: Shape) -> bool:

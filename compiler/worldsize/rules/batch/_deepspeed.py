@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from worldsize import yaml
 from worldsize.azureml import binding
+from worldsize.azureml.launch import Launch, read_launches
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal
 from worldsize.azureml.references import local_path
 from worldsize.base import limits
@@ -19,7 +20,6 @@ from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.rules.batch import _deepspeed_known
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
 from worldsize.yaml import json_text
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from wstrain_deepspeed import config
@@ -221,10 +221,11 @@ def _named_in_script(context: Context, job: Job, launch: Launch) -> Iterator[Pat
     """The files that a script names itself, as in ``deepspeed.initialize(config="ds_config.json")``."""
     if not any(_STARTS_PYTHON.search(command.words[0].text) for command in launch.commands if command.words):
         return
-    from worldsize.rules.script import _program, _settings
-    from worldsize.rules.script._module import keyword_argument
+    from worldsize.scripts.module import keyword_argument
+    from worldsize.scripts.program import find_programs
+    from worldsize.scripts.settings import read_value
 
-    for program in _program.find_programs(context, job):
+    for program in find_programs(context, job):
         if launch not in program.launches or not program.says("deepspeed"):
             continue
         for module in program.modules:
@@ -234,7 +235,7 @@ def _named_in_script(context: Context, job: Job, launch: Launch) -> Iterator[Pat
                 *(("deepspeed", call) for name, call in module.calls if name.endswith("TrainingArguments")),
                 *(("hf_ds_config", call) for call in module.called("DeepSpeedPlugin")),
             ]:
-                value = _settings.read_value(program, module, keyword_argument(call, option))
+                value = read_value(program, module, keyword_argument(call, option))
                 path = _beside(launch, value) if isinstance(value, str) else None
                 if path is not None:
                     yield path

@@ -7,14 +7,13 @@ import re
 import sys
 from pathlib import Path
 
+from worldsize.azureml.inner_launchers import find_inner_launchers
+from worldsize.azureml.launch import Launch, read_input
 from worldsize.azureml.model import Job
 from worldsize.rules.batch._replicas import count_replicas
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_input
-from worldsize.rules.script import _program
-from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program
-from worldsize.rules.topology import _launchers
+from worldsize.scripts.module import Module
+from worldsize.scripts.program import Program, find_programs
 from wstrain_deepspeed.config import Known
 
 _OURS = "train_deepspeed"
@@ -62,13 +61,13 @@ def _is_ours(context: Context, launch: Launch) -> bool:
 def _find_only_program(context: Context, job: Job, launch: Launch) -> Program | None:
     """The one script that the step starts, where it can be read."""
     component = launch.step.component
-    mine = [each for each in _program.find_programs(context, job) if each.launch.step.component is component]
+    mine = [each for each in find_programs(context, job) if each.launch.step.component is component]
     return mine[0] if len(mine) == 1 else None
 
 
 def _fills_auto(launch: Launch, program: Program | None) -> bool | None:
     """True where a library with an integration is used, False where DeepSpeed is used as it is."""
-    if any(each.name == "accelerate launch" for each in _launchers.find_inner_launchers(launch)):
+    if any(each.name == "accelerate launch" for each in find_inner_launchers(launch)):
         return True
     if program is None:
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from worldsize.rules.launch import Launch
-from worldsize.rules.topology import _degrees, _launchers
+from worldsize.azureml.inner_launchers import find_inner_launchers
+from worldsize.azureml.launch import Launch
+from worldsize.rules.topology import _degrees
 
 _SPLITS_OTHERWISE = ("model_parallel_size", "context_parallel_size", "expert_parallel_size")
 _SPLITS_MODEL = (
@@ -21,7 +22,7 @@ def count_replicas(launch: Launch) -> int | None:
 
 def count_processes(launch: Launch) -> int | None:
     """All processes of a step, also those that a launcher in its command starts; None where unknown."""
-    inner = list(_launchers.find_inner_launchers(launch))
+    inner = list(find_inner_launchers(launch))
     if len(inner) > 1 or any(each.starts is None for each in inner):
         return None
     outer = launch.world

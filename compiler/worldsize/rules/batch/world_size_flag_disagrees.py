@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
 from worldsize.rules.batch import _replicas
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import Job, Literal
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 from worldsize.yaml.nodes import Mapping
 
 

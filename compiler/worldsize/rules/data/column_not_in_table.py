@@ -10,19 +10,19 @@ from pathlib import Path
 from msgspec import Struct
 
 from worldsize.azureml import binding
+from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import Binding, Data
 from worldsize.azureml.references import folder_of, is_file, local_path
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
-from worldsize.rules.script._interface import Option, try_evaluate
-from worldsize.rules.script._interfaces import read_interface
-from worldsize.rules.script._module import Module, constant_value, is_conditional, keyword_argument
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._reached import find_scope
-from worldsize.rules.script._words import Argument, read_arguments
+from worldsize.scripts.interface.model import Option, try_evaluate
+from worldsize.scripts.interface.read import read_interface
+from worldsize.scripts.module import Module, constant_value, is_conditional, keyword_argument
+from worldsize.scripts.program import Program
+from worldsize.scripts.reached import find_scope
+from worldsize.scripts.words import Argument, read_arguments
 from worldsize.yaml.nodes import Scalar
 
 _PLAIN = {

@@ -14,8 +14,8 @@ from worldsize.rules.context import Context
 from worldsize.yaml.nodes import Mapping, Scalar
 
 if TYPE_CHECKING:
-    from worldsize.rules.script._module import Module
-    from worldsize.rules.script._program import Program
+    from worldsize.scripts.module import Module
+    from worldsize.scripts.program import Program
 
 # What logs under names of its own: then nothing is known.
 _LOGS_ITSELF = re.compile(
@@ -69,7 +69,7 @@ def _uses_packages(program: Program) -> bool:
 
 def _list_logged(module: Module) -> set[str] | None:
     """The names under which a file logs metrics; None where one of them is not a plain text."""
-    from worldsize.rules.script._interface import try_evaluate
+    from worldsize.scripts.interface.model import try_evaluate
 
     names: set[str] = set()
     for name, call in module.calls:

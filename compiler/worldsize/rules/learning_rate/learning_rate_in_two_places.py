@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 from worldsize.yaml.nodes import Mapping
 
 

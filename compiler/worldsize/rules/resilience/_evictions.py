@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Confidence, Problem, Related
 from worldsize.base.source import Source
 from worldsize.rules import price_comparison
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 
 if TYPE_CHECKING:
     from worldsize.facts.prices import Price

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from worldsize.base.problem import Finding, Problem, Related
 from worldsize.rules.context import Context
-from worldsize.rules.script._interfaces import read_reached, read_setting
-from worldsize.rules.script._loops import (
+from worldsize.scripts.interface.read import read_reached, read_setting
+from worldsize.scripts.loops import (
     counts_passes,
     find_block,
     find_loop,
@@ -19,8 +19,8 @@ from worldsize.rules.script._loops import (
     list_conditions,
     list_steps,
 )
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._program import Program
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.program import Program
 
 _REDUCES = (
     "all_reduce",

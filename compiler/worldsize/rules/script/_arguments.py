@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
-from worldsize.rules.script._interface import Interface
-from worldsize.rules.script._interfaces import find_words_read, read_interface, read_reached
 from worldsize.rules.script._matching import Fault, match_arguments
-from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._words import read_arguments
 from worldsize.rules.topology._gpu_builds import list_frameworks
+from worldsize.scripts.interface.model import Interface
+from worldsize.scripts.interface.read import find_words_read, read_interface, read_reached
+from worldsize.scripts.module import Module
+from worldsize.scripts.program import Program
+from worldsize.scripts.words import read_arguments
 
 _STEPS = 200  # that start the same script, whose inputs are looked at
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.rules.script._interface import Interface, Option
-from worldsize.rules.script._words import Argument
+from worldsize.scripts.interface.model import Interface, Option
+from worldsize.scripts.words import Argument
 
 
 class Fault(Struct):

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from worldsize.azureml import binding
 from worldsize.azureml.command_line import HARMLESS, Command
+from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import Binding, Component, Port
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
-from worldsize.rules.script._program import Program
+from worldsize.scripts.program import Program
 from worldsize.yaml.nodes import Mapping
 
 _BY_VARIABLE = (

@@ -6,16 +6,16 @@ import ast
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from worldsize.azureml.launch import STARTS_PROCESSES
 from worldsize.azureml.model import AZURE_ML
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import STARTS_PROCESSES
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._loops import list_backward_calls
-from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
-from worldsize.rules.script._program import Program, is_known_package
-from worldsize.rules.script._settings import find_place, read_number
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.loops import list_backward_calls
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
+from worldsize.scripts.program import Program, is_known_package
+from worldsize.scripts.settings import find_place, read_number
 
 _TRAINERS = ("ray.train.torch.TorchTrainer", "ray.train.torch.torch_trainer.TorchTrainer")
 _SCALING = ("ray.train.ScalingConfig", "ray.air.ScalingConfig", "ray.air.config.ScalingConfig")

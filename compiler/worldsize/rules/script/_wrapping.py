@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Problem, Related
 from worldsize.rules.context import Context
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._loops import find_block
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._reached import Reached
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.loops import find_block
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.program import Program
+from worldsize.scripts.reached import Reached
 
 _SHARDS = ("FullyShardedDataParallel", "fully_shard", "parallelize_module")
 _MOVES = ("cuda", "to", "to_empty")

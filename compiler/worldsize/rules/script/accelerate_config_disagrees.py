@@ -9,7 +9,7 @@ from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.script._program import Program
+from worldsize.scripts.program import Program
 from worldsize.yaml.nodes import Mapping, Scalar
 
 _LOCAL = ("localhost", "127.0.0.1")

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from worldsize.azureml import fields
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
-from worldsize.rules.script._interface import try_evaluate
-from worldsize.rules.script._interfaces import read_setting, runs_in_job
-from worldsize.rules.script._module import (
+from worldsize.scripts.interface.model import try_evaluate
+from worldsize.scripts.interface.read import read_setting, runs_in_job
+from worldsize.scripts.module import (
     Module,
     constant_value,
     keyword_argument,
     variable_writes,
 )
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._settings import find_given
+from worldsize.scripts.program import Program
+from worldsize.scripts.settings import find_given
 
 _ADDRESSES = ("MASTER_ADDR", "init_method")
 _COUNTS = ("WORLD_SIZE", "world_size", "nprocs", "num_replicas")

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from worldsize.base.problem import Confidence, Finding, Fix
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._loops import find_assigned, list_backward_calls
-from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.loops import find_assigned, list_backward_calls
+from worldsize.scripts.module import Module
+from worldsize.scripts.program import Program
 
 _LIBRARIES = {
     "Accelerator": "Accelerate neither scales it nor counts it for accumulation",

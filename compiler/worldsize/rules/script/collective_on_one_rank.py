@@ -8,12 +8,11 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.script import _rank_tests
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._loops import find_assigned, find_block
-from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._rank_tests import Side
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.loops import find_assigned, find_block
+from worldsize.scripts.module import Module
+from worldsize.scripts.program import Program
+from worldsize.scripts.rank_tests import Side, find_guards, is_local
 
 _DISTRIBUTED = frozenset(
     [
@@ -93,8 +92,8 @@ def _find_guarded(program: Program, module: Module) -> Iterator[_Guarded]:
 def _find_guard(program: Program, module: Module, node: ast.AST, depth: int = 2) -> _Guard | None:
     guards: list[_Guard] = [
         (side, module, test, node)
-        for side, test in _rank_tests.find_guards(module, node)
-        if program.per_instance > 1 or not _rank_tests.is_local(test)
+        for side, test in find_guards(module, node)
+        if program.per_instance > 1 or not is_local(test)
     ]
     if guards:
         return guards[0]

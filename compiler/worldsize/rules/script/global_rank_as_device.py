@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from worldsize.azureml.command_launchers import MPI
+from worldsize.azureml.inner_launchers import read_inner_launchers
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._module import Module, constant_value
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._rank_values import Source, is_read_from
-from worldsize.rules.topology._launchers import read_inner_launchers
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.module import Module, constant_value
+from worldsize.scripts.program import Program
+from worldsize.scripts.rank_values import Source, is_read_from
 
 _CALLS = ("cuda.set_device", "cuda.device", "torch.device", ".cuda", ".to", "cuda.get_device_name")
 _KEYWORDS = ("device_ids", "output_device", "device", "device_id")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _names
-from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program
+from worldsize.scripts.module import Module
+from worldsize.scripts.names import list_bound_names
+from worldsize.scripts.program import Program
 
 _RANK = re.compile(r"rank|worker|task|chief|master|is_main", re.IGNORECASE)
 
@@ -29,7 +29,7 @@ def _never_set(module: Module) -> list[ast.Name]:
     """The first of each name in a condition that nothing sets; conditions stand inside of each other."""
     used = {name.id for name in module.kinds.get(ast.Name, ())}
     ranks = {name for name in used if _RANK.search(name)}
-    bound = _names.list_bound_names(module) if ranks else None  # few files speak of ranks
+    bound = list_bound_names(module) if ranks else None  # few files speak of ranks
     unset = ranks - bound if bound is not None else set()
     nodes: dict[str, ast.Name] = {}
     seen: set[ast.AST] = set()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _edits
-from worldsize.rules.script._program import Program
+from worldsize.scripts.edits import call_horovod_init
+from worldsize.scripts.program import Program
 
 _NEEDS = frozenset(
     {"rank", "local_rank", "size", "DistributedOptimizer", "broadcast_parameters", "allreduce"}
@@ -21,7 +21,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         for name, call in module.calls:
             if name.startswith("horovod.") and name.rpartition(".")[2] in _NEEDS:
                 message = f"`{name.rpartition('.')[2]}` is called without `hvd.init()`"
-                fix = _edits.call_horovod_init(module)
+                fix = call_horovod_init(module)
                 help_ = "call `hvd.init()` first"
                 yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
                 return

@@ -10,7 +10,7 @@ from worldsize.azureml import environment
 from worldsize.azureml.references import folder_of
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._program import Program
+from worldsize.scripts.program import Program
 
 _VERSION = re.compile(r"tensorflow(?:-gpu|-cpu)?\s*([-=<>~!]=?)\s*(\d+)\.(\d+)")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program
+from worldsize.scripts.module import Module
+from worldsize.scripts.program import Program
 
 _SIZES = {"size", "get_world_size", "world_size", "WORLD_SIZE"}
 _RATE = re.compile(r"(?:^|_)lr(?:_|$)|learning_rate", re.IGNORECASE)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from worldsize.base.problem import Finding, Fix, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.script import _edits
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._settings import find_place, read_number
+from worldsize.scripts.edits import add_argument
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.program import Program
+from worldsize.scripts.settings import find_place, read_number
 
 _PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
 _KINDS = ("Trainer", "Fabric")
@@ -76,7 +76,7 @@ def _judge_nodes(
 def _write(module: Module, call: ast.Call, node: ast.expr | None, argument: str) -> Fix | None:
     """Edit a number that is written in the call, or add the argument."""
     if node is None:
-        return _edits.add_argument(module, call, argument) if call.args or call.keywords else None
+        return add_argument(module, call, argument) if call.args or call.keywords else None
     number = argument.partition("=")[2]
     is_number = isinstance(node, ast.Constant) and type(node.value) is int
     return Fix(module.full_span(node), number, safe=False) if is_number else None

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _edits, _ranks
-from worldsize.rules.script._module import Module, find_mentions
-from worldsize.rules.script._program import Program
+from worldsize.scripts.edits import add_argument
+from worldsize.scripts.module import Module, find_mentions
+from worldsize.scripts.program import Program
+from worldsize.scripts.ranks import is_guarded_by_rank
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
@@ -22,11 +23,11 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     for module in program.modules:
         for call in module.once(_loads):
-            if _ranks.is_guarded_by_rank(program.modules, module, call):
+            if is_guarded_by_rank(program.modules, module, call):
                 continue
             message = "every process loads these weights onto the GPU that they were saved from"
             help_ = 'write `map_location="cpu"`: `load_state_dict` copies the weights to the right GPU'
-            fix = _edits.add_argument(module, call, 'map_location="cpu"')
+            fix = add_argument(module, call, 'map_location="cpu"')
             yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Fix
 from worldsize.rules.context import Context
-from worldsize.rules.script._interfaces import read_reached, runs_in_job
-from worldsize.rules.script._module import Module, constant_value
-from worldsize.rules.script._program import Program
+from worldsize.scripts.interface.read import read_reached, runs_in_job
+from worldsize.scripts.module import Module, constant_value
+from worldsize.scripts.program import Program
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.script import _edits
-from worldsize.rules.script._interfaces import read_reached, read_setting
-from worldsize.rules.script._module import Module, constant_value, keyword_argument, variable_writes
-from worldsize.rules.script._program import Program
 from worldsize.rules.script.global_rank_as_device import list_devices
+from worldsize.scripts.edits import choose_own_gpu
+from worldsize.scripts.interface.read import read_reached, read_setting
+from worldsize.scripts.module import Module, constant_value, keyword_argument, variable_writes
+from worldsize.scripts.program import Program
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
@@ -32,7 +32,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         message = "all processes of an instance use this GPU: no `LOCAL_RANK` is read"
         help_ = 'write `torch.device("cuda", int(os.environ["LOCAL_RANK"]))`'
         # One place of several would put the parts of a model on different GPUs.
-        fix = _edits.choose_own_gpu(module, node) if len(uses) == 1 else None
+        fix = choose_own_gpu(module, node) if len(uses) == 1 else None
         yield Finding(module.span(node), message, help_, related=program.related, fix=fix)
 
 

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._loops import (
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.loops import (
     find_block,
     find_loop,
     list_backward_calls,
     list_conditions,
     list_steps,
 )
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._program import Program
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.program import Program
 
 _SCALER = re.compile(r"scaler|amp|fp16|half|mixed", re.IGNORECASE)
 _NO_GRADIENTS = re.compile(r"no_grad|inference_mode|set_grad_enabled")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._loops import find_block
-from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.loops import find_block
+from worldsize.scripts.module import Module
+from worldsize.scripts.program import Program
 
 _STRATEGIES = (
     "MultiWorkerMirroredStrategy",

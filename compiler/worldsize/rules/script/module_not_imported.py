@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _edits, _names
-from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program
+from worldsize.scripts.edits import add_import
+from worldsize.scripts.module import Module
+from worldsize.scripts.names import list_bound_names
+from worldsize.scripts.program import Program
 
 _SAME = (
     "os",
@@ -43,13 +44,13 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
             help_ = f"write `{_MODULES[base.id]}` at the top"
             # Without the import the script ends here; the short names can stand for other packages.
             is_safe = base.id in sys.stdlib_module_names
-            fix = _edits.add_import(module, _MODULES[base.id], safe=is_safe)
+            fix = add_import(module, _MODULES[base.id], safe=is_safe)
             yield Finding(module.span(base), message, help_, related=program.related, fix=fix)
 
 
 def _not_imported(module: Module) -> list[ast.Name]:
     """The first use of each module that nothing binds."""
-    bound = _names.list_bound_names(module)
+    bound = list_bound_names(module)
     missing = set() if bound is None else _MODULES.keys() - bound
     nodes: dict[str, ast.Name] = {}
     for node in module.kinds.get(ast.Attribute, ()) if missing else ():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._program import Program
+from worldsize.scripts.program import Program
 
 _PACKAGES = frozenset(
     {

@@ -7,17 +7,18 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _edits, _ranks
-from worldsize.rules.script._loops import find_assigned, find_loop, list_backward_calls
-from worldsize.rules.script._module import (
+from worldsize.scripts.edits import divide_rows
+from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls
+from worldsize.scripts.module import (
     Module,
     constant_value,
     find_mentions,
     is_environment,
     keyword_argument,
 )
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._settings import find_given
+from worldsize.scripts.program import Program
+from worldsize.scripts.ranks import mentions_rank
+from worldsize.scripts.settings import find_given
 
 _COLLECTIONS = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.")
 _SHARDS = ("Sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableDataset", "Subset(")
@@ -40,7 +41,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
                 message = "every rank reads all rows: nothing divides them among the ranks"
                 help_ = "write `sampler=DistributedSampler(rows)`"
                 help_ += " in place of `shuffle=True`" if shuffles else ""
-                fix = _edits.divide_rows(module, call) if shuffles else None
+                fix = divide_rows(module, call) if shuffles else None
                 yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
                 return
 
@@ -61,11 +62,7 @@ def _trains_in_order(program: Program, module: Module, loader: ast.Call) -> bool
     if {each.arg for each in loader.keywords} & {None, "shuffle", "batch_sampler", "collate_fn"}:
         return False
     worked_out = any(isinstance(each, ast.JoinedStr | ast.BinOp) for each in ast.walk(made))
-    if (
-        worked_out
-        or _ranks.mentions_rank(module, made)
-        or any(each.once(_takes_part) for each in program.modules)
-    ):
+    if worked_out or mentions_rank(module, made) or any(each.once(_takes_part) for each in program.modules):
         return False
     names = {name for name, _, call in find_assigned(module, "DataLoader") if call is loader}
     loops = [find_loop(module, call) for call in list_backward_calls(module)]
@@ -76,7 +73,7 @@ def _trains_in_order(program: Program, module: Module, loader: ast.Call) -> bool
 def _takes_part(module: Module) -> bool:
     """Whether a file takes a part of something by the rank: `rows[rank::world]`."""
     return any(
-        _ranks.mentions_rank(module, node.slice) and not is_environment(node.value)
+        mentions_rank(module, node.slice) and not is_environment(node.value)
         for node in module.kinds.get(ast.Subscript, ())
     )
 

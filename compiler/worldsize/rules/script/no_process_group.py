@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from worldsize.azureml.launch import STARTS_PROCESSES
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.launch import STARTS_PROCESSES
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._module import Module, variable_read
-from worldsize.rules.script._program import Program
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.module import Module, variable_read
+from worldsize.scripts.program import Program
 
 _GROUPS = ("init_process_group", "init_device_mesh", "init_rpc", "horovod", "mpi4py")
 _LIBRARIES = ("init_distributed", "deepspeed", "accelerat", "apex", "fabric")  # they start one

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._module import Module, variable_read
-from worldsize.rules.script._program import Program
+from worldsize.scripts.module import Module, variable_read
+from worldsize.scripts.program import Program
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from worldsize.azureml import binding
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._interface import Option
-from worldsize.rules.script._interfaces import read_interface
-from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._words import Argument, read_arguments
+from worldsize.scripts.interface.model import Option
+from worldsize.scripts.interface.read import read_interface
+from worldsize.scripts.module import Module
+from worldsize.scripts.program import Program
+from worldsize.scripts.words import Argument, read_arguments
 
 _WHOLE = ("vars", "__dict__", "asdict", "_get_kwargs", "AZURE_ML_OUTPUT", "getattr")  # all arguments at once
 _SHOWS = ("print", "makedirs", "mkdir", "info", "debug", "warning", "exists", "isdir")

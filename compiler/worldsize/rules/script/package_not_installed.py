@@ -15,8 +15,8 @@ from worldsize.azureml.references import folder_of, local_path
 from worldsize.base.problem import Finding, Related
 from worldsize.facts import table
 from worldsize.rules.context import Context
-from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program, find_imported, read_module
+from worldsize.scripts.module import Module
+from worldsize.scripts.program import Program, find_imported, read_module
 from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 # Images that have no packages of their own: conda makes the environment that runs.

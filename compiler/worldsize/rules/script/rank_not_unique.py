@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from worldsize.azureml.inner_launchers import read_inner_launchers
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._module import Module, keyword_argument, variable_writes
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._rank_values import Source, is_read_from
-from worldsize.rules.topology._launchers import read_inner_launchers
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.module import Module, keyword_argument, variable_writes
+from worldsize.scripts.program import Program
+from worldsize.scripts.rank_values import Source, is_read_from
 
 _OF_NODE = Source(frozenset({"NODE_RANK", "GROUP_RANK", "AZUREML_CR_NODE_RANK"}))
 _ON_NODE = Source(

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _edits
-from worldsize.rules.script._module import Module, constant_value, find_mentions, keyword_argument
-from worldsize.rules.script._program import Program
+from worldsize.scripts.edits import call_set_epoch
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
+from worldsize.scripts.program import Program
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
@@ -21,7 +21,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
                 continue
             message = "nothing calls `set_epoch` of this sampler, so every epoch has the same order"
             help_ = "call `sampler.set_epoch(epoch)` at the start of each epoch"
-            fix = _edits.call_set_epoch(module, call)
+            fix = call_set_epoch(module, call)
             yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
             return
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script._interface import try_evaluate
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._module import Module, keyword_argument
-from worldsize.rules.script._program import Program
+from worldsize.scripts.interface.model import try_evaluate
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.module import Module, keyword_argument
+from worldsize.scripts.program import Program
 
 _SAVES = ("torch.save", "save_pretrained", "save_weights", "model.save", "joblib.dump", "save_model")
 _LOST = re.compile(r"/(?:tmp|var/tmp|root|home|workspace|opt|scratch)/.+")

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _edits, _ranks
-from worldsize.rules.script._module import Module
-from worldsize.rules.script._program import Program
 from worldsize.rules.script.no_process_group import is_without_group
+from worldsize.scripts.edits import guard_by_rank
+from worldsize.scripts.module import Module
+from worldsize.scripts.program import Program
+from worldsize.scripts.ranks import is_guarded_by_rank, mentions_rank
 
 _SAVES = frozenset({"torch.save", "joblib.dump", "pickle.dump"})
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")
@@ -29,7 +30,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
             more = f" (and {len(saves) - 1} more such calls)" if len(saves) > 1 else ""
             message = f"every rank {what}{more}"
             help_ = "put it under `if rank == 0:`"
-            fix = _edits.guard_by_rank(program, module, call)
+            fix = guard_by_rank(program, module, call)
             yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
 
 
@@ -41,9 +42,7 @@ def _unguarded(
         (module, call)
         for module in modules
         for name, call in module.calls
-        if chosen(name)
-        and not _apart(module, name, call)
-        and not _ranks.is_guarded_by_rank(modules, module, call)
+        if chosen(name) and not _apart(module, name, call) and not is_guarded_by_rank(modules, module, call)
     ]
 
 
@@ -62,4 +61,4 @@ def _logs(name: str) -> bool:
 def _apart(module: Module, name: str, call: ast.Call) -> bool:
     """Whether the place it writes to has the rank in its name."""
     parts: list[ast.AST] = [*call.args[_saves(name) :], *(one.value for one in call.keywords)]
-    return any(_ranks.mentions_rank(module, part) for part in parts)
+    return any(mentions_rank(module, part) for part in parts)

@@ -9,20 +9,20 @@ from typing import NamedTuple
 
 from worldsize.azureml import fields
 from worldsize.azureml.command_launchers import MPI
+from worldsize.azureml.inner_launchers import read_inner_launchers
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._module import (
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.module import (
     Module,
     constant_value,
     keyword_argument,
     variable_read,
     variable_writes,
 )
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._reached import find_scope
-from worldsize.rules.topology._launchers import read_inner_launchers
+from worldsize.scripts.program import Program
+from worldsize.scripts.reached import find_scope
 
 _PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
 _TENSORFLOW = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TFConfigClusterResolver")

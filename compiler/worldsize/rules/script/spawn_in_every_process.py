@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from worldsize.azureml.command_launchers import MPI
+from worldsize.azureml.inner_launchers import read_inner_launchers
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._reached import Reached
-from worldsize.rules.topology._launchers import read_inner_launchers
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.program import Program
+from worldsize.scripts.reached import Reached
 
 _SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 

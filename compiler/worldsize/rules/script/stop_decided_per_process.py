@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _ranks
-from worldsize.rules.script._interfaces import read_reached
-from worldsize.rules.script._loops import find_block, list_backward_calls
-from worldsize.rules.script._module import Module, find_mentions
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._rank_tests import read_side
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.loops import find_block, list_backward_calls
+from worldsize.scripts.module import Module, find_mentions
+from worldsize.scripts.program import Program
+from worldsize.scripts.rank_tests import read_side
+from worldsize.scripts.ranks import is_guarded_by_rank, mentions_rank
 
 _AGREES = (
     "all_reduce", "reduce", "broadcast", "broadcast_object_list", "all_gather", "all_gather_object", "gather",
@@ -28,7 +28,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     for module in program.modules:
         for node in module.once(_find_stops):
-            alone = _ranks.is_guarded_by_rank(program.modules, module, node)
+            alone = is_guarded_by_rank(program.modules, module, node)
             if read_reached(program).runs(module, node) and not alone:
                 message = (
                     "each process decides this by its own loss: if they differ, some wait forever for others"
@@ -62,7 +62,7 @@ def _find_stops(module: Module) -> list[ast.If]:
                 trains
                 and isinstance(node.body[-1], _LEAVES)
                 and not before
-                and (not _ranks.mentions_rank(module, node.test) or read_side(module, node.test) == "first")
+                and (not mentions_rank(module, node.test) or read_side(module, node.test) == "first")
             ):
                 found.append(node)
     return found
@@ -73,7 +73,7 @@ def _find_own(module: Module, scope: ast.AST, backward: list[ast.Call]) -> set[s
     losses = [call.func.value for call in backward if isinstance(call.func, ast.Attribute)]
     losses += [each.args[0] for each in losses if isinstance(each, ast.Call) and len(each.args) == 1]
     own = {each.id for each in losses if isinstance(each, ast.Name)}
-    if any(_ranks.mentions_rank(module, call) for call in module.called("manual_seed")):
+    if any(mentions_rank(module, call) for call in module.called("manual_seed")):
         own |= {
             target.id
             for node in module.kinds.get(ast.Assign, ())

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.script._interfaces import read_interface, read_reached
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._settings import read_keyword, read_value
+from worldsize.scripts.interface.read import read_interface, read_reached
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.program import Program
+from worldsize.scripts.settings import read_keyword, read_value
 from worldsize.yaml import json_text
 from worldsize.yaml.nodes import Mapping, Scalar
 

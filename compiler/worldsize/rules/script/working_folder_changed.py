@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.script import _ranks
-from worldsize.rules.script._program import Program
+from worldsize.scripts.program import Program
+from worldsize.scripts.ranks import is_guarded_by_rank
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
@@ -15,7 +15,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     for module in program.modules:
         for call in module.called("os.chdir"):
-            if not _ranks.is_guarded_by_rank(program.modules, module, call):
+            if not is_guarded_by_rank(program.modules, module, call):
                 message = "`os.chdir` in every process changes what relative paths refer to"
                 help_ = "join paths with `os.path.join`, or give `cwd=` to the process that needs it"
                 yield Finding(module.span(call), message, help_, related=program.related)

@@ -67,10 +67,11 @@ def _is_list(context: Context, component: Component | None, use: _shell.ShellUse
     flag = _FLAG.search(str(command), 0, use.expression.start)
     if component is None or flag is None:
         return False
-    from worldsize.rules.script import _interfaces, _program  # parse Python, which few such texts need
+    from worldsize.scripts.interface.read import read_interface  # parse Python, which few such texts need
+    from worldsize.scripts.program import find_programs, make_job
 
-    for program in _program.find_programs(context, context.once(_program.make_job, component)):
-        interface = _interfaces.read_interface(program)
+    for program in find_programs(context, context.once(make_job, component)):
+        interface = read_interface(program)
         options = interface.options if interface is not None else []
         if any(flag[1] in option.flags and option.most != 1 for option in options):
             return True

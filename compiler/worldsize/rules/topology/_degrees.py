@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from worldsize.azureml import binding, literals
+from worldsize.azureml.inner_launchers import find_inner_launchers
+from worldsize.azureml.launch import Launch, read_input
 from worldsize.base.span import Span
-from worldsize.rules.launch import Launch, read_input
-from worldsize.rules.topology import _launchers
 
 _TENSOR = ("tensor_parallel_size", "tensor_model_parallel_size", "tp_size")
 _PIPELINE = ("pipeline_parallel_size", "pipeline_model_parallel_size", "pp_size")
@@ -42,7 +42,7 @@ def read_degrees(launch: Launch) -> Degrees | None:
 
 def _one_process_a_rank(launch: Launch) -> bool:
     alone = launch.size is not None and launch.size.devices <= 1
-    return (alone or (launch.processes.value or 1) > 1) and not any(_launchers.find_inner_launchers(launch))
+    return (alone or (launch.processes.value or 1) > 1) and not any(find_inner_launchers(launch))
 
 
 def _value(launch: Launch, names: tuple[str, ...]) -> int | None:

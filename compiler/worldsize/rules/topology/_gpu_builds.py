@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.azureml.model import Component, Job
 from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
-from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.yaml.nodes import Node
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from worldsize.azureml.command_line import HARMLESS
+from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import Job
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 
 if TYPE_CHECKING:
-    from worldsize.rules.script._program import Program
+    from worldsize.scripts.program import Program
 
 # What drives several GPUs from one process, or starts processes itself.
 _SPREADS = compile_later(
@@ -57,7 +57,7 @@ def list_programs(context: Context, launch: Launch) -> list[Program]:
 
 def _index_programs(context: Context, job: Job) -> dict[int, list[Program]]:
     """The programs of a job by the launch that starts them."""
-    from worldsize.rules.script._program import find_programs  # parses Python
+    from worldsize.scripts.program import find_programs  # parses Python
 
     by_launch: dict[int, list[Program]] = {}
     for program in find_programs(context, job):
@@ -79,9 +79,9 @@ def drives_one_device(context: Context, launch: Launch) -> bool:
 
 def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int, Span]]:
     """`Trainer(devices=1)` of Lightning: how many GPUs a process uses, and where that is written."""
-    from worldsize.rules.script._interfaces import read_reached, read_setting
-    from worldsize.rules.script._module import keyword_argument
-    from worldsize.rules.script._settings import find_place, read_value
+    from worldsize.scripts.interface.read import read_reached, read_setting
+    from worldsize.scripts.module import keyword_argument
+    from worldsize.scripts.settings import find_place, read_value
 
     for program in list_programs(context, launch):
         calls = [

@@ -7,8 +7,8 @@ import re
 from msgspec import Struct
 
 from worldsize.azureml import fields
+from worldsize.azureml.launch import Launch
 from worldsize.base.span import Span
-from worldsize.rules.launch import Launch
 
 _NAME = "CUDA_VISIBLE_DEVICES"
 _NUMBERS = re.compile(r"(?:-?\d+(?:,-?\d+)*)?")

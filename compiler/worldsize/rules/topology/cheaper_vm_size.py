@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
 from worldsize.rules import price_comparison
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 
 if TYPE_CHECKING:
     from worldsize.facts.prices import Price, Tier

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from worldsize.azureml.job import Compute
+from worldsize.azureml.tree import Cluster
 from worldsize.base.problem import Finding, Related
-from worldsize.rules.context import Cluster, Context
+from worldsize.rules.context import Context
 
 
 def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 from worldsize.rules.topology import _degrees
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.fields import read_member
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 
 _NAME = "NCCL_IB_DISABLE"
 _ON = ("1", "true", "True")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 
 if TYPE_CHECKING:
     from worldsize.facts.vm_sizes import VmSize

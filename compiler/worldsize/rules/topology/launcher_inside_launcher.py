@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import command_launchers
+from worldsize.azureml.inner_launchers import find_inner_launchers
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch
 from worldsize.base.problem import Finding, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import STARTS_PROCESSES, Launch
-from worldsize.rules.topology import _launchers
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     outer = launch.processes.value
     if launch.kind not in STARTS_PROCESSES or outer is None or outer < 2:
         return
-    for inner in _launchers.find_inner_launchers(launch):
+    for inner in find_inner_launchers(launch):
         span = launch.span(inner.word)
         if span is None or (launch.kind == "mpi" and inner.name in command_launchers.MPI):
             continue

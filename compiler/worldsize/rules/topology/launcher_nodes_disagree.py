@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from worldsize.azureml import command_launchers
 from worldsize.azureml.command_line import Word
+from worldsize.azureml.inner_launchers import Launcher, find_inner_launchers
+from worldsize.azureml.launch import Launch, read_launches
 from worldsize.azureml.model import Job
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Confidence, Finding, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
-from worldsize.rules.topology import _launchers
-from worldsize.rules.topology._launchers import Launcher
 
 _LOCAL = compile_later(r"(?:\w+://)?(?:localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0)(?::\d+)?")
 _ADDRESSES = ("master_addr", "rdzv_endpoint", "main_process_ip")
@@ -30,7 +29,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
         count = launch.instances.value
         if count is None or (launch.kind is None and count > 1) or (launch.processes.value or 2) > 1:
             continue  # one instance runs the command, or each several times: that is reported as such
-        for inner in _launchers.find_inner_launchers(launch):
+        for inner in find_inner_launchers(launch):
             fault = (
                 _find_fault(launch, inner, count)
                 if inner.clear and inner.name not in command_launchers.MPI

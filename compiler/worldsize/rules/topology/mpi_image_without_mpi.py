@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.fields import read_member
+from worldsize.azureml.launch import Launch
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 
 _WITHOUT = compile_later(
     r"(?:docker\.io/)?(?:library/)?(?:python|ubuntu|debian|continuumio/\w+|nvidia/cuda|pytorch/pytorch|"

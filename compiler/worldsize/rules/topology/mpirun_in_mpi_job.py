@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import command_launchers
+from worldsize.azureml.inner_launchers import find_inner_launchers
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
-from worldsize.rules.topology import _launchers
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     if launch.kind != "mpi" or launch.world == 1:
         return
-    for inner in _launchers.find_inner_launchers(launch):
+    for inner in find_inner_launchers(launch):
         span = launch.span(inner.word)
         if inner.name in command_launchers.MPI and span is not None:
             already = f" {launch.world} times" if launch.world is not None else " once per process"

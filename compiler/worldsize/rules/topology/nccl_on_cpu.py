@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml.launch import Launch, read_launches
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch, read_launches
 
 _FLAGS = ("backend", "dist_backend", "distributed_backend", "ddp_backend")
 
@@ -35,9 +35,9 @@ def _may_ask(context: Context, launch: Launch) -> bool:
 
 def _in_scripts(context: Context, job: Job) -> Iterator[Finding]:
     # They parse Python, which a spec of built-in components need not wait for.
-    from worldsize.rules.script._interfaces import read_reached
-    from worldsize.rules.script._nccl import find_nccl_calls
-    from worldsize.rules.script._program import find_programs
+    from worldsize.scripts.interface.read import read_reached
+    from worldsize.scripts.nccl import find_nccl_calls
+    from worldsize.scripts.program import find_programs
 
     for program in find_programs(context, job):
         if program.launch.size is None or program.launch.size.gpus:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 from worldsize.rules.topology.parameter_servers_unused import find_strategy
 
 

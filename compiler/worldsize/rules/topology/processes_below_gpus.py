@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml import binding, command_launchers
+from worldsize.azureml.inner_launchers import Launcher, find_inner_launchers
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import STARTS_PROCESSES, Launch
-from worldsize.rules.topology import _launchers, _one_device
-from worldsize.rules.topology._launchers import Launcher
+from worldsize.rules.topology import _one_device
 from worldsize.rules.topology._visible_devices import find_visible_devices
 
 _LAUNCHERS = compile_later(
@@ -34,7 +34,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     size = launch.size
     if size is None or size.devices < 2 or launch.kind not in (*STARTS_PROCESSES, None):
         return
-    inner = next(_launchers.find_inner_launchers(launch), None)
+    inner = next(find_inner_launchers(launch), None)
     finding = _by_variable(launch, inner)
     if finding is None and inner is None:
         finding = _by_trainer(context, launch) or _without(context, launch)

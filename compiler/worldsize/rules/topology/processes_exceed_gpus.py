@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import command_launchers
+from worldsize.azureml.inner_launchers import find_inner_launchers
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch
 from worldsize.base.problem import Finding, Fix, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import STARTS_PROCESSES, Launch
-from worldsize.rules.topology import _launchers
 from worldsize.rules.topology._visible_devices import Visible, find_visible_devices
 
 
@@ -51,7 +51,7 @@ def _check_launchers(launch: Launch) -> Iterator[Finding]:
     size, outer = launch.size, launch.processes.value if launch.kind in STARTS_PROCESSES else 1
     if size is None or not size.devices or outer != 1:
         return
-    for inner in _launchers.find_inner_launchers(launch):
+    for inner in find_inner_launchers(launch):
         span = launch.span(inner.starts_word)
         if inner.name in command_launchers.MPI or inner.starts is None or span is None:
             continue

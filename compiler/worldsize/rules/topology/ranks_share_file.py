@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.command_line import Word
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from worldsize.azureml.command_line import Word
 from worldsize.azureml.fields import read_member
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 
 _FLAGS = ("num_workers", "workers", "dataloader_num_workers", "num_loader_workers", "loader_workers")
 _SHAPE = re.compile(r"(\d+(?:\.\d+)?) ?([bkmgt]?)(?:i?b)?", re.IGNORECASE)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
 from worldsize.rules.topology import _degrees
 
 if TYPE_CHECKING:

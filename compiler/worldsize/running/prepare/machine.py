@@ -25,11 +25,11 @@ from worldsize.base.span import Span
 from worldsize.base.wording import join_words
 from worldsize.facts import vm_sizes
 from worldsize.rules.context import Context
-from worldsize.rules.script._nccl import find_nccl_calls
-from worldsize.rules.script._program import find_programs
 from worldsize.running.launch.launchers import PROGRAM
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task
+from worldsize.scripts.nccl import find_nccl_calls
+from worldsize.scripts.program import find_programs
 
 GPUS, SIZE, PRECISION = "planned_gpus_per_instance", "planned_instance_type", "precision"
 

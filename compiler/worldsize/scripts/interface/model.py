@@ -10,7 +10,7 @@ from pathlib import PurePath
 from msgspec import Struct, field
 
 from worldsize.base.problem import Related
-from worldsize.rules.script._module import Module
+from worldsize.scripts.module import Module
 
 _UNKNOWN = object()
 _TYPES: dict[str, object] = {"int": int, "float": float, "str": str}

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from worldsize.azureml.command_launchers import count_processes, read_launcher_call
 from worldsize.azureml.command_line import Command, Word
-from worldsize.rules.context import Context
-from worldsize.rules.launch import Launch
+from worldsize.azureml.launch import Launch
+from worldsize.azureml.tree import Tree
 
 
 class Launcher(Struct):
@@ -26,12 +26,12 @@ class Launcher(Struct):
     highest: int | None = None  # the greatest number of a GPU that `--include` names
 
 
-def read_inner_launchers(context: Context, launch: Launch) -> list[Launcher]:
+def read_inner_launchers(tree: Tree, launch: Launch) -> list[Launcher]:
     """The launchers that a step's command starts; once a step."""
-    return context.all_of(_read_inner, launch)
+    return tree.all_of(_read_inner, launch)
 
 
-def _read_inner(_context: Context, launch: Launch) -> Iterator[Launcher]:
+def _read_inner(_tree: Tree, launch: Launch) -> Iterator[Launcher]:
     return find_inner_launchers(launch)
 
 

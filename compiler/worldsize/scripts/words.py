@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.binding import Expression
+from worldsize.azureml.launch import Launch, read_input
 from worldsize.azureml.model import Binding, Literal, Port
 from worldsize.base.span import Span
-from worldsize.rules.launch import Launch, read_input
-from worldsize.rules.script._program import Program
+from worldsize.scripts.program import Program
 from worldsize.yaml.nodes import Mapping, Scalar, Sequence
 
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a negative number

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.rules.script._add_argument import read_option
-from worldsize.rules.script._annotations import Class, find_class, read_annotation
-from worldsize.rules.script._interface import Interface, Option
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._reached import Reached
-from worldsize.rules.script._training_arguments import CLASSES, list_training_arguments
+from worldsize.scripts.interface.add_argument import read_option
+from worldsize.scripts.interface.annotations import Class, find_class, read_annotation
+from worldsize.scripts.interface.model import Interface, Option
+from worldsize.scripts.interface.training_arguments import CLASSES, list_training_arguments
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.reached import Reached
 
 _PARSES = ("parse_args_into_dataclasses", "parse_args", "parse_known_args")
 _FILES = ("parse_json_file", "parse_yaml_file", "parse_dict")

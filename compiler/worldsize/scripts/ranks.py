@@ -7,7 +7,7 @@ import re
 from itertools import dropwhile, islice
 from typing import TypeAlias
 
-from worldsize.rules.script._module import Module, variable_read
+from worldsize.scripts.module import Module, variable_read
 
 _RANK = re.compile(
     r"rank|main_process|is_main|is_master|is_chief|is_writer|is_root|is_primary|is_leader|chief|worker_index"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from worldsize.base.span import Span
-from worldsize.rules.script._interfaces import read_setting
-from worldsize.rules.script._module import Module, keyword_argument
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._reached import find_scope
-from worldsize.rules.script._words import read_arguments
+from worldsize.scripts.interface.read import read_setting
+from worldsize.scripts.module import Module, keyword_argument
+from worldsize.scripts.program import Program
+from worldsize.scripts.reached import find_scope
+from worldsize.scripts.words import read_arguments
 
 
 def read_number(program: Program, module: Module, node: ast.AST | None) -> int | None:

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping
 from itertools import product
 
-from worldsize.rules.script._interface import Interface, Option, try_evaluate
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
+from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.module import Module, constant_value, keyword_argument
 
 _STRTOBOOL = ("distutils.util.strtobool", "setuptools._distutils.util.strtobool")
 _LOWER = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from worldsize.rules.script._group_tests import holds_in_group
-from worldsize.rules.script._module import Module, speaks_of_main
+from worldsize.scripts.group_tests import holds_in_group
+from worldsize.scripts.module import Module, speaks_of_main
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Place: TypeAlias = tuple[Module, ast.AST]  # a function, or the tree of a module for what is outside of all
@@ -102,8 +102,8 @@ def find_scope(module: Module, node: ast.AST) -> ast.AST:
     return module.once(_list_scopes).get(node, module.tree)
 
 
-def follow(entry: Module, modules: tuple[Module, ...]) -> Reached:
-    """What is reached from a script; ``modules`` begins with it."""
+def follow(_entry: Module, modules: tuple[Module, ...]) -> Reached:
+    """What is reached from a script, whose ``modules`` begin with it; for :meth:`Module.once`."""
     reached = Reached(modules)
     for module in modules:
         for kind in _FUNCTIONS:

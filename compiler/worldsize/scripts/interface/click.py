@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.rules.script._interface import Interface, Option, try_evaluate
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._reached import Function, Place, Reached
+from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.reached import Function, Place, Reached
 
 _LIBRARIES = ("click", "rich_click")
 _HARMLESS = ("pass_context", "pass_obj", "version_option", "help_option", "make_pass_decorator")
@@ -84,7 +84,7 @@ def _read_command(reached: Reached, module: Module, function: Function, depth: i
                 return None
             read_parameter(interface, module, call, is_option=name == "option")
         elif name in ("command", "group"):
-            if not _read_settings(interface, module, call):
+            if not _read_settings(interface, call):
                 return None
             if name == "group":
                 _add_commands(reached, interface, function, depth)
@@ -99,7 +99,7 @@ def _has_keyword(call: ast.Call, name: str) -> bool:
     return keyword_argument(call, name) is not None
 
 
-def _read_settings(interface: Interface, module: Module, call: ast.Call) -> bool:
+def _read_settings(interface: Interface, call: ast.Call) -> bool:
     """Whether what a command is made with is known."""
     if any(one.arg in (None, "cls", "chain") for one in call.keywords) or len(call.args) > 1:
         return False
@@ -178,6 +178,7 @@ def _name_of_command(module: Module, function: Function) -> str | None:
 
 
 def read_parameter(interface: Interface, module: Module, call: ast.Call, *, is_option: bool) -> None:
+    """Read what one decorator, `option` or `argument`, adds to the interface."""
     words = [try_evaluate(module, each) for each in call.args]
     texts = [word for word in words if isinstance(word, str)]
     if len(texts) != len(words) or not texts:

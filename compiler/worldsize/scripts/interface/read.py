@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.rules.script._absl import read_absl
-from worldsize.rules.script._argparse import read_argparse
-from worldsize.rules.script._click import read_click
-from worldsize.rules.script._dataclass_arguments import read_dataclass_arguments
-from worldsize.rules.script._fire import read_fire
-from worldsize.rules.script._interface import Interface, link_constants, try_evaluate
-from worldsize.rules.script._module import Module, constant_value, is_conditional, keyword_argument
-from worldsize.rules.script._program import Program
-from worldsize.rules.script._reached import Reached, follow
-from worldsize.rules.script._typer import read_typer
+from worldsize.scripts.interface.absl import read_absl
+from worldsize.scripts.interface.argparse import read_argparse
+from worldsize.scripts.interface.click import read_click
+from worldsize.scripts.interface.dataclass_arguments import read_dataclass_arguments
+from worldsize.scripts.interface.fire import read_fire
+from worldsize.scripts.interface.model import Interface, link_constants, try_evaluate
+from worldsize.scripts.interface.typer import read_typer
+from worldsize.scripts.module import Module, constant_value, is_conditional, keyword_argument
+from worldsize.scripts.program import Program
+from worldsize.scripts.reached import Reached, follow
 
 # They read arguments, or files of arguments, in ways that are not followed here.
 _OTHERS = (

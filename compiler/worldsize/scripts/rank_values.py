@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
-from worldsize.rules.script._module import (
+from worldsize.scripts.module import (
     Module,
     constant_value,
     is_conditional,
@@ -13,7 +13,7 @@ from worldsize.rules.script._module import (
     list_bindings,
     variable_read,
 )
-from worldsize.rules.script._reached import Function, Reached, find_scope
+from worldsize.scripts.reached import Function, Reached, find_scope
 
 
 class Source(NamedTuple):

@@ -14,16 +14,15 @@ from msgspec import Struct
 
 from worldsize.azureml.command_launchers import MPI
 from worldsize.azureml.command_line import Command, Word
+from worldsize.azureml.inner_launchers import Launcher, find_launcher
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.azureml.references import local_path
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.rules.context import Context
-from worldsize.rules.launch import STARTS_PROCESSES, Launch, read_launches
-from worldsize.rules.script import _module
-from worldsize.rules.script._module import Module
-from worldsize.rules.topology._launchers import Launcher, find_launcher
+from worldsize.scripts.module import Module, parse_module
 from worldsize.yaml.nodes import Scalar
 
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
@@ -156,35 +155,35 @@ def _list_references(module: Module) -> set[str]:
 _NAMELESS = ""  # the name of a step that no step of a file can have
 
 
-def find_parts(context: Context, subject: Job | Component) -> list[Program]:
+def find_parts(tree: Tree, subject: Job | Component) -> list[Program]:
     """The programs of a job, or of a component file as it stands."""
     if isinstance(subject, Job):
-        return find_programs(context, subject)
+        return find_programs(tree, subject)
     if subject.path is None or subject.type != "command":
         return []
-    return find_programs(context, context.once(make_job, subject))
+    return find_programs(tree, tree.once(make_job, subject))
 
 
-def make_job(_context: Context, component: Component) -> Job:
+def make_job(_tree: Tree, component: Component) -> Job:
     """A job of one step, for a component that no job need use."""
     return Job(None, "command", steps={_NAMELESS: Step(_NAMELESS, "command", None, component, None)})
 
 
-def find_programs(context: Context, job: Job) -> list[Program]:
+def find_programs(tree: Tree, job: Job) -> list[Program]:
     """The Python scripts that the steps of a job start, as far as they can be read; once a job.
 
     Those of built-in components are left out: they are checked as components, not in each job that uses them.
     """
-    return context.once(_find_programs, job)
+    return tree.once(_find_programs, job)
 
 
-def _find_programs(context: Context, job: Job) -> list[Program]:
+def _find_programs(tree: Tree, job: Job) -> list[Program]:
     """One program for all steps that start the same script of the same component in the same way."""
     by_start: dict[object, Program | None] = {}
     met: set[Path] = set()
     repeated = 0
-    for launch in read_launches(context, job):
-        if _is_checked_elsewhere(context, launch):
+    for launch in read_launches(tree, job):
+        if _is_checked_elsewhere(tree, launch):
             continue
         key = _way(launch)
         folder = ""  # of the code, in which a command runs
@@ -198,16 +197,16 @@ def _find_programs(context: Context, job: Job) -> list[Program]:
                 known.launches.append(launch)
             if (key, position) in by_start or repeated > _REPEATED:
                 continue
-            program = by_start[key, position] = _program(context, launch, command, folder)
+            program = by_start[key, position] = _program(tree, launch, command, folder)
             if program is not None:
                 repeated += sum(len(module.text) for module in program.modules) * (program.path in met)
                 met.add(program.path)
     return [program for program in by_start.values() if program is not None]
 
 
-def _is_checked_elsewhere(context: Context, launch: Launch) -> bool:
+def _is_checked_elsewhere(tree: Tree, launch: Launch) -> bool:
     """Whether a job uses a built-in component."""
-    return launch.step.name != _NAMELESS and context.is_built_in(launch.step.component)
+    return launch.step.name != _NAMELESS and tree.is_built_in(launch.step.component)
 
 
 def _way(launch: Launch) -> object:
@@ -229,7 +228,7 @@ def _change_folder(command: Command, folder: str) -> str | None:
     return str(PurePosixPath(folder, to))
 
 
-def _program(context: Context, launch: Launch, command: Command, folder: str) -> Program | None:
+def _program(tree: Tree, launch: Launch, command: Command, folder: str) -> Program | None:
     first = command.program
     component = launch.step.component
     if component is None or first is None or not _PYTHON.match(first.bare):
@@ -240,14 +239,11 @@ def _program(context: Context, launch: Launch, command: Command, folder: str) ->
         return None
     word, names = named
     names = [posixpath.normpath(PurePosixPath(folder, name)) for name in names]
-    path = next((at for name in names if (at := _locate(context, roots, name)) is not None), None)
+    path = next((at for name in names if (at := _locate(tree, roots, name)) is not None), None)
     if path is None:
         return None
     folders = (path.parent, *(root / folder for root, _ in roots))
-    known = context.once(_read_before, context.root)
-    if (path, folders) not in known:
-        known[path, folders] = _closure(context, path, folders)
-    modules, unknown = known[path, folders]
+    modules, unknown = tree.once_for(_closure, path, folders)
     place = _place(component, word)
     inner = find_launcher(launch, command)
     program = Program(launch, [launch], command, word, place, path, modules, folders, unknown, inner)
@@ -262,10 +258,6 @@ def _place(component: Component, word: Word) -> Span | None:
     if isinstance(node, Scalar) and node.text[word.start : word.end] == word.text:
         return node.subspan(word.start, word.end)
     return None
-
-
-def _read_before(context: Context, root: object) -> dict[object, _Closure]:
-    return {}
 
 
 def _named(command: Command) -> tuple[Word, list[str]] | None:
@@ -311,17 +303,17 @@ def _roots(component: Component) -> list[tuple[Path, str | None]]:
     return roots
 
 
-def _locate(context: Context, roots: list[tuple[Path, str | None]], name: str) -> Path | None:
+def _locate(tree: Tree, roots: list[tuple[Path, str | None]], name: str) -> Path | None:
     parts = PurePosixPath(name).parts
     for root, only in roots:
         if parts and (only is None or parts[0] == only) and ".." not in parts:
             path = root.joinpath(*parts)
-            if context.exists(path) and not context.is_folder(path):
+            if tree.exists(path) and not tree.is_folder(path):
                 return path
     return None
 
 
-def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Closure:
+def _closure(tree: Tree, script: Path, folders: tuple[Path, ...]) -> _Closure:
     """The script and what it imports from beside it."""
     modules: dict[Path, Module] = {}
     found: dict[tuple[str, int, Path | None], list[Path]] = {}  # relative imports also by their file
@@ -330,7 +322,7 @@ def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Clos
         path = waiting.pop(0)
         if path in modules:
             continue
-        module = read_module(context, path) if len(modules) < _MAX_MODULES else None
+        module = read_module(tree, path) if len(modules) < _MAX_MODULES else None
         if module is None:
             unknown.add(_UNREAD)
             continue
@@ -340,7 +332,7 @@ def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Clos
         for name, level, _ in module.imports[:_IMPORTS]:
             key = (name, level, path if level else None)
             if key not in found:
-                found[key] = list(find_imported(context, path, folders, name, level))
+                found[key] = list(find_imported(tree, path, folders, name, level))
             places = found[key]
             waiting += places
             if not places and not is_known_package(name, level):
@@ -348,29 +340,27 @@ def _closure(context: Context, script: Path, folders: tuple[Path, ...]) -> _Clos
     return tuple(modules.values()), frozenset(unknown)
 
 
-def read_module(context: Context, path: Path) -> Module | None:
+def read_module(tree: Tree, path: Path) -> Module | None:
     """A file, parsed once."""
-    source = context.text(path)
-    return context.once(_parse, source) if source is not None else None
+    source = tree.text(path)
+    return tree.once(_parse, source) if source is not None else None
 
 
-def _parse(context: Context, source: Source) -> Module | None:
-    return _module.parse_module(source)
+def _parse(_tree: Tree, source: Source) -> Module | None:
+    return parse_module(source)
 
 
-def find_imported(
-    context: Context, path: Path, folders: tuple[Path, ...], name: str, level: int
-) -> Iterator[Path]:
+def find_imported(tree: Tree, path: Path, folders: tuple[Path, ...], name: str, level: int) -> Iterator[Path]:
     """The files of an import that lie beside the script: the module itself and the packages around it."""
     bases = [path.parents[level - 1]] if level and level <= len(path.parents) else folders
     top, *rest = name.split(".")
     for base in bases:
         at = f"{base}/{top}"  # a text: most imports are packages, of which no folder holds anything
-        is_package = context.is_folder(at)
+        is_package = tree.is_folder(at)
         for length in range(len(rest) if is_package else 0, -1, -1):
             inner = "/".join((at, *rest[:length]))
             for candidate in (f"{inner}.py", f"{inner}/__init__.py"):
-                if context.exists(candidate):
+                if tree.exists(candidate):
                     yield Path(candidate)
                     return
         if is_package:

@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, fields
+from worldsize.azureml import binding, fields, shell_script
 from worldsize.azureml.command_line import Command, Flag, Word
 from worldsize.azureml.filled_text import map_to_written
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.base.span import Span
-from worldsize.rules import shell_script
 from worldsize.yaml.nodes import Scalar
 
 if TYPE_CHECKING:
+    from worldsize.azureml.tree import Cluster, Tree
     from worldsize.base.source import Source
     from worldsize.facts.vm_sizes import VmSize
-    from worldsize.rules.context import Cluster, Context
 
 STARTS_PROCESSES = ("pytorch", "mpi")
 
@@ -119,7 +118,7 @@ class Launch(Struct, frozen=True):
             return None
         return local_path(code, component.folder)
 
-    def scripts(self, context: Context) -> list[Source]:
+    def scripts(self, tree: Tree) -> list[Source]:
         """The Python and shell files of the code folder that the command names and that can be read."""
         folder = self.code_folder
         if folder is None:
@@ -130,7 +129,7 @@ class Launch(Struct, frozen=True):
             for word in command.words
             if word.bare.endswith((".py", ".sh")) and "$" not in word.text
         }
-        sources = [context.text(folder / name) for name in sorted(names)]
+        sources = [tree.text(folder / name) for name in sorted(names)]
         return [source for source in sources if source is not None]
 
     def number(self, flag: Flag) -> float | None:
@@ -146,14 +145,14 @@ class Launch(Struct, frozen=True):
         return _to_number(text)
 
 
-def read_launches(context: Context, job: Job) -> list[Launch]:
+def read_launches(tree: Tree, job: Job) -> list[Launch]:
     """How the steps of a job that run a command are started; read once per job."""
-    return context.once(_read_launches, job)
+    return tree.once(_read_launches, job)
 
 
-def _read_launches(context: Context, job: Job) -> list[Launch]:
+def _read_launches(tree: Tree, job: Job) -> list[Launch]:
     return [
-        _read_launch(context, job, step)
+        _read_launch(tree, job, step)
         for step in job.steps.values()
         if step.type in ("command", "sweep", "")
         and (step.component is None or step.component.type != "pipeline")
@@ -180,7 +179,7 @@ def resolve_value(field: Field[Any], job: Job) -> Any:
     return source.value.value if source is not None and isinstance(source.value, Literal) else None
 
 
-def _read_launch(context: Context, job: Job, step: Step) -> Launch:
+def _read_launch(tree: Tree, job: Job, step: Step) -> Launch:
     component = step.component
     block = step.distribution or (component.distribution if component else None)
     view = fields.read_distribution(block)
@@ -194,9 +193,9 @@ def _read_launch(context: Context, job: Job, step: Step) -> Launch:
     command = component.command.value if component and component.command else None
     commands = shell_script.fill_in_variables(command) if isinstance(command, str) else ()
     if ".sh" in str(command):
-        commands = context.once(_read_scripts, component) or commands
+        commands = tree.once(_read_scripts, component) or commands
     instances = read_count(resource("instance_count"), job, 1)
-    cluster = _read_cluster(context, job, step)
+    cluster = _read_cluster(tree, job, step)
     typed = resource("instance_type")
     launch = Launch(
         job=job,
@@ -213,7 +212,7 @@ def _read_launch(context: Context, job: Job, step: Step) -> Launch:
         size_span=None,
         size=None,
         commands=commands,
-        flags_by_name=context.once(_group_flags, commands),
+        flags_by_name=tree.once(_group_flags, commands),
     )
     if cluster is not None and cluster.instance_type is not None:
         name, span = cluster.instance_type, cluster.size_span
@@ -221,10 +220,10 @@ def _read_launch(context: Context, job: Job, step: Step) -> Launch:
         name, span = typed.value, typed.span
     else:
         return launch
-    return replace(launch, size_name=name, size_span=span, size=context.vm_size(name))
+    return replace(launch, size_name=name, size_span=span, size=tree.vm_size(name))
 
 
-def _read_scripts(context: Context, component: Component) -> tuple[Command, ...]:
+def _read_scripts(tree: Tree, component: Component) -> tuple[Command, ...]:
     """The commands of a component with those of the shell scripts that they start."""
     code = component.code.value if component.code is not None else None
     folder = local_path(code, component.folder) if isinstance(code, str) and component.folder else None
@@ -234,12 +233,12 @@ def _read_scripts(context: Context, component: Component) -> tuple[Command, ...]
         return commands
 
     def read(name: str) -> Source | None:
-        return context.text(folder / name)
+        return tree.text(folder / name)
 
     return shell_script.read_scripts(commands, read)
 
 
-def _group_flags(_context: Context, commands: tuple[Command, ...]) -> dict[str, list[Flag]]:
+def _group_flags(_tree: Tree, commands: tuple[Command, ...]) -> dict[str, list[Flag]]:
     flags: dict[str, list[Flag]] = {}
     for command in commands:
         for flag in command.flags():
@@ -248,14 +247,14 @@ def _group_flags(_context: Context, commands: tuple[Command, ...]) -> dict[str, 
     return flags
 
 
-def _read_cluster(context: Context, job: Job, step: Step) -> Cluster | None:
+def _read_cluster(tree: Tree, job: Job, step: Step) -> Cluster | None:
     """What is known of the compute that a step runs on: its own, or the pipeline's default."""
-    placed = context.placed.get(id(job))
+    placed = tree.placed.get(id(job))
     if placed is not None:
         return placed.get(step.name)
     fallback = fields.read_member(job.settings, "default_compute") or job.compute
     chosen = step.compute or fallback
-    return context.cluster(resolve_value(chosen, job)) if chosen is not None else None
+    return tree.cluster(resolve_value(chosen, job)) if chosen is not None else None
 
 
 def read_input(launch: Launch, name: str | None) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.rules.script._annotations import Annotation, read_annotation
-from worldsize.rules.script._interface import Interface, Option, try_evaluate
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._reached import Function, Place, Reached
+from worldsize.scripts.interface.annotations import Annotation, read_annotation
+from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.reached import Function, Place, Reached
 
 _ELSEWHERE = ("envvar", "prompt", "callback", "default_factory")
 _OTHER_TYPES = ("parser", "click_type", "case_sensitive")
@@ -111,7 +111,7 @@ def _read_function(reached: Reached, place: Place) -> Interface:
     for parameter, default in zip([*positional, *arguments.kwonlyargs], defaults, strict=True):
         annotation = read_annotation(reached, module, parameter.annotation)
         written = ast.unparse(parameter.annotation) if parameter.annotation is not None else ""
-        if written.rpartition(".")[2] != "Context":
+        if written.rpartition(".")[2] != "Tree":
             _add_parameter(interface, module, parameter, default, annotation)
     interface.options.append(Option(_SHELL, "help", module, function, 0, 0))
     return interface

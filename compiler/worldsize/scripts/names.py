@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 
-from worldsize.rules.script._module import Module
+from worldsize.scripts.module import Module
 
 _NAMED = (
     (ast.arg, "arg"),

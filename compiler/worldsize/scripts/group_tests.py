@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from worldsize.rules.script._module import (
+from worldsize.scripts.module import (
     Module,
     constant_value,
     is_environment,

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from worldsize.rules.script._add_argument import list_loop_values, read_option
-from worldsize.rules.script._interface import Interface, Option, try_evaluate
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._parse_calls import (
+from worldsize.scripts.interface.add_argument import list_loop_values, read_option
+from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.interface.parse_calls import (
     PARSES,
     PARSES_KNOWN,
     is_alternative,
     reads_command,
     refuses_rest,
 )
-from worldsize.rules.script._reached import Reached, find_scope
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.reached import Reached, find_scope
 
 _WORDS = ("ArgumentParser", "add_argument", "parse_args", "parse_known_args")
 _GROUPS = ("add_argument_group", "add_mutually_exclusive_group")

@@ -10,9 +10,9 @@ import ast
 
 from worldsize.base.problem import Fix
 from worldsize.base.span import Span
-from worldsize.rules.script import _names
-from worldsize.rules.script._module import Module, find_mentions, keyword_argument
-from worldsize.rules.script._program import Program
+from worldsize.scripts.module import Module, find_mentions, keyword_argument
+from worldsize.scripts.names import list_bound_names
+from worldsize.scripts.program import Program
 
 _RANKS = ("rank", "global_rank", "world_rank", "process_rank")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
@@ -108,7 +108,7 @@ def divide_rows(module: Module, loader: ast.Call) -> Fix | None:
     if not _has_own_arguments(module, loader):
         return None
     rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
-    bound = _names.list_bound_names(module) or set()
+    bound = list_bound_names(module) or set()
     known = [name for name in ("DistributedSampler", "torch") if name in bound]
     text = ast.get_source_segment(module.text, rows) if rows is not None else None
     if text is None or "\n" in text or not known:

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Literal
 
-from worldsize.rules.script._module import Module, constant_value, variable_read
+from worldsize.scripts.module import Module, constant_value, variable_read
 
 Side = Literal["first", "others"]
 _OTHER: dict[Side, Side] = {"first": "others", "others": "first"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.rules.script._annotations import find_class
-from worldsize.rules.script._interface import Interface, Option
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._names import list_bound_names
-from worldsize.rules.script._reached import Function, Reached
+from worldsize.scripts.interface.annotations import find_class
+from worldsize.scripts.interface.model import Interface, Option
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.names import list_bound_names
+from worldsize.scripts.reached import Function, Reached
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_METHODS = frozenset({"staticmethod", "classmethod"})

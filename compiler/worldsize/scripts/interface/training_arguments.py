@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.rules.script._interface import Option
-from worldsize.rules.script._module import Module
+from worldsize.scripts.interface.model import Option
+from worldsize.scripts.module import Module
 
 CLASSES = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 _BOOLEANS = """

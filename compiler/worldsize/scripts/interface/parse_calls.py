@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.rules.script._module import Module, keyword_argument
-from worldsize.rules.script._reached import Reached, find_scope
+from worldsize.scripts.module import Module, keyword_argument
+from worldsize.scripts.reached import Reached, find_scope
 
 PARSES = ("parse_args", "parse_intermixed_args")
 PARSES_KNOWN = ("parse_known_args", "parse_known_intermixed_args")

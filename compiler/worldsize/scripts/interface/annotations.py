@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from worldsize.rules.script._interface import Option, try_evaluate
-from worldsize.rules.script._module import Module, constant_value
-from worldsize.rules.script._reached import Reached
+from worldsize.scripts.interface.model import Option, try_evaluate
+from worldsize.scripts.module import Module, constant_value
+from worldsize.scripts.reached import Reached
 
 _NUMBERS: dict[str, type[int | float]] = {"int": int, "float": float}
 _LISTS = frozenset({"list", "List", "Sequence", "Iterable", "set", "Set"})

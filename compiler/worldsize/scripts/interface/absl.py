@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import PurePath
 
-from worldsize.rules.script._interface import Interface, Option, try_evaluate
-from worldsize.rules.script._module import Module, constant_value, keyword_argument
-from worldsize.rules.script._program import is_known_package
-from worldsize.rules.script._reached import Reached
+from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.program import is_known_package
+from worldsize.scripts.reached import Reached
 
 _DEFINE = "absl.flags.DEFINE_"
 _DEFINE_FLAGS = ("ml_collections", "tensorflow.python", "absl.testing")

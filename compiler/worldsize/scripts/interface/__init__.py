@@ -1,0 +1,1 @@
+"""How a script reads its command line: the options of every library that parses one."""

@@ -26,7 +26,7 @@ PAGE = ROOT / "CONTRIBUTING.md"
 SMALL = 50  # lines, below which a module may be one idea with its neighbour
 START, END = "<!-- packages: written by `make picture` -->", "<!-- end of packages -->"
 NOT_DRAWN = {"__init__", "__main__"}
-SCRIPTS = "rules.script"  # the package that reads Python files of users
+SCRIPTS = "scripts"  # the package that reads Python files of users
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 Graph = dict[str, set[str]]

@@ -10,8 +10,7 @@ import ast
 
 from worldsize.base.problem import Fix
 from worldsize.base.span import Span
-from worldsize.scripts.module import Module, find_mentions, keyword_argument
-from worldsize.scripts.names import list_bound_names
+from worldsize.scripts.module import Module, find_mentions, keyword_argument, list_bound_names
 from worldsize.scripts.program import Program
 
 _RANKS = ("rank", "global_rank", "world_rank", "process_rank")

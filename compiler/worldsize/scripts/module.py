@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -328,3 +329,34 @@ def speaks_of_main(module: Module) -> set[ast.AST]:
         for node in nodes
         if isinstance(value := getattr(node, name), str) and "__main__" in value
     )
+
+
+_NAMED = (
+    (ast.arg, "arg"),
+    (ast.FunctionDef, "name"),
+    (ast.AsyncFunctionDef, "name"),
+    (ast.ClassDef, "name"),
+    (ast.ExceptHandler, "name"),
+    (ast.MatchAs, "name"),
+    (ast.MatchStar, "name"),
+    (ast.MatchMapping, "rest"),
+)
+
+
+def list_bound_names(module: Module) -> set[str] | None:
+    """Every name that the file binds in any way; None where a star import or ``exec`` may bind more."""
+    return module.once(_bound)
+
+
+def _bound(module: Module) -> set[str] | None:
+    if any(name.endswith("*") for name, _, _ in module.imports):
+        return None
+    if any(name in ("exec", "globals", "eval") for name, _ in module.calls):
+        return None
+    kinds = module.kinds
+    names = {node.id for node in kinds.get(ast.Name, ()) if not isinstance(node.ctx, ast.Load)}
+    names |= {name for kind, read in _NAMED for node in kinds.get(kind, ()) if (name := getattr(node, read))}
+    names |= {
+        name for kind in (ast.Global, ast.Nonlocal) for node in kinds.get(kind, ()) for name in node.names
+    }
+    return names | set(module.names) | set(dir(builtins)) | {"__file__", "__name__", "__doc__", "__path__"}

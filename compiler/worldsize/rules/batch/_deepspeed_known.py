@@ -7,8 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from worldsize.azureml.inner_launchers import find_inner_launchers
-from worldsize.azureml.launch import Launch, read_input
+from worldsize.azureml.launch import Launch, find_inner_launchers, read_input
 from worldsize.azureml.model import Job
 from worldsize.rules.batch._replicas import count_replicas
 from worldsize.rules.context import Context

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from worldsize.azureml.inner_launchers import find_inner_launchers
-from worldsize.azureml.launch import Launch
+from worldsize.azureml.launch import Launch, find_inner_launchers
 from worldsize.rules.topology import _degrees
 
 _SPLITS_OTHERWISE = ("model_parallel_size", "context_parallel_size", "expert_parallel_size")

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.scripts.edits import add_import
-from worldsize.scripts.module import Module
-from worldsize.scripts.names import list_bound_names
+from worldsize.scripts.module import Module, list_bound_names
 from worldsize.scripts.program import Program
 
 _SAME = (

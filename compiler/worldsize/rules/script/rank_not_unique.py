@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.azureml.inner_launchers import read_inner_launchers
+from worldsize.azureml.launch import read_inner_launchers
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached

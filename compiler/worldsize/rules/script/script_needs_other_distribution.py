@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from worldsize.azureml import fields
 from worldsize.azureml.command_launchers import MPI
-from worldsize.azureml.inner_launchers import read_inner_launchers
-from worldsize.azureml.launch import Launch
+from worldsize.azureml.launch import Launch, read_inner_launchers
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from worldsize.azureml.command_launchers import MPI
-from worldsize.azureml.inner_launchers import read_inner_launchers
+from worldsize.azureml.launch import read_inner_launchers
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.inner_launchers import find_inner_launchers
-from worldsize.azureml.launch import Launch, read_input
+from worldsize.azureml.launch import Launch, find_inner_launchers, read_input
 from worldsize.base.span import Span
 
 _TENSOR = ("tensor_parallel_size", "tensor_model_parallel_size", "tp_size")

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml import command_launchers
 from worldsize.azureml.command_line import Word
-from worldsize.azureml.inner_launchers import Launcher, find_inner_launchers
-from worldsize.azureml.launch import Launch, read_launches
+from worldsize.azureml.launch import Launch, Launcher, find_inner_launchers, read_launches
 from worldsize.azureml.model import Job
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Confidence, Finding, Related

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import command_launchers
-from worldsize.azureml.inner_launchers import find_inner_launchers
-from worldsize.azureml.launch import Launch
+from worldsize.azureml.launch import Launch, find_inner_launchers
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml import binding, command_launchers
-from worldsize.azureml.inner_launchers import Launcher, find_inner_launchers
-from worldsize.azureml.launch import STARTS_PROCESSES, Launch
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch, Launcher, find_inner_launchers
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span

@@ -6,8 +6,7 @@ import ast
 
 from worldsize.scripts.interface.annotations import find_class
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, keyword_argument
-from worldsize.scripts.names import list_bound_names
+from worldsize.scripts.module import Module, constant_value, keyword_argument, list_bound_names
 from worldsize.scripts.reached import Function, Reached
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.scripts.module import parse_text
 from worldsize.yaml.load import Comment
 
 _NUMBERED = re.compile(r"_\d+$")  # what azure-ai-ml adds to the name of a component that is called again
@@ -23,7 +24,7 @@ class PythonFile:
     def __init__(self, source: Source, function: str) -> None:
         self.source, self.path = source, source.path
         self._function = function
-        self._tree = ast.parse(source.text)
+        self._tree = parse_text(source.text)
 
     @cached_property
     def _functions(self) -> list[ast.FunctionDef]:

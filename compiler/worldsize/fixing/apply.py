@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from worldsize.checking.choice import EVERYTHING, Choice
 from worldsize.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.diagnostics.snippet import flatten, show_path
 from worldsize.rules import engine
+from worldsize.scripts.module import parse_text
 from worldsize.yaml import Document, Node
 from worldsize.yaml import Mapping as MappingNode
 from worldsize.yaml import Sequence as SequenceNode
@@ -75,8 +75,8 @@ def apply_script_fixes(source: Source, fixes: Iterable[Fix]) -> tuple[str, int]:
 
 def _is_python(text: str) -> bool:
     try:
-        ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        parse_text(text)
+    except SyntaxError:
         return False
     return True
 

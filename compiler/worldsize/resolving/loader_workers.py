@@ -29,9 +29,11 @@ def read_loader_workers(component: Component, files: Files) -> int | None:
         return None
     import ast  # most steps have no script of their own
 
+    from worldsize.scripts.module import parse_text
+
     try:
-        calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # reported with the script
+        calls = [node for node in ast.walk(parse_text(text)) if isinstance(node, ast.Call)]
+    except SyntaxError:  # reported with the script
         return None
     options = list(_find_defaults(calls))
     given = options or list(_find_literals(calls))

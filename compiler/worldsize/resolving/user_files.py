@@ -77,19 +77,18 @@ def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> N
 
 def _defines(state: ResolveState, located: Located[str], path: Path, start: int, function: str) -> bool:
     """Whether a file defines a function, read without running it."""
-    import ast  # only a model of the user is parsed
-
     from worldsize.resolving.user_hooks import check_hooks
+    from worldsize.scripts.module import parse_text  # only a model of the user is parsed
 
     span = part_span(located, start, start + len(function))
     try:
-        tree = ast.parse(read_listed(path), str(path.name))
+        tree = parse_text(read_listed(path))
     except OSError as error:
         message = f"`{path.name}` cannot be read: {describe_os_error(error)}"
         state.report("user-model-missing", located.span, message, "write the function in a file of its own")
         return False
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        where = f" in line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else ""
+    except SyntaxError as error:
+        where = f" in line {error.lineno}: {error.msg}" if error.lineno else f": {error.msg}"
         message = f"`{path.name}` is not valid Python{where}"[:200]
         state.report("user-model-missing", located.span, message, "mend the file")
         return False

@@ -117,14 +117,25 @@ class Module(Struct, eq=False):
 def parse_module(source: Source) -> Module | None:
     """Parse a file; None where it is not the Python of this interpreter."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source.text)
-        module = Module(source, tree)
+        module = Module(source, parse_text(source.text))
         _index(module)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, RecursionError):
         return None
     return module
+
+
+def parse_text(text: str | bytes) -> ast.Module:
+    """Parse Python without its warnings.
+
+    Raises:
+        SyntaxError: It is not the Python of this interpreter, or it is nested too deeply.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (ValueError, RecursionError, MemoryError):
+        raise SyntaxError("it is nested too deeply") from None
 
 
 def _index(module: Module) -> None:

@@ -21,6 +21,7 @@ from worldsize.adopting.starting.files import IGNORED, write_ignored
 from worldsize.azureml import yaml_dump
 from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
+from worldsize.scripts.module import parse_text
 
 CODE = "src"  # the folder of the script in a folder of its own
 SCHEMA = "yaml-language-server: $schema=https://raw.githubusercontent.com/worldsize/worldsize/main/schemas/spec.schema.json"
@@ -158,8 +159,8 @@ def _list_files(folder: Path, module: str) -> list[Path]:
 
 def _list_imports(text: bytes) -> Iterator[str]:
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+        tree = parse_text(text)
+    except SyntaxError:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

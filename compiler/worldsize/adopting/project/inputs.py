@@ -15,7 +15,7 @@ from worldsize.adopting.model import Adoption, Flag, ScriptProfile
 from worldsize.adopting.options.arguments import find_given
 from worldsize.adopting.source.reading import MOST_BYTES
 from worldsize.adopting.source.script import Script
-from worldsize.scripts.module import constant_value
+from worldsize.scripts.module import constant_value, parse_text
 from worldsize.yaml import nodes
 
 _SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf")
@@ -83,7 +83,7 @@ def list_settings(adoption: Adoption, script: Path, arguments: Sequence[str]) ->
     profile = adoption.profile
     names = {
         node.value
-        for node in ast.walk(ast.parse(adoption.source))
+        for node in ast.walk(parse_text(adoption.source))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     names |= {word.rpartition("=")[2] for word in arguments}

@@ -7,6 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+from worldsize.scripts.module import parse_text
+
 LEFT_OUT = frozenset({".git", ".venv", "venv", "env", "__pycache__", ".worldsize", "mlruns", "node_modules"})
 COPIED_BYTES = 256 << 20  # of a folder; what is beyond is linked: data, which a training only reads
 ROOM = "a/b/c"  # above a copy, for what a script reads from `../`
@@ -66,7 +68,7 @@ def _list_outside(text: str) -> set[str]:
     """The texts of a script that may be a path from the folder above: ``"../data.csv"``."""
     return {
         node.value
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parse_text(text))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if node.value.startswith("../") and len(node.value) < 200 and node.value.strip("./")
         if "\0" not in node.value

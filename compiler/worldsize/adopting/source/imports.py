@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from worldsize.adopting.source.reading import list_modules_beside
 from worldsize.adopting.source.script import Script
+from worldsize.scripts.module import parse_text
 
 _SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
 _IMPORTED = "what the added lines import"
@@ -70,7 +71,7 @@ def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
             known.append((_find_key(statement, beside), statement))
         if statement is last:
             break
-    keyed = sorted((_find_key(ast.parse(line).body[0], ()), line) for line in lines)
+    keyed = sorted((_find_key(parse_text(line).body[0], ()), line) for line in lines)
     opened = [line for key, line in keyed if not key[0] and all(each[0] for each, _ in known)]
     if opened:
         _open_section(script, opened, [statement for key, statement in known if key[0] >= 0])

@@ -6,7 +6,6 @@ import ast
 import io
 import re
 import tokenize
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from worldsize.base.problem import Finding
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error
-from worldsize.scripts.module import Module, parse_module
+from worldsize.scripts.module import Module, parse_module, parse_text
 
 MOST_BYTES = 1_000_000
 _LONGEST_LINE = 20_000
@@ -66,13 +65,9 @@ def _describe_syntax(source: Source) -> Finding:
     """Where and why Python does not parse it."""
     line, column, message = 1, 1, "it is nested too deeply"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(source.text)
+        parse_text(source.text)
     except SyntaxError as error:
         line, column, message = error.lineno or 1, error.offset or 1, error.msg
-    except (ValueError, RecursionError, MemoryError):
-        pass
     span = Span(source.path, line, max(column, 1), line, max(column, 1) + 1)
     help_ = "mend the line: `python -m py_compile` shows the same"
     if "Missing parentheses" in message or re.match(r"\s*(raise \w+,|except [\w.]+,)", source.line(line)):

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
-from worldsize import yaml
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.wording import plural
-from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.snippet import Sources
+from worldsize.documents import yaml
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.errors import PipelineError, SpecError
 from worldsize.planning.model import Plan
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.snippet import Sources
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.snippet import Sources
 
 
 class SpecError(Exception):
@@ -16,7 +16,7 @@ class SpecError(Exception):
     """
 
     def __init__(self, diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
-        from worldsize.secrecy import reports  # most verbs meet no error
+        from worldsize.documents.secrecy import reports  # most verbs meet no error
 
         super().__init__()
         masked, shown = reports.mask_findings(diagnostics, sources)
@@ -28,7 +28,7 @@ class SpecError(Exception):
 
     def render(self, *, colour: bool = False) -> str:
         """The findings with their source lines, as text."""
-        from worldsize.diagnostics import text  # most are caught, not shown
+        from worldsize.documents.diagnostics import text  # most are caught, not shown
 
         files = {diagnostic.span.path for diagnostic in self.diagnostics}
         return text.render_text(self.diagnostics, self.sources, files=len(files), colour=colour)

@@ -19,8 +19,8 @@ import case_pages
 import pytest
 
 import worldsize
-from worldsize import yaml
 from worldsize.azureml.shape import recognise
+from worldsize.documents import yaml
 
 pytestmark = [pytest.mark.bench, pytest.mark.run, pytest.mark.timeout(1800)]
 pytest.importorskip("azure.ai.ml", exc_type=ImportError)

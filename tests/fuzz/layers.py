@@ -27,10 +27,10 @@ from types import ModuleType
 
 import worldsize
 from worldsize.base.source import Source
+from worldsize.documents.yaml import json_text
 from worldsize.errors import OutputError, SpecError
 from worldsize.running.model.errors import RunError
 from worldsize.running.prepare import preparation
-from worldsize.yaml import json_text
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "components" / "_shared"))

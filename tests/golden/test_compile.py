@@ -21,7 +21,8 @@ import pytest
 
 import worldsize
 from worldsize.base.source import Source
-from worldsize.rules.script import _module
+from worldsize.scripts import module as scripts_module
+from worldsize.scripts import program
 
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "pipelines").glob("*.yml"))
@@ -115,19 +116,19 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def parse(text: str) -> _module.Module | None:
+def parse(text: str) -> scripts_module.Module | None:
     """One of the modules that most of the outputs share."""
     return parse_module(Source("compiled.py", text))
 
 
-parse_module = _module.parse_module
+parse_module = scripts_module.parse_module
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
 def test_a_shipped_spec_compiles_to_what_is_committed(
     spec: Path, tree: Path, update_golden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_module, "parse_module", lambda source: parse(source.text))
+    monkeypatch.setattr(program, "parse_module", lambda source: parse(source.text))
     out = tree / "compiled" / spec.stem
     worldsize.compile(tree / "pipelines" / spec.name, out)
     report = worldsize.check([out])

@@ -14,7 +14,7 @@ import table_faults
 from fault_projects import Edit, make_pictures, make_table, make_texts, read_spec
 
 import worldsize
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 
 HERE = Path(__file__).parent / "shipped_faults"
 Make = Callable[[Path, str], None]

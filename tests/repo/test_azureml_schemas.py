@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from worldsize.azureml.shape import CHECKED, check_shape, recognise
-from worldsize.yaml import load
+from worldsize.documents.yaml import load
 
 pytestmark = [pytest.mark.run, pytest.mark.smoke]
 

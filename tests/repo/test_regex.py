@@ -16,7 +16,7 @@ import pytest
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from worldsize.yaml import segments
+from worldsize.documents.yaml import segments
 
 ROOT = Path(__file__).resolve().parents[2]
 ATTACKS = runpy.run_path(str(ROOT / "tests" / "repo" / "regex_attacks.py"))
@@ -45,17 +45,17 @@ BUILT: dict[str, tuple[str, ...]] = {
     "running/environments/definition.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
     "running/environments/pins.py:_mentions": (r"(?<![\w-])(?:sklearn|scipy)(?![\w-])",),
     "running/prepare/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
-    "secrecy/known_formats.py:_compile": (
+    "documents/secrecy/known_formats.py:_compile": (
         r"://[^\s:/@'\"{}$<>]*:((?!%\()[^\s:/@'\"{}$<>*]{4,})@(?!localhost|127\.)[\w.-]",
         r"://(\w{30,})@(?![\w.-]*sentry)[\w.-]",
         r"(?<![A-Za-z0-9+/=-])((?=[a-z0-9+/]*[A-Z])(?=[A-Za-z+/]*\d)[A-Za-z0-9+/]{86}==)(?!=)",
         r"(?i:\b(?:uid|user(?: id|name)?)\s?=[^;\n]{1,80};\s?(?:pwd|password)\s?=)([^;\s'\"{}$<>*%]{4,})",
         r"\b([A-Za-z0-9]{52}JQQJ9[A-Za-z0-9]{19,35})\b",
     ),
-    "secrecy/masking.py:_sought": (r"(?:abcdefgh|(?<![\w-])abcd(?![\w-]))",),
+    "documents/secrecy/masking.py:_sought": (r"(?:abcdefgh|(?<![\w-])abcd(?![\w-]))",),
     "base/patterns.py:__getattr__": (),  # what is given to it is found where it is written
     "spec/schema.py:_compile": (),
-    "yaml/segments.py:trace_segments": (),
+    "documents/yaml/segments.py:trace_segments": (),
 }
 
 
@@ -178,7 +178,7 @@ def _of_libraries() -> Iterator[Use]:
         for tag, pattern in rules:
             yield Use(f"PyYAML: {tag}", pattern, "match")
     for style in (segments._DOUBLE, segments._SINGLE, segments._PLAIN):
-        yield Use("yaml/segments.py", re.compile(style), "match")
+        yield Use("documents/yaml/segments.py", re.compile(style), "match")
     yield Use("PyYAML: timestamp", SafeConstructor.timestamp_regexp, "match")
 
 

@@ -9,7 +9,7 @@ import case_pages
 import pytest
 
 import worldsize
-from worldsize.diagnostics import text
+from worldsize.documents.diagnostics import text
 
 PAGES = list(case_pages.read_all(Path(__file__).parent, "deepspeed_reports*.md"))
 CASES = sorted((case for page in PAGES for case in page.cases), key=lambda case: case.name)

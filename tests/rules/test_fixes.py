@@ -10,8 +10,9 @@ import case_pages
 import pytest
 
 import worldsize
-from worldsize import fixing, yaml
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize import fixing
+from worldsize.documents import yaml
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 
 HERE = Path(__file__).parent
 BAD = [

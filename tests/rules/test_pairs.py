@@ -16,7 +16,7 @@ import pytest
 import worldsize
 from worldsize import fixing
 from worldsize.azureml.model import AZURE_ML, SPEC
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.rules import registry
 
 HERE = Path(__file__).parent

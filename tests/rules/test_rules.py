@@ -11,7 +11,7 @@ import pytest
 
 import worldsize
 from worldsize.base import limits
-from worldsize.diagnostics import text
+from worldsize.documents.diagnostics import text
 
 HERE = Path(__file__).parent
 CASES = [case for page in case_pages.read_all(HERE, "WS*.md") for case in page.cases]

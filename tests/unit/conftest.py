@@ -9,9 +9,9 @@ import pytest
 
 import worldsize
 from worldsize import spec as spec_layer
-from worldsize import yaml
 from worldsize.base.problem import Problem
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents import yaml
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.planning.derive import derive
 from worldsize.planning.model import Plan, Training
 from worldsize.spec.model import Spec

@@ -10,11 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from worldsize import api, resources, yaml
+from worldsize import api, resources
 from worldsize.cli.advice_apply import is_as_advised
 from worldsize.cli.advice_question import Request, make_question, read_asked
 from worldsize.cli.advice_table import _times
 from worldsize.cli.main import main
+from worldsize.documents import yaml
 from worldsize.facts import vm_sizes
 from worldsize.fixing.settings import Setting, set_values
 from worldsize.planning.advising import clusters, layouts

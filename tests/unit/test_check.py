@@ -18,11 +18,11 @@ from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.checking.checker import check_files
 from worldsize.cli import main
+from worldsize.documents.yaml import Document
 from worldsize.rules import engine, registry
 from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
 from worldsize.rules.rule import Rule
-from worldsize.yaml import Document
 
 CLEAN = """\
 name: digits

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import worldsize
-from worldsize.diagnostics import text
+from worldsize.documents.diagnostics import text
 
 ROOT = Path(__file__).parents[2]
 NATIVE = """\

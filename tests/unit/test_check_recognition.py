@@ -8,7 +8,7 @@ import pytest
 
 import worldsize
 from worldsize.checking.discover import recognise_kind
-from worldsize.yaml import load
+from worldsize.documents.yaml import load
 
 OTHERS = {
     "a configuration of a script": (

@@ -11,8 +11,8 @@ import pytest
 import yaml as pyyaml
 
 import worldsize
-from worldsize import yaml
 from worldsize.checking import settings
+from worldsize.documents import yaml
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "worldsize.schema.json").read_text())
 JOB = """\

@@ -14,8 +14,8 @@ from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.cli.main import main
-from worldsize.diagnostics import Diagnostic, render
-from worldsize.diagnostics.ci_formats import RuleInfo
+from worldsize.documents.diagnostics import Diagnostic, render
+from worldsize.documents.diagnostics.ci_formats import RuleInfo
 from worldsize.running import ResumeError, resume
 from worldsize.running.api import run
 from worldsize.running.launch.logs import Decoder

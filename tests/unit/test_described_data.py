@@ -14,7 +14,7 @@ import pytest
 from described_data import FAULTY, PLAIN, RIGHT
 
 import worldsize
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.resolving import row_counts
 from wsshards import manifest as contents
 from wsshards import terms

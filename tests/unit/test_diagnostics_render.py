@@ -9,12 +9,12 @@ from collections import Counter
 import msgspec
 import pytest
 
-from worldsize.diagnostics import Diagnostic, Related, Severity, ci_formats, text
-from worldsize.diagnostics.ci_formats import RuleInfo
-from worldsize.diagnostics.diagnostic import sort_unique
-from worldsize.diagnostics.render import render_report
-from worldsize.diagnostics.text import wants_colour
-from worldsize.yaml import Mapping, Source, Span, load
+from worldsize.documents.diagnostics import Diagnostic, Related, Severity, ci_formats, text
+from worldsize.documents.diagnostics.ci_formats import RuleInfo
+from worldsize.documents.diagnostics.diagnostic import sort_unique
+from worldsize.documents.diagnostics.render import render_report
+from worldsize.documents.diagnostics.text import wants_colour
+from worldsize.documents.yaml import Mapping, Source, Span, load
 
 DOCS = "https://example.com/rules/too_many.md"
 RULES = {

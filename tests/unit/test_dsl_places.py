@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.cli.main import main
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.dsl.calls import PythonFile
 from worldsize.dsl.places import point_into_python
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from worldsize import yaml
 from worldsize.checking.settings import read_settings
+from worldsize.documents import yaml
 from worldsize.facts import prices, size_comparison, table, vm_sizes
 from worldsize.facts.prices import PriceFileError, PriceList
 

@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import worldsize
-from worldsize import fixing, yaml
+from worldsize import fixing
 from worldsize.base.problem import Fix
 from worldsize.checking.choice import Choice
 from worldsize.cli import main
+from worldsize.documents import yaml
 from worldsize.fixing import apply
 from worldsize.fixing.apply import replace_content
 

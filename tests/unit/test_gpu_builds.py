@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import worldsize
-from worldsize import yaml
 from worldsize.azureml import fields, frameworks
 from worldsize.azureml.frameworks import Installed
+from worldsize.documents import yaml
 from worldsize.facts import cuda, table, vm_sizes
 from worldsize.planning import gpu_support
 

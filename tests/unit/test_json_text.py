@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize import yaml
 from worldsize.base.source import Source
-from worldsize.yaml import json_text
-from worldsize.yaml.nodes import Mapping, Scalar
+from worldsize.documents import yaml
+from worldsize.documents.yaml import json_text
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 
 
 def read(text: str) -> tuple[Any, list[tuple[str, str]]]:

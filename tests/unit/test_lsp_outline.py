@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from lsprotocol import types
 
-from worldsize import yaml
 from worldsize.base.source import Source
+from worldsize.documents import yaml
 from worldsize.lsp.cursor import find_cursor
 from worldsize.lsp.outline import read_outline
 from worldsize.lsp.positions import Positions, find_difference

@@ -12,12 +12,13 @@ import pytest
 from lsprotocol import types
 
 import worldsize
-from worldsize import fixing, yaml
+from worldsize import fixing
 from worldsize.base.source import Source
 from worldsize.checking.checker import check_files
 from worldsize.checking.choice import Choice
 from worldsize.checking.discover import recognise_kind
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents import yaml
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.lsp.actions import FIX_ALL, apply_one, list_actions
 from worldsize.lsp.analysis import is_ours
 from worldsize.lsp.buffers import Buffer

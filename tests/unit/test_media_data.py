@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import worldsize
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.resolving import row_counts
 from wsshards import terms
 from wsshards.errors import UserError

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from worldsize import yaml
 from worldsize.checking.settings import read_settings
 from worldsize.cli.main import main
+from worldsize.documents import yaml
 from worldsize.remote.catalogue import (
     RemoteCluster,
     RemoteSize,

@@ -12,7 +12,7 @@ from worldsize.azureml.model import Binding, Literal
 from worldsize.base.span import Span
 from worldsize.checking.checker import check_files
 from worldsize.checking.choice import Choice
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.resolving.resolve import ResolvedSpec, resolve_spec
 from worldsize.spec import load
 

@@ -124,7 +124,7 @@ def test_every_field_of_a_task_is_placed() -> None:
 
 @pytest.mark.parametrize("kind", ["sweep", "parallel"])
 def test_all_settings_of_other_kinds_count(kind: str, tmp_path: Path) -> None:
-    from worldsize.yaml.load import load
+    from worldsize.documents.yaml.load import load
 
     keys = []
     for number, text in enumerate(("limits: {max_total_trials: 3}", "limits: {max_total_trials: 4}")):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from worldsize import spec as spec_layer
-from worldsize import yaml
+from worldsize.documents import yaml
 from worldsize.resolving import row_counts
 from worldsize.resolving.resolve import resolve_spec
 from wssources import planned_rows

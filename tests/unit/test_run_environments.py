@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import yaml as pyyaml
 
-from worldsize import yaml
 from worldsize.azureml import fields
 from worldsize.azureml import job as jobs
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.files import Files
 from worldsize.base.span import Span
+from worldsize.documents import yaml
 from worldsize.facts import curated
 from worldsize.running.environments import definition, docker, layers, store
 from worldsize.running.environments.definition import (

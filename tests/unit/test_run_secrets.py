@@ -16,13 +16,13 @@ from urllib.parse import quote
 import pytest
 
 import worldsize
+from worldsize.documents.secrecy.masking import Mask
 from worldsize.running import ResumeError, RunError, RunOptions
 from worldsize.running.api import run
 from worldsize.running.launch.redaction import Redaction, redact_parameters
 from worldsize.running.model.process import Process
 from worldsize.running.model.source import File, Text
 from worldsize.running.show.preview import render_preview
-from worldsize.secrecy.masking import Mask
 
 SCHEMA = "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\n"
 JOB = f"""\

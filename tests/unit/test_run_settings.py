@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from worldsize import api, checking, yaml
+from worldsize import api, checking
 from worldsize.azureml import job as jobs
+from worldsize.documents import yaml
+from worldsize.documents.yaml.compose import Composer
 from worldsize.errors import SpecError
 from worldsize.running import RunError
 from worldsize.running.launch.call import make_call, resolve_inputs
@@ -20,7 +22,6 @@ from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.overrides import override_inputs
 from worldsize.running.prepare.spec_overrides import override_spec
-from worldsize.yaml.compose import Composer
 
 Set = Callable[..., dict[str, str]]
 PIPELINE = """

@@ -88,14 +88,11 @@ def test_the_script_is_found_in_many_commands(command: str, tmp_path: Path) -> N
 
 
 def test_a_script_of_many_steps_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from worldsize.scripts import module as _module
-    from worldsize.scripts import program as _program
+    from worldsize.scripts import program
 
     parsed: list[str] = []
-    real = _module.parse_module
-    monkeypatch.setattr(
-        _program._module, "parse_module", lambda source: parsed.append(source.path) or real(source)
-    )
+    real = program.parse_module
+    monkeypatch.setattr(program, "parse_module", lambda source: parsed.append(source.path) or real(source))
     jobs = "".join(f"  s{n}:\n    component: ./c.yml\n    compute: azureml:c\n" for n in range(50))
     (tmp_path / "pipeline.yml").write_text(
         "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\n"
@@ -112,14 +109,11 @@ def test_a_script_of_many_steps_is_parsed_once(tmp_path: Path, monkeypatch: pyte
 
 
 def test_scripts_of_built_in_components_are_not_parsed_for_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    from worldsize.scripts import module as _module
-    from worldsize.scripts import program as _program
+    from worldsize.scripts import program
 
     parsed: list[str] = []
-    real = _module.parse_module
-    monkeypatch.setattr(
-        _program._module, "parse_module", lambda source: parsed.append(source.path) or real(source)
-    )
+    real = program.parse_module
+    monkeypatch.setattr(program, "parse_module", lambda source: parsed.append(source.path) or real(source))
     pipelines = Path(__file__).parents[2] / "pipelines"
     assert worldsize.check([pipelines / "digits_ddp.yml", pipelines / "diabetes_ddp.yml"]).exit_code == 0
     assert not parsed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worldsize.secrecy.names import is_secret, words
+from worldsize.documents.secrecy.names import is_secret, words
 
 SECRET = words("""
     HF_TOKEN AZURE_CLIENT_SECRET DB_PASSWORD PGPASSWORD STORAGE_ACCOUNT_KEY api_key BLOB_SAS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from worldsize import resources
 from worldsize.azureml.shape import CHECKED, check_shape, recognise
 from worldsize.azureml.shape.values import fits_shape, is_date_time
-from worldsize.yaml import load
+from worldsize.documents.yaml import load
 
 FILES = sorted((resources.schemas() / "azureml").glob("*.schema.json"))
 URL = "https://azuremlschemas.azureedge.net/latest"
@@ -196,7 +196,8 @@ def test_checking_is_linear_in_the_number_of_steps(calls: Callable[[Callable[[],
 
 def test_checking_loads_nothing_heavy() -> None:
     code = (
-        "import sys\nfrom worldsize.azureml.shape import check_shape\nfrom worldsize.yaml import load\n"
+        "import sys\nfrom worldsize.azureml.shape import check_shape\n"
+        "from worldsize.documents.yaml import load\n"
         "check_shape(load('x', 'type: pipeline\\njobs: {a: {comand: x}}').root, 'pipeline-job')\n"
         "heavy = {'azure', 'marshmallow', 'jsonschema', 'rich', 'click'} & set(sys.modules)\n"
         "assert not heavy, heavy"

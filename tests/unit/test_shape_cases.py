@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from worldsize.azureml.shape import check_shape
-from worldsize.yaml import load
+from worldsize.documents.yaml import load
 
 CASES = runpy.run_path(str(Path(__file__).with_name("shape_cases.py")))["read"]()
 

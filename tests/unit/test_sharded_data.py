@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import worldsize
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.resolving import row_counts
 from wsshards.errors import UserError
 from wsshards.manifest import read_manifest

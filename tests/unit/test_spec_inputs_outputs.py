@@ -9,7 +9,7 @@ import pytest
 import yaml as pyyaml
 
 import worldsize
-from worldsize import yaml
+from worldsize.documents import yaml
 from worldsize.running.prepare.spec_overrides import override_spec
 from worldsize.spec.load import load
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from worldsize import spec, yaml
+from worldsize import spec
+from worldsize.documents import yaml
 
 FULL = """\
 name: everything

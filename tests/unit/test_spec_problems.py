@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from worldsize import spec, yaml
+from worldsize import spec
+from worldsize.documents import yaml
 from worldsize.spec.locate import format_path, locate
 
 GOOD = """\

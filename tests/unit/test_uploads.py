@@ -59,7 +59,7 @@ def said(code: str = "./src") -> list[str]:
 
 def test_a_repository_is_named_with_its_size(src: Path) -> None:
     put(src, 1_500_000, ".git/objects/pack/a.pack", ".git/objects/pack/b.pack")
-    assert said() == ["WS836 `.git` (a repository, 3 MB) is uploaded with `src`"]
+    assert said() == ["WS836 `.git` (a repository, 3.0 MB) is uploaded with `src`"]
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_a_repository_is_named_with_its_size(src: Path) -> None:
 def test_an_environment_is_named_with_its_size(src: Path, name: str) -> None:
     put(src, 70_000_000, name)  # over the limit, but one cause is one finding
     root = name.split("/conda-meta", maxsplit=1)[0] if "conda" in name else name.split("/", 1)[0]
-    assert said() == [f"WS837 `{root}` (installed packages, 70 MB) is uploaded with `src`"]
+    assert said() == [f"WS837 `{root}` (installed packages, 70.0 MB) is uploaded with `src`"]
 
 
 def test_more_than_50_mb_are_named_by_what_has_most_of_it(src: Path) -> None:
     put(src, 20_000_000, "runs/1.pt", "runs/2.pt", "data.bin")
-    assert said() == ["WS838 60 MB are uploaded with `src`, more than 50 MB: `runs` has 40 MB of it"]
+    assert said() == ["WS838 60.0 MB are uploaded with `src`, more than 50.0 MB: `runs` has 40.0 MB of it"]
     (src / ".amlignore").write_text("runs/\n")
     assert said() == []
 
@@ -88,7 +88,7 @@ def test_more_than_50_mb_are_named_by_what_has_most_of_it(src: Path) -> None:
 )  # fmt: skip
 def test_a_file_with_secrets_is_named(src: Path, name: str) -> None:
     put(src, 64, name)
-    assert said() == [f"WS835 `{name}` (64 bytes), which usually holds secrets, is uploaded with `src`"]
+    assert said() == [f"WS835 `{name}` (64 B), which usually holds secrets, is uploaded with `src`"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_certificates_are_no_secrets_and_private_keys_are(src: Path) -> None:
     (src / "empty.pem").write_text("")
     assert said() == []
     (src / "tls.key").write_text("-----BEGIN PRIVATE KEY-----\nMII\n")
-    assert said() == ["WS835 `tls.key` (32 bytes), which usually holds secrets, is uploaded with `src`"]
+    assert said() == ["WS835 `tls.key` (32 B), which usually holds secrets, is uploaded with `src`"]
 
 
 def test_the_help_names_the_ignore_file_that_counts(src: Path) -> None:

@@ -10,9 +10,9 @@ import yaml as pyyaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worldsize import yaml
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.model import Field
+from worldsize.documents import yaml
 
 WORDS = "yes no on off null ~ 010 1e-3 1.5e3 1:30 2024-01-01 0x1F 0o17 = << - --- ... .inf 1_000 True y n"
 TEXTS = st.one_of(

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worldsize.base import limits
-from worldsize.yaml import Mapping, Scalar, Sequence, load, to_python
-from worldsize.yaml import compose as compose_module
+from worldsize.documents.yaml import Mapping, Scalar, Sequence, load, to_python
+from worldsize.documents.yaml import compose as compose_module
 
 
 def slugs(text: str | bytes) -> list[str]:

@@ -7,7 +7,7 @@ import yaml as pyyaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worldsize.yaml import Mapping, Node, Scalar, Sequence, load
+from worldsize.documents.yaml import Mapping, Node, Scalar, Sequence, load
 
 
 def slice_of(node: Node) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from worldsize import yaml
 from worldsize.azureml import fields, graph
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Field, Interface, Port
@@ -14,7 +13,8 @@ from worldsize.base import untrusted
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
-from worldsize.yaml.nodes import Mapping, Node, Scalar
+from worldsize.documents import yaml
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 
 DEEPEST = 50  # pipeline components inside each other
 _NAME_AND_VERSION = re.compile(r"\w[\w.-]*(?::[\w.-]+|@\w+)")

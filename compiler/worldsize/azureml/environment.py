@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import classify, local_path
 from worldsize.base.span import Span
-from worldsize.yaml.nodes import Mapping, Node
+from worldsize.documents.yaml.nodes import Mapping, Node
 
 
 class Reference(NamedTuple):

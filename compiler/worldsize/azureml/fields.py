@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.azureml.model import Field
-from worldsize.yaml import to_python
-from worldsize.yaml.nodes import Mapping, Node, Scalar
+from worldsize.documents.yaml import to_python
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 
 
 def read_node(node: Node, key: Scalar | None = None) -> Field[Any]:

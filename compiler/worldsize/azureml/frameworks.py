@@ -15,7 +15,7 @@ from worldsize.azureml.model import Field
 from worldsize.azureml.references import local_path
 from worldsize.base.patterns import compile_later
 from worldsize.base.span import Span
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 Documents = Callable[[Path], "Node | None"]
 Texts = Callable[[Path], "str | None"]

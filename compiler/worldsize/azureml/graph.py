@@ -24,7 +24,7 @@ from worldsize.azureml.model import (
     Port,
     Step,
 )
-from worldsize.yaml.nodes import Mapping, Node, Scalar
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 
 Resolve = Callable[[Node, Path, Files], tuple[Component | None, "Field[str] | None"]]
 _DATA_KEYS = {"type", "path", "mode"}

@@ -13,7 +13,7 @@ from worldsize.azureml.files import Files
 from worldsize.azureml.model import Field, Job
 from worldsize.azureml.references import is_file, local_path
 from worldsize.base.problem import Problem
-from worldsize.yaml.nodes import Mapping, Node, Scalar
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 
 
 def read_job(path: str | Path, files: Files | None = None) -> tuple[Job | None, list[Problem]]:

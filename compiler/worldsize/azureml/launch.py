@@ -21,7 +21,7 @@ from worldsize.azureml.filled_text import map_to_written
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
 from worldsize.base.span import Span
-from worldsize.yaml.nodes import Scalar
+from worldsize.documents.yaml.nodes import Scalar
 
 if TYPE_CHECKING:
     from worldsize.azureml.tree import Cluster, Tree

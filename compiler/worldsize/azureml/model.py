@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 
 from worldsize.azureml.binding import Expression
 from worldsize.base.span import Span
-from worldsize.yaml.nodes import Node
+from worldsize.documents.yaml.nodes import Node
 
 T = TypeVar("T")
 

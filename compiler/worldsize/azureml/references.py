@@ -16,7 +16,7 @@ from worldsize.base.wording import shorten
 
 if TYPE_CHECKING:
     from worldsize.base.span import Span
-    from worldsize.yaml.nodes import Node
+    from worldsize.documents.yaml.nodes import Node
 
 _LONGEST_NAME, _LONGEST_PATH = 255, 3000  # bytes; the operating system raises for longer ones
 Kind = Literal["local", "asset", "web", "git"]

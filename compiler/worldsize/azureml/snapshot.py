@@ -26,7 +26,7 @@ from worldsize.azureml.references import classify, describe_missing, exists, is_
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error, shorten
-from worldsize.yaml.nodes import Mapping, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Sequence
 
 _ROOT = PurePosixPath()
 _COPIED = (

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 
-from worldsize import resources, yaml
+from worldsize import resources
 from worldsize.azureml.files import Files
 from worldsize.base import limits, untrusted
 from worldsize.base.limits import Budgets
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
+from worldsize.documents import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

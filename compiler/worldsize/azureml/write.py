@@ -18,7 +18,7 @@ from worldsize.azureml.model import (
     Port,
     Step,
 )
-from worldsize.yaml import to_python
+from worldsize.documents.yaml import to_python
 
 Document = dict[str, Any]
 

@@ -26,7 +26,7 @@ from ruamel.yaml.tokens import CommentToken
 
 from worldsize.azureml.model import Field
 from worldsize.base import limits
-from worldsize.yaml.scalars import classify_scalar
+from worldsize.documents.yaml.scalars import classify_scalar
 
 WIDTH = 100  # columns after which running text is folded
 

@@ -21,7 +21,7 @@ from worldsize.base import untrusted
 from worldsize.base.source import Source
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error
-from worldsize.diagnostics.diagnostic import INTERNAL, Diagnostic
+from worldsize.documents.diagnostics.diagnostic import INTERNAL, Diagnostic
 
 VERSION = 1
 LARGEST = 64 * 1024 * 1024  # bytes of a baseline that are read

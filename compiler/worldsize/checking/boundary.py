@@ -19,11 +19,11 @@ from worldsize.azureml.files import Files
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import discover
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
-    from worldsize.yaml import Document
+    from worldsize.documents.yaml import Document
 
 Allowed = Callable[[str | os.PathLike[str]], bool]
 _OUTSIDE = ("code-outside-tree", "reference-outside")  # warnings where nothing is copied
@@ -49,8 +49,8 @@ def find_allowed(path: str | os.PathLike[str], read: Mapping[Path, Document] | N
 def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[Path, ...]:
     if settings_file is None:
         return ()
-    from worldsize import yaml  # few projects have settings
     from worldsize.checking import settings
+    from worldsize.documents import yaml  # few projects have settings
 
     document = read.get(Path(os.path.realpath(settings_file)))
     return settings.read_allowed(document or yaml.load(settings_file))

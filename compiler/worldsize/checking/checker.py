@@ -23,16 +23,16 @@ from worldsize.checking.choice import EVERYTHING, Choice, Wanted, resolve_prefix
 from worldsize.checking.provided import leave_out_provided
 from worldsize.checking.stages import CheckRun
 from worldsize.checking.templates import leave_out_unfilled
-from worldsize.diagnostics.diagnostic import INTERNAL, Diagnostic, Severity, sort_unique
-from worldsize.diagnostics.snippet import Sources
+from worldsize.documents.diagnostics.diagnostic import INTERNAL, Diagnostic, Severity, sort_unique
+from worldsize.documents.diagnostics.snippet import Sources
+from worldsize.documents.secrecy import reports
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
-from worldsize.secrecy import reports
 
 if TYPE_CHECKING:
     from worldsize.azureml.job import Compute
     from worldsize.checking.settings import Settings
-    from worldsize.yaml import Document
+    from worldsize.documents.yaml import Document
 
 
 MAX_SHOWN = 200  # findings in a notebook
@@ -77,7 +77,7 @@ class Report(Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """The findings as a table for a notebook."""
-        from worldsize.diagnostics.html_table import render_html_table
+        from worldsize.documents.diagnostics.html_table import render_html_table
 
         rows = [
             (
@@ -94,7 +94,7 @@ class Report(Struct, frozen=True):
 
     def render(self, format_: str = "text", *, colour: bool = False) -> str:
         """In one of the formats; paths are relative to the working folder."""
-        from worldsize.diagnostics import render  # silent callers need no renderer
+        from worldsize.documents.diagnostics import render  # silent callers need no renderer
 
         return render.render_report(
             format_,
@@ -111,7 +111,7 @@ class Report(Struct, frozen=True):
         )
 
     def _rule_infos(self) -> dict[str, Any]:
-        from worldsize.diagnostics.ci_formats import RuleInfo
+        from worldsize.documents.diagnostics.ci_formats import RuleInfo
 
         return {
             rule.code: RuleInfo(rule.slug, rule.summary, rule.severity, rule.docs, rule.confidence)
@@ -307,7 +307,7 @@ def _apply_suppressions(
     marked = [document for document in documents if "worldsize" in document.text]
     if not marked:
         return diagnostics
-    from worldsize.diagnostics import suppress  # few files have such comments
+    from worldsize.documents.diagnostics import suppress  # few files have such comments
 
     suppressions: dict[str, list[suppress.Suppression]] = {}
     problems: list[Problem] = []
@@ -337,7 +337,7 @@ def _code(word: str) -> str:
 
 def print_check(paths: Sequence[str]) -> int:
     """Check files and folders, print what was found, and return the exit status."""
-    from worldsize.diagnostics.text import wants_colour  # other callers print nothing
+    from worldsize.documents.diagnostics.text import wants_colour  # other callers print nothing
 
     report = check(paths)
     write_output(report.render(colour=wants_colour(sys.stdout)))

@@ -10,7 +10,7 @@ from msgspec import Struct
 from worldsize.base.problem import CONFIDENCES, Confidence
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
-from worldsize.diagnostics.diagnostic import INTERNAL, SEVERITIES, Diagnostic, Severity
+from worldsize.documents.diagnostics.diagnostic import INTERNAL, SEVERITIES, Diagnostic, Severity
 from worldsize.rules import registry
 
 if TYPE_CHECKING:

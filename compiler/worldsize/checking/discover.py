@@ -15,7 +15,7 @@ from worldsize.azureml.real_paths import RealPaths
 from worldsize.base import untrusted
 from worldsize.base.patterns import compile_later
 from worldsize.base.suggest import closest
-from worldsize.yaml import Document, Mapping
+from worldsize.documents.yaml import Document, Mapping
 
 if TYPE_CHECKING:
     from worldsize.checking.exclusion import Excluded

@@ -24,9 +24,9 @@ from worldsize.base.suggest import closest_unambiguous, did_you_mean, fix_word
 from worldsize.base.wording import shorten
 from worldsize.checking import discover, exclusion
 from worldsize.checking.choice import describe_unknown_rule, find_prefix
-from worldsize.diagnostics.diagnostic import SEVERITIES
+from worldsize.documents.diagnostics.diagnostic import SEVERITIES
+from worldsize.documents.yaml import Document, Mapping, Node, Scalar, Sequence, load
 from worldsize.facts import prices, vm_sizes
-from worldsize.yaml import Document, Mapping, Node, Scalar, Sequence, load
 
 KEYS = ("allow", "assets", "compute", "exclude", "ignore", "region", "select", "severity", "vm_sizes")
 COMPUTE_KEYS = ("instance_type", "max_instances", "tier")

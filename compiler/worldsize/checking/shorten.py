@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from worldsize.base import limits
 from worldsize.base.problem import Problem
-from worldsize.diagnostics.diagnostic import SEVERITIES, Diagnostic, sort_unique
+from worldsize.documents.diagnostics.diagnostic import SEVERITIES, Diagnostic, sort_unique
 from worldsize.rules import engine
 
 if TYPE_CHECKING:

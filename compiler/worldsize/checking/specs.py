@@ -15,12 +15,12 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking.checker import Report, check_files
 from worldsize.checking.stages import CheckRun
-from worldsize.diagnostics.snippet import Sources
+from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
 
 if TYPE_CHECKING:
+    from worldsize.documents.yaml import Document
     from worldsize.resolving.state import ResolvedSpec
-    from worldsize.yaml import Document
 
 
 class CheckedSpec(Struct, frozen=True):

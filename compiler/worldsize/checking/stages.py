@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize import yaml
 from worldsize.azureml.tree import read_cluster
 from worldsize.base.limits import OverBudgetError
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import discover
+from worldsize.documents import yaml
 from worldsize.rules import engine
 from worldsize.rules.context import Context
 

@@ -130,7 +130,7 @@ def adopt_or_refuse(script: Path, arguments: Sequence[str] = ()) -> Adoption:
     from worldsize.adopting.adopt import adopt_script
     from worldsize.adopting.model import AdoptError
     from worldsize.cli import adopt_report
-    from worldsize.diagnostics.text import wants_colour
+    from worldsize.documents.diagnostics.text import wants_colour
 
     try:
         return adopt_script(script, arguments)
@@ -210,7 +210,7 @@ def _check_places(request: ProjectRequest, options: Options, size: str | None) -
 def _show_diff(adoption: Adoption) -> None:
     from worldsize.base.source import Source
     from worldsize.cli import adopt_report
-    from worldsize.diagnostics.text import wants_colour
+    from worldsize.documents.diagnostics.text import wants_colour
 
     colour = wants_colour(sys.stdout)
     if adoption.text == adoption.source:

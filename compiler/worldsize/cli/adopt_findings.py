@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from worldsize.adopting.model import Adoption
     from worldsize.adopting.project.files import ProjectRequest
     from worldsize.checking import Report
-    from worldsize.diagnostics.diagnostic import Diagnostic
+    from worldsize.documents.diagnostics.diagnostic import Diagnostic
 
 _ARGUMENTS = "give it in `--arguments`, which become part of the command, or data by `--data PATH`"
 

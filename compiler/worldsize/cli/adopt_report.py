@@ -12,9 +12,9 @@ from worldsize.adopting.proving.curves import LOOSE, TOLERANCE, ComparedStep, Co
 from worldsize.adopting.proving.prove import PROCESSES, Failed, Proof
 from worldsize.base.source import Source
 from worldsize.base.wording import plural
-from worldsize.diagnostics.diagnostic import Diagnostic, Severity
-from worldsize.diagnostics.snippet import mark_controls, show_path
-from worldsize.diagnostics.text import render_diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity
+from worldsize.documents.diagnostics.snippet import mark_controls, show_path
+from worldsize.documents.diagnostics.text import render_diagnostic
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? ")
 _CONTEXT = 2

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from worldsize import api, yaml
+from worldsize import api
 from worldsize.base import untrusted
 from worldsize.cli import advice_table, common
+from worldsize.documents import yaml
 from worldsize.errors import SpecError
 from worldsize.fixing import unified_diff
 from worldsize.fixing.apply import Change, replace_content

@@ -10,12 +10,13 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize import api, yaml
+from worldsize import api
 from worldsize.api import Planned
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
 from worldsize.checking import settings
 from worldsize.cli import common, price_commands
+from worldsize.documents import yaml
 from worldsize.facts import vm_sizes
 from worldsize.facts.prices import TIERS, PriceList, Tier
 from worldsize.facts.vm_sizes import Learned, VmSize

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.base.wording import format_memory
 from worldsize.cli import common, measured_runs, pictures
 from worldsize.cli.workspace_options import WorkspaceChoice
 
@@ -212,7 +213,6 @@ def _refuse_nothing(subject: Subject, advice: Advice, asked: Asked) -> None:
 
 def _describe_shortage(name: str, shortage: Shortage, sizes: Sequence[VmSize]) -> tuple[str, str]:
     """The smallest need beside the largest GPU."""
-    from worldsize.base.wording import format_memory
     from worldsize.cli import advice_table
     from worldsize.planning.advising.clusters import make_cluster
 

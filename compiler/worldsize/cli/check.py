@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from worldsize.base import untrusted
+from worldsize.base.wording import plural
 from worldsize.cli import common, completion
 
 if TYPE_CHECKING:
@@ -223,7 +224,6 @@ def _write_baseline(
     paths: tuple[str, ...], choice: Choice, baseline: str, texts: dict[str, bytes] | None
 ) -> int:
     """Record what is found; only a fault of worldsize itself is reported."""
-    from worldsize.base.wording import plural
     from worldsize.checking import checker
     from worldsize.checking.baseline import write_baseline
 
@@ -245,7 +245,6 @@ def _fix(
 ) -> int:
     """Fix the files and report the remaining findings, or only show the changes."""
     from worldsize import fixing  # most checks only look
-    from worldsize.base.wording import plural
     from worldsize.checking import checker
 
     result = fixing.fix(paths, choice, unsafe=unsafe, write=write and texts is None, texts=texts)
@@ -267,7 +266,7 @@ def _fix(
 
 def _render(report: Report, output: _Output, stream: Any = None) -> str:
     """The report in the format that was asked for."""
-    from worldsize.diagnostics import text
+    from worldsize.documents.diagnostics import text
 
     if output.statistics:
         return text.render_statistics(

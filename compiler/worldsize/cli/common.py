@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 if TYPE_CHECKING:
-    from worldsize.diagnostics.diagnostic import Diagnostic
-    from worldsize.diagnostics.snippet import Sources
+    from worldsize.documents.diagnostics.diagnostic import Diagnostic
+    from worldsize.documents.diagnostics.snippet import Sources
+    from worldsize.documents.yaml import Document
     from worldsize.errors import SpecError
-    from worldsize.yaml import Document
 
 
 def format_time(time: datetime | None) -> str:
@@ -40,14 +40,14 @@ def format_table(
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text that others may have written, without characters that control a terminal."""
-    from worldsize.diagnostics.snippet import mark_controls
+    from worldsize.documents.diagnostics.snippet import mark_controls
 
     click.echo(mark_controls(text), err=err, nl=nl)
 
 
 def say_sentences(text: str, *, err: bool = False) -> None:
     """Print sentences; on a terminal they are broken between words."""
-    from worldsize.diagnostics.wrap import wrap_for
+    from worldsize.documents.diagnostics.wrap import wrap_for
 
     say(wrap_for(sys.stderr if err else sys.stdout, text), err=err)
 
@@ -63,7 +63,7 @@ def show_findings(diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
 
     Notes are left to ``worldsize check``, which hides them too unless it is asked for them.
     """
-    from worldsize.diagnostics.text import render_text, wants_colour
+    from worldsize.documents.diagnostics.text import render_text, wants_colour
 
     if any(".worldsize" in each.span.path for each in diagnostics):
         from worldsize.dsl.places import point_into_python  # few are of a pipeline in Python
@@ -211,7 +211,7 @@ def override_spec(spec: Path, settings: Sequence[str]) -> Document | None:
     """The spec with other values, None without settings; exits if a setting names no input."""
     if not settings:
         return None
-    from worldsize import yaml
+    from worldsize.documents import yaml
     from worldsize.rules import engine
     from worldsize.running.prepare import spec_overrides
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.base.wording import plural
+from worldsize.base.wording import plural, shorten
 from worldsize.cli import common, completion
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ def _document(each: Difference) -> dict[str, object]:
 
 def _render(found: list[Difference], first: str, second: str) -> list[str]:
     """One table for all sections, so that its columns are aligned."""
-    from worldsize.base.wording import shorten
     from worldsize.reporting.compare import show_value
 
     rows: list[tuple[str, ...]] = []
@@ -84,8 +83,6 @@ def _render(found: list[Difference], first: str, second: str) -> list[str]:
 
 def _shorten_values(first: str, second: str) -> tuple[str, str]:
     """Two values that differ, each short; a beginning that hides where they differ is left out."""
-    from worldsize.base.wording import shorten
-
     short = shorten(first, LONGEST_VALUE), shorten(second, LONGEST_VALUE)
     if short[0] != short[1]:
         return short

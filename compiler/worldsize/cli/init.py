@@ -70,7 +70,7 @@ def command(
     for place, what in ((str(folder), "a folder"), (source or "-", "data, a script or YAML")):
         common.require_path(place, "worldsize init", what, script=place == source)
     from worldsize.adopting.starting.pipeline import UnknownSourceError
-    from worldsize.diagnostics.text import is_terminal
+    from worldsize.documents.diagnostics.text import is_terminal
 
     asks = not yes and sys.stdin.isatty() and is_terminal(sys.stdout)
     given = Given(source, label, name, instance_type, instance_count)
@@ -259,9 +259,9 @@ def _make_start(kind: Kind, folder: Path, path: Path | None, table: Table | None
 
 def _check(folder: Path, made: NewProject) -> None:
     """Refuse to write a spec that has errors: they are those of the data, and shown without its places."""
-    from worldsize import yaml
     from worldsize.azureml.files import allow_anything
     from worldsize.checking import check_spec
+    from worldsize.documents import yaml
     from worldsize.errors import SpecError
 
     assert made.spec is not None

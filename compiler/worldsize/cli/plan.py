@@ -94,7 +94,7 @@ def command(
         )
         return
     from worldsize.cli import estimate_table, plan_table
-    from worldsize.diagnostics.text import wants_colour
+    from worldsize.documents.diagnostics.text import wants_colour
 
     if wants_colour(sys.stdout):
         plan_table.show_plan(planned.plan)

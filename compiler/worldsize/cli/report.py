@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.base.wording import describe_os_error
 from worldsize.cli import common, completion, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
@@ -61,7 +62,6 @@ def command(
 
 
 def _write(facts: RunFacts, target: Path, *, follow: bool) -> None:
-    from worldsize.base.wording import describe_os_error
     from worldsize.reporting.page import render_page
     from worldsize.reporting.write import write_page
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from worldsize.base.wording import format_duration
 from worldsize.cli import common, runs_filter, speed_view, workspace_options
 from worldsize.cli.runs_filter import Filter
 from worldsize.cli.workspace_options import WorkspaceChoice
@@ -133,7 +134,6 @@ def _show(listed: Sequence[_Listed], *, as_json: bool, columns: Sequence[str] = 
 
 
 def _row(listed: _Listed, columns: Sequence[str]) -> tuple[str, ...]:
-    from worldsize.base.wording import format_duration
     from worldsize.running.model.folder import show_path
 
     run, metrics = listed.run, listed.metrics

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.base.wording import plural
+from worldsize.base.wording import format_duration, plural
 from worldsize.cli import common, completion, speed_view, sweep_table, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
@@ -85,7 +85,6 @@ def render(
     run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts] = MappingProxyType({})
 ) -> Iterator[str]:
     """The run as lines; the trials of a sweep as a table below their step."""
-    from worldsize.base.wording import format_duration
     from worldsize.running.show.summary import describe_registration
 
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
@@ -134,7 +133,6 @@ def _show_place(place: str) -> str:
 def _step(
     details: RunDetails, step: StepRecord, speed: ComparedSpeed | None, depth: int, width: int
 ) -> Iterator[str]:
-    from worldsize.base.wording import format_duration
     from worldsize.planning.estimates import prediction
     from worldsize.resolving.measured_case import SPEED
 
@@ -175,7 +173,7 @@ def _list_parameters(step: StepRecord, said: Collection[str]) -> Iterator[str]:
 
 
 def _shorten_value(value: str) -> str:
-    from worldsize.diagnostics.snippet import flatten
+    from worldsize.documents.diagnostics.snippet import flatten
 
     text = flatten(value.replace("\n", " "))
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"

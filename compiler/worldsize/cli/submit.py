@@ -297,7 +297,7 @@ def _follow(rest: Rest, ml_client: Any, name: str, request: Request) -> NoReturn
 
 
 def _show_result(job: RemoteJob, request: Request, *, succeeded: bool) -> None:
-    from worldsize.diagnostics.text import is_terminal
+    from worldsize.documents.diagnostics.text import is_terminal
     from worldsize.remote import report
 
     text = report.render_result(job, steps=request.quiet or not is_terminal(sys.stdout))

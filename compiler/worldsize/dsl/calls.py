@@ -11,8 +11,8 @@ from functools import cached_property
 
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.documents.yaml.load import Comment
 from worldsize.scripts.module import parse_text
-from worldsize.yaml.load import Comment
 
 _NUMBERED = re.compile(r"_\d+$")  # what azure-ai-ml adds to the name of a component that is called again
 _CONTAINERS = frozenset({"inputs", "outputs", "with", "component"})

@@ -7,20 +7,20 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from worldsize import yaml
 from worldsize.base import untrusted
 from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.checking import Report
-from worldsize.diagnostics.diagnostic import Diagnostic, sort_unique
-from worldsize.diagnostics.snippet import Sources
-from worldsize.diagnostics.suppress import Suppression, apply_suppressions, parse_suppressions
+from worldsize.documents import yaml
+from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
+from worldsize.documents.diagnostics.snippet import Sources
+from worldsize.documents.diagnostics.suppress import Suppression, apply_suppressions, parse_suppressions
+from worldsize.documents.secrecy.reports import mask_findings
+from worldsize.documents.yaml.nodes import Mapping as MappingNode
+from worldsize.documents.yaml.nodes import Node
 from worldsize.dsl.calls import PythonFile
 from worldsize.rules import registry
-from worldsize.secrecy.reports import mask_findings
-from worldsize.yaml.nodes import Mapping as MappingNode
-from worldsize.yaml.nodes import Node
 
 PYTHON = "python.txt"  # beside a pipeline that was written as a file: its Python file and function
 _STEPS = ("jobs", "steps")  # of a pipeline, and of the spec that it was planned as

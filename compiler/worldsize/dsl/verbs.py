@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from worldsize.api import Compiled, Planned
     from worldsize.base.problem import Confidence
     from worldsize.checking import Report
-    from worldsize.diagnostics import Severity
+    from worldsize.documents.diagnostics import Severity
     from worldsize.planning.model import Plan
     from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.running import RunOptions, RunResult

@@ -14,7 +14,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from worldsize import yaml
 from worldsize.azureml import snapshot, write, yaml_dump
 from worldsize.azureml.copying import Archive, CopyAccess, are_equal, hash_listed
 from worldsize.azureml.model import Component, Field
@@ -22,6 +21,7 @@ from worldsize.azureml.references import classify, describe_missing, is_file, is
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.documents import yaml
 
 CODE = "src"
 ENVIRONMENT = "environment"

@@ -8,13 +8,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from worldsize import yaml
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.documents import yaml
 from worldsize.emit import plan_file
 from worldsize.emit.bundle import FILE, bundle_component
 from worldsize.emit.shelf import Content, Shelf, relocate_inputs, shelve

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from worldsize.azureml import binding, literals
 from worldsize.azureml.fields import read_field
 from worldsize.azureml.model import Component, Field, Step
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 _SPACE = "search_space"
 

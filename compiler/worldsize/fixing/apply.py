@@ -11,7 +11,6 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize import yaml
 from worldsize.base import untrusted
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.source import Source
@@ -21,13 +20,14 @@ from worldsize.base.wording import describe_os_error
 from worldsize.checking import Report, discover
 from worldsize.checking.checker import check_files
 from worldsize.checking.choice import EVERYTHING, Choice
-from worldsize.diagnostics.diagnostic import Diagnostic, sort_unique
-from worldsize.diagnostics.snippet import flatten, show_path
+from worldsize.documents import yaml
+from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
+from worldsize.documents.diagnostics.snippet import flatten, show_path
+from worldsize.documents.yaml import Document, Node
+from worldsize.documents.yaml import Mapping as MappingNode
+from worldsize.documents.yaml import Sequence as SequenceNode
 from worldsize.rules import engine
 from worldsize.scripts.module import parse_text
-from worldsize.yaml import Document, Node
-from worldsize.yaml import Mapping as MappingNode
-from worldsize.yaml import Sequence as SequenceNode
 
 _QUOTES = "'\""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from worldsize import yaml
-from worldsize.yaml import Document, Mapping, Node, Scalar
-from worldsize.yaml.edit import insert_entry
+from worldsize.documents import yaml
+from worldsize.documents.yaml import Document, Mapping, Node, Scalar
+from worldsize.documents.yaml.edit import insert_entry
 
 
 class Setting(NamedTuple):

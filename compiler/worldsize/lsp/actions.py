@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from lsprotocol import types
 
-from worldsize import yaml
 from worldsize.base.problem import Fix
 from worldsize.base.source import Source
-from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.suppress import UNSUPPRESSABLE
+from worldsize.documents import yaml
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.suppress import UNSUPPRESSABLE
 from worldsize.fixing.apply import apply_fixes, apply_script_fixes, fix
 from worldsize.lsp.analysis import Analysis
 from worldsize.lsp.buffers import Buffer, Buffers

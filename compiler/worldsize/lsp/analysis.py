@@ -10,15 +10,15 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from worldsize import yaml
 from worldsize.azureml.model import Job
 from worldsize.checking import Report, discover, settings
 from worldsize.checking.checker import check_files
 from worldsize.checking.choice import EVERYTHING
 from worldsize.checking.exclusion import compile_globs
 from worldsize.checking.stages import CheckRun
+from worldsize.documents import yaml
+from worldsize.documents.yaml import Document
 from worldsize.planning.model import Plan
-from worldsize.yaml import Document
 
 NOT_OURS = Report((), {}, ())
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from lsprotocol import types
 
 from worldsize.base.source import Source
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.lsp.analysis import Analysis
 from worldsize.lsp.buffers import Buffers
 

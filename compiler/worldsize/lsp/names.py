@@ -12,12 +12,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from worldsize import resources, yaml
+from worldsize import resources
 from worldsize.azureml.component import read_component
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Port
 from worldsize.azureml.references import is_file, local_path
 from worldsize.checking.discover import SETTINGS, recognise_kind
+from worldsize.documents import yaml
 from worldsize.lsp.buffers import Buffers
 from worldsize.lsp.outline import Outline, read_outline
 from worldsize.lsp.outline import Path as KeyPath

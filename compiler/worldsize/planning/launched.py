@@ -16,10 +16,10 @@ from worldsize.azureml.command_launchers import (
 )
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.model import Notes, Topology
 from worldsize.spec.model import Located, Step
-from worldsize.yaml.nodes import Scalar
 
 
 class Launched(NamedTuple):

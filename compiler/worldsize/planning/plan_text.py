@@ -117,7 +117,7 @@ def show_formula(row: Derivation) -> str:
 
 def render_html(plan: Plan) -> str:
     """The table as HTML, for a notebook."""
-    from worldsize.diagnostics.html_table import render_html_table  # only a notebook needs it
+    from worldsize.documents.diagnostics.html_table import render_html_table  # only a notebook needs it
 
     rows: list[tuple[str, str, str, str, str]] = []
     for group in group_steps(plan):

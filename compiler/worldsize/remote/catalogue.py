@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from worldsize import yaml
+from worldsize.documents import yaml
+from worldsize.documents.yaml.edit import insert_entry
 from worldsize.facts import vm_sizes
 from worldsize.remote.errors import RemoteError
 from worldsize.remote.rest import Rest
-from worldsize.yaml.edit import insert_entry
 
 _NAME = re.compile(r"\w[\w-]*", re.ASCII)
 TIERS = {"lowpriority": "low_priority", "dedicated": "dedicated"}
@@ -212,6 +212,6 @@ def _write_setting(path: str, text: str, place: tuple[str, str, str], value: str
 
 def _quote(name: str) -> str:
     """A name as a key: one that YAML reads as a number or boolean is in quotes."""
-    from worldsize.yaml.scalars import classify_scalar
+    from worldsize.documents.yaml.scalars import classify_scalar
 
     return name if classify_scalar(name) == "str" else f'"{name}"'

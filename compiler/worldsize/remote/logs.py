@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from worldsize.diagnostics.snippet import flatten
+from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.remote.rest import Rest
 from worldsize.remote.states import ENDED, error_of
 from worldsize.running.launch.logs import Decoder

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml.model import Component, Field, Job, Port, Step
 from worldsize.base.problem import Problem
-from worldsize.diagnostics.diagnostic import sort_unique
+from worldsize.documents.diagnostics.diagnostic import sort_unique
 from worldsize.errors import SpecError
 from worldsize.remote.rest import Rest
 from worldsize.remote.targets import Target

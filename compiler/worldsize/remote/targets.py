@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from worldsize import api, yaml
+from worldsize import api
 from worldsize.azureml import job as jobs
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.launch import resolve_value
 from worldsize.azureml.model import Data, Field, Job, Literal
 from worldsize.azureml.tree import Cluster
-from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.diagnostics.snippet import Sources
+from worldsize.documents import yaml
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
 from worldsize.remote.errors import RemoteError
 from worldsize.running.model.folder import show_path

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.record.history import RunRecord
-from worldsize.secrecy.masking import HIDDEN
 
 _COMMIT, _BRANCH, _DIRTY = "mlflow.source.git.commit", "mlflow.source.git.branch", "azureml.git.dirty"
 _REPEATED = {"settings": "--set", "assets": "--map", "kill": "--kill", "drop_link": "--drop-link"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from worldsize.base.wording import format_duration
-from worldsize.diagnostics.html_table import escape
+from worldsize.documents.diagnostics.html_table import escape
 from worldsize.reporting.markup import WORDS
 from worldsize.reporting.model import RunFacts
 from worldsize.serving.page.queries.layout import HEIGHT, WIDTH, place_steps

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from worldsize.base.wording import format_duration, plural, show_number
-from worldsize.diagnostics.html_table import escape
+from worldsize.documents.diagnostics.html_table import escape
 from worldsize.reporting import charts
 from worldsize.reporting.graph import MAX_STEPS, render_graph
 from worldsize.reporting.markup import badge, pairs, section, table

@@ -10,6 +10,7 @@ from typing import Any
 
 from worldsize.base import limits, untrusted
 from worldsize.base.wording import plural
+from worldsize.documents.yaml.load import load, to_python
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.attempts import read_attempts, read_pauses
 from worldsize.reporting.curves import (
@@ -41,7 +42,6 @@ from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import RECORD, StepRecord, load_run
 from worldsize.running.record.json_files import read_json
-from worldsize.yaml.load import load, to_python
 
 LAST_LINES = 20
 MAX_CURVE_STEPS = 60  # whose curves are read: trials of a large sweep beyond are in the table only

@@ -23,10 +23,10 @@ from worldsize.azureml.model import (
 )
 from worldsize.base.problem import Related
 from worldsize.base.suggest import did_you_mean, find_meant
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.resolving.state import ResolveState, as_field, part_span
 from worldsize.spec.model import PipelineOutput, Spec
 from worldsize.spec.pipeline_inputs import find_bound_inputs, is_pipeline_input, report_unknown
-from worldsize.yaml.nodes import Scalar
 
 
 class Bound(Struct):

@@ -15,10 +15,10 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning.model import Plan, StepPlan, Topology
 from worldsize.spec.model import ComputeProfile, Located, Spec
-from worldsize.yaml.nodes import Scalar
 
 
 class ResolveState(Struct):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from worldsize.azureml.model import Field, Literal
 from worldsize.base.suggest import did_you_mean
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.planning.model import PlannedSweep, StepPlan
 from worldsize.resolving import plan_values
 from worldsize.resolving.quality_gate import produced
 from worldsize.resolving.state import ResolveState, part_span
 from worldsize.spec.model import Step
-from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 # What a training component derives in each trial when it is given 0, and what it needs for that.
 _RATE = "learning_rate"

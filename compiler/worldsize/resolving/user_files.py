@@ -12,11 +12,11 @@ from worldsize.azureml.references import describe_missing, exists, is_file, loca
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import describe_os_error
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.built_in_components import find_facts
 from worldsize.resolving import model_folders
 from worldsize.resolving.state import ResolveState, part_span
 from worldsize.spec.model import Located
-from worldsize.yaml.nodes import Scalar
 
 if TYPE_CHECKING:
     import ast

@@ -11,7 +11,7 @@ from typing import Any
 from worldsize.base import limits
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.rules import registry
 from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context

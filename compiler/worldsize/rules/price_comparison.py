@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from worldsize.azureml import fields
 from worldsize.azureml.launch import Launch
 from worldsize.base.span import Span
-from worldsize.yaml.nodes import Mapping
+from worldsize.documents.yaml.nodes import Mapping
 
 if TYPE_CHECKING:
     from worldsize.facts.prices import Price, PriceList, Tier

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from worldsize.base.problem import Confidence
-from worldsize.diagnostics.diagnostic import Severity
+from worldsize.documents.diagnostics.diagnostic import Severity
 
 if TYPE_CHECKING:
     from worldsize.rules.conditions import Condition

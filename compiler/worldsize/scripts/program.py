@@ -21,8 +21,8 @@ from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.scripts.module import Module, parse_module
-from worldsize.yaml.nodes import Scalar
 
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
 _MAX_MODULES = 40  # modules of one script that are read

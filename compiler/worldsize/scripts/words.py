@@ -10,8 +10,8 @@ from worldsize.azureml.binding import Expression
 from worldsize.azureml.launch import Launch, read_input
 from worldsize.azureml.model import Binding, Literal, Port
 from worldsize.base.span import Span
+from worldsize.documents.yaml.nodes import Mapping, Scalar, Sequence
 from worldsize.scripts.program import Program
-from worldsize.yaml.nodes import Mapping, Scalar, Sequence
 
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a negative number
 _SHELL = re.compile(r"[$`*?\\~]|\{[^{}]*(?:,|\.\.)[^{}]*\}")

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from worldsize import yaml
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.documents import yaml
 from worldsize.spec import violations, workload
 from worldsize.spec.load import is_spec
 from worldsize.spec.model import Located, WorkloadKeys

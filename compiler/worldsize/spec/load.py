@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from worldsize import yaml
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import quoted_list
+from worldsize.documents import yaml
 from worldsize.spec import parse, pipeline_inputs, schedule, sweep, violations, workload
 from worldsize.spec.model import ComputeProfile, Located, Spec, Step
 from worldsize.spec.suggest import closest

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 Path = tuple[str | int, ...]
 

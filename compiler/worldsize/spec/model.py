@@ -9,8 +9,8 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import Struct, field
 
 from worldsize.base.span import Span
-from worldsize.yaml.nodes import Mapping as MappingNode
-from worldsize.yaml.nodes import Node
+from worldsize.documents.yaml.nodes import Mapping as MappingNode
+from worldsize.documents.yaml.nodes import Node
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from worldsize.base.span import Span
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.spec.model import (
     ComputeProfile,
     Distribution,
@@ -23,7 +24,6 @@ from worldsize.spec.model import (
 from worldsize.spec.pipeline_inputs import parse_inputs
 from worldsize.spec.values import to_plain
 from worldsize.spec.workload import parse_workload
-from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 
 def parse_spec(path: Path, root: Mapping) -> Spec:

@@ -19,10 +19,10 @@ from worldsize.azureml.model import Port
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
+from worldsize.documents.yaml.nodes import Mapping as MappingNode
+from worldsize.documents.yaml.nodes import Node, Scalar, Sequence
 from worldsize.spec.model import Located, PipelineInput, Spec, Step
 from worldsize.spec.values import to_plain
-from worldsize.yaml.nodes import Mapping as MappingNode
-from worldsize.yaml.nodes import Node, Scalar, Sequence
 
 # Parts of a step whose expressions are read elsewhere: they stay bindings, or become inputs of the command.
 _KEPT = frozenset({"with", "command", "environment_variables", "environment", "outputs", "uses", "code"})

@@ -11,10 +11,10 @@ from pathlib import Path
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.spec import cron
 from worldsize.spec.model import Located, Schedule
 from worldsize.spec.suggest import closest
-from worldsize.yaml.nodes import Mapping, Scalar
 
 _DAYS_FOR = {"week_days": ("week", "month"), "month_days": ("month",)}
 

@@ -10,9 +10,9 @@ from worldsize.azureml import literals
 from worldsize.azureml.search_space import BAYESIAN, SETTINGS
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import quoted_list
+from worldsize.documents.yaml.nodes import Mapping as MappingNode
+from worldsize.documents.yaml.nodes import Sequence
 from worldsize.spec.model import Located, Step, Sweep
-from worldsize.yaml.nodes import Mapping as MappingNode
-from worldsize.yaml.nodes import Sequence
 
 _EXAMPLES = {
     "values": "[16, 32]",

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from worldsize.base.wording import shorten
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 Plain = Any  # dict | list | str | bool | int | float | date | bytes | None
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest_unambiguous, fix_word
 from worldsize.base.wording import quoted_list
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.spec import keys, schema
 from worldsize.spec.locate import NodeLocation, locate
 from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest
 from worldsize.spec.values import TYPE_WORDS, describe_type, number_with_dot, show_value, to_plain, write_flow
-from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 _VALUE_KEYWORDS = (  # the first one that fails is reported
     "type", "minLength", "enum", "pattern", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum",

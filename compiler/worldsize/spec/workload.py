@@ -8,10 +8,10 @@ from typing import Any
 
 from worldsize.base.problem import Problem
 from worldsize.base.wording import quoted_list
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.spec.model import Located, WorkloadKeys
 from worldsize.spec.schema import load_schema
 from worldsize.spec.values import number_with_dot, to_plain, write_flow
-from worldsize.yaml.nodes import Mapping, Scalar
 
 # What each kind needs, and may have beside `kind` and `parameters`.
 REQUIRED = {

@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from worldsize import yaml
 from worldsize.adopting.options.arguments import find_given
 from worldsize.adopting.options.declared import read_options
 from worldsize.adopting.source.script import Scope, Script
 from worldsize.adopting.source.tracing import Tracer
+from worldsize.documents import yaml
 from worldsize.scripts.module import constant_value
 
 SUFFIXES = (".yaml", ".yml", ".json")

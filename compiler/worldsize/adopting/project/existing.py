@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize import yaml
 from worldsize.adopting.model import ScriptProfile
 from worldsize.adopting.project.files import Project, ProjectRequest, make_project
 from worldsize.adopting.source.reading import MOST_BYTES
-from worldsize.yaml.nodes import Mapping, Scalar
+from worldsize.documents import yaml
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 
 
 def place_project(request: ProjectRequest) -> Project:

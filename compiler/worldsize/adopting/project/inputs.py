@@ -10,13 +10,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from worldsize import yaml
 from worldsize.adopting.model import Adoption, Flag, ScriptProfile
 from worldsize.adopting.options.arguments import find_given
 from worldsize.adopting.source.reading import MOST_BYTES
 from worldsize.adopting.source.script import Script
+from worldsize.documents import yaml
+from worldsize.documents.yaml import nodes
 from worldsize.scripts.module import constant_value, parse_text
-from worldsize.yaml import nodes
 
 _SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf")
 _ROWS = re.compile(r"(?:.*_)?(?:data|dataset|train|val|valid|validation|eval|test|dev)(?:_.*)?")

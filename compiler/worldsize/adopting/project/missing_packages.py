@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from worldsize import yaml
 from worldsize.adopting.project.files import Project
 from worldsize.adopting.project.spec import CONDA_FILE
-from worldsize.yaml.nodes import Mapping, Scalar, Sequence
+from worldsize.documents import yaml
+from worldsize.documents.yaml.nodes import Mapping, Scalar, Sequence
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 

@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from worldsize import yaml
 from worldsize.adopting.project.files import relative_path
 from worldsize.azureml.ignore import find_ignore_file
 from worldsize.azureml.job import read_compute, read_job
 from worldsize.azureml.model import Step
 from worldsize.azureml.references import local_path
 from worldsize.checking import discover
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents import yaml
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 
 class UnknownSourceError(Exception):

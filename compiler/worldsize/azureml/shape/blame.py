@@ -12,7 +12,7 @@ from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, closest_unambiguous, fix_word
 from worldsize.base.wording import join_words, shorten
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 _NOUNS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from worldsize import resources
 from worldsize.base.span import Span
-from worldsize.yaml.nodes import Mapping, Scalar
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 
 Shape = dict[str, Any]
 

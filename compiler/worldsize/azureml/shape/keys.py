@@ -11,7 +11,7 @@ from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest, closest_unambiguous, edit_distance, fix_word
 from worldsize.base.wording import join_words, shorten
-from worldsize.yaml.nodes import Mapping, Scalar
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 
 # Mappings whose own keys are often written one level too high, the likeliest first.
 _CONTAINERS = (

@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 # Kinds with a shape of their own.
 CHECKED = frozenset(

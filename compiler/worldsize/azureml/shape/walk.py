@@ -11,7 +11,7 @@ from worldsize.azureml.shape.catalog import Catalog, MappingContext, Shape, Sibl
 from worldsize.azureml.shape.values import compile_pattern, fits_shape, fold_case
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 
 def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Problem]:

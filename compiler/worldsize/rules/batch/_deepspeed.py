@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from worldsize import yaml
 from worldsize.azureml import binding
 from worldsize.azureml.launch import Launch, read_launches
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal
@@ -18,10 +17,11 @@ from worldsize.base import limits
 from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.documents import yaml
+from worldsize.documents.yaml import json_text
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.rules.batch import _deepspeed_known
 from worldsize.rules.context import Context
-from worldsize.yaml import json_text
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 from wstrain_deepspeed import config
 from wstrain_deepspeed.config import Known, verify
 from wstrain_deepspeed.config.schema import read_tables

@@ -11,9 +11,9 @@ from worldsize.azureml.model import Data, Field, Job, Literal
 from worldsize.azureml.references import describe_missing, folder_of, is_file, is_folder, local_path
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.rules.context import Context
 from worldsize.rules.data import _data_path
-from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 NOWHERE = Span("", 1, 1, 1, 1)
 _DATA_TYPES = frozenset({"uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model"})

@@ -11,8 +11,8 @@ from worldsize.azureml.references import folder_of, is_file, list_names, local_p
 from worldsize.base.problem import Problem, Related
 from worldsize.base.source import Source
 from worldsize.base.suggest import closest
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping, Scalar
 
 # `COPY requirements.txt setup.py /app/`: what lies on one line, and is neither a list nor of another stage.
 _COPY = re.compile(r"^[ \t]*(?:COPY|ADD)[ \t]+(?P<words>[^\n\[]*[^\n\\])$", re.MULTILINE | re.IGNORECASE)

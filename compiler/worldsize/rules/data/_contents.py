@@ -13,9 +13,9 @@ from worldsize.azureml.references import describe_missing, exists, is_file, is_f
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
+from worldsize.documents.yaml import Mapping, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Node
 from worldsize.rules.context import Context
-from worldsize.yaml import Mapping, Scalar, Sequence
-from worldsize.yaml.nodes import Node
 from wsshards.errors import UserError
 from wsshards.regular_files import list_files
 from wssources import mltable

@@ -7,8 +7,8 @@ from typing import Any
 
 from worldsize.azureml.model import Binding, Data, Field, Job, Literal, Step
 from worldsize.azureml.references import exists, folder_of, local_path
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Scalar
 
 MAX_FILES = 20_000  # names in a folder; of more nothing is said
 

@@ -15,8 +15,8 @@ from worldsize.azureml.references import classify, exists, folder_of, is_file, i
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping, Scalar
 
 
 class Script(NamedTuple):

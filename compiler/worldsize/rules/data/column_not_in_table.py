@@ -16,6 +16,7 @@ from worldsize.azureml.references import folder_of, is_file, local_path
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.model import Option, try_evaluate
 from worldsize.scripts.interface.read import read_interface
@@ -23,7 +24,6 @@ from worldsize.scripts.module import Module, constant_value, is_conditional, key
 from worldsize.scripts.program import Program
 from worldsize.scripts.reached import find_scope
 from worldsize.scripts.words import Argument, read_arguments
-from worldsize.yaml.nodes import Scalar
 
 _PLAIN = {
     "low_memory",

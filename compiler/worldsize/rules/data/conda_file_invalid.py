@@ -9,9 +9,9 @@ from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, folder_of, is_file, is_folder, local_path
 from worldsize.base.problem import Problem, Related
 from worldsize.base.suggest import closest
+from worldsize.documents.yaml import Document
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.rules.context import Context
-from worldsize.yaml import Document
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 # What a line of pip reads from the disk: requirements, constraints, a package as a folder.
 _READS = re.compile(

@@ -11,10 +11,10 @@ from worldsize.azureml.model import Component, Field, Literal, Step
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, did_you_mean
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.built_in_components import find_facts
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import span_of
-from worldsize.yaml.nodes import Scalar
 
 _PREFIX = "builtin:"
 

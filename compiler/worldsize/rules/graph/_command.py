@@ -9,8 +9,8 @@ from worldsize.azureml import binding
 from worldsize.azureml.binding import Template
 from worldsize.azureml.model import Component
 from worldsize.base.span import Span
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping, Node, Scalar
 
 
 class CommandText(NamedTuple):

@@ -19,8 +19,8 @@ from worldsize.azureml.model import Argument, Binding, Component, Data, Field, J
 from worldsize.base.problem import Fix
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 LITERAL_TYPES = frozenset(literals.PRIMITIVES)
 NOWHERE = Span("", 1, 1, 1, 1)

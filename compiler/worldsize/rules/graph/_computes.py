@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Fix, Problem
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Scalar
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*")
 _NEW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # what a compute can be created with

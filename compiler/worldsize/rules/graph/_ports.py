@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from worldsize.azureml import literals
 from worldsize.azureml.model import Component, Port
 from worldsize.base.problem import Fix, Problem, Related
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import NOWHERE, span_of
-from worldsize.yaml.nodes import Mapping, Scalar
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _OTHER = re.compile(r"\W", re.ASCII)

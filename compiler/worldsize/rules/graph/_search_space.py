@@ -9,9 +9,9 @@ from worldsize.azureml.model import Component, Step
 from worldsize.azureml.references import list_names, local_path
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import did_you_mean
+from worldsize.documents.yaml.nodes import Mapping, Scalar, Sequence
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import declared_component, port_finder, suggest_fix
-from worldsize.yaml.nodes import Mapping, Scalar, Sequence
 
 
 def check_step(context: Context, step: Step) -> Iterator[Problem]:

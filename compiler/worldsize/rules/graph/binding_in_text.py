@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from worldsize.azureml import binding
 from worldsize.azureml.model import Job, Keys
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import find_unbound_texts
-from worldsize.yaml.nodes import Scalar
 
 _WHOLE = frozenset({"parent.jobs", "parent.outputs"})
 

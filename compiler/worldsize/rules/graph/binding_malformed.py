@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Job
 from worldsize.base.problem import Finding, Fix
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
 from worldsize.rules.graph._common import find_unbound_texts
-from worldsize.yaml.nodes import Scalar
 
 # `{{parent.inputs.x}}`: no language of templates has such names.
 _WITHOUT_DOLLAR = re.compile(r"(?<!\$)\{\{\s{0,8}(parent\.[\w.]{1,200})\s{0,8}\}\}")

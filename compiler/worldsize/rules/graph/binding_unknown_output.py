@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from worldsize.azureml.model import Component, Job, Port, Step
 from worldsize.base.problem import Finding
 from worldsize.base.suggest import did_you_mean
+from worldsize.documents.yaml.nodes import Mapping
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
 from worldsize.rules.graph._common import (
@@ -17,7 +18,6 @@ from worldsize.rules.graph._common import (
     port_finder,
     suggest_fix,
 )
-from worldsize.yaml.nodes import Mapping
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:

@@ -9,10 +9,10 @@ from worldsize.azureml.binding import Expression, find_expressions
 from worldsize.azureml.fields import read_entries
 from worldsize.azureml.model import Component, Field, Job, Keys
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
 from worldsize.rules.graph._common import find_wires
-from worldsize.yaml.nodes import Scalar
 
 _FREE = frozenset({"name", "output_name", "default_datastore"})  # filled in by the service
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Component, Job
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml.nodes import Mapping
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _command
-from worldsize.yaml.nodes import Mapping
 
 _BROKEN = re.compile(r"\\[ \t]*\r?\n")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from worldsize.azureml.fields import read_entries
 from worldsize.azureml.model import Step
 from worldsize.base.problem import Finding, Fix
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Scalar
 
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:

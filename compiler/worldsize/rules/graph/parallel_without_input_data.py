@@ -8,9 +8,9 @@ from worldsize.azureml.graph import is_inline
 from worldsize.azureml.model import Component, Step
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
+from worldsize.documents.yaml.nodes import Mapping, Node
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import NOWHERE
-from worldsize.yaml.nodes import Mapping, Node
 
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from worldsize.azureml.model import Job, Step
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import (
     declared_component,
@@ -17,7 +18,6 @@ from worldsize.rules.graph._common import (
     port_finder,
     suggest_fix,
 )
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 _SETTINGS = ("compute", "environment_variables")
 _OF_COMPONENTS = ("resources", "distribution", "limits")  # an inline step cannot bind these

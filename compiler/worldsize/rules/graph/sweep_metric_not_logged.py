@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from worldsize.base.problem import Finding, Related
 from worldsize.base.suggest import closest
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping, Scalar
 
 if TYPE_CHECKING:
     from worldsize.scripts.module import Module

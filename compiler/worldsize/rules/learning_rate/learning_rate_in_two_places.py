@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding, Related
+from worldsize.documents.yaml.nodes import Mapping
 from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:

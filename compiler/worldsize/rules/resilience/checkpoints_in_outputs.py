@@ -10,8 +10,8 @@ from worldsize.azureml import command_line
 from worldsize.azureml.command_line import Word
 from worldsize.azureml.model import Step
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Scalar
 
 _OPTION = re.compile(r"--?[\w-]+")
 _KEPT = re.compile(r"checkpoint|ckpt", re.IGNORECASE)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from worldsize.azureml.job import JobSchedule
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 _RANGES = {"hours": (0, 23), "minutes": (0, 59), "month_days": (1, 31)}
 

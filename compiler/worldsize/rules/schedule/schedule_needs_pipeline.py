@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from worldsize.azureml import fields
 from worldsize.azureml.job import JobSchedule
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml.nodes import Mapping
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping
 
 
 def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Finding]:

@@ -10,9 +10,9 @@ from worldsize.azureml.model import Binding, Data, Job, Literal, Step
 from worldsize.azureml.references import classify
 from worldsize.base.problem import Finding
 from worldsize.base.wording import join_words
+from worldsize.documents.yaml import to_python
+from worldsize.documents.yaml.nodes import Mapping
 from worldsize.rules.context import Context
-from worldsize.yaml import to_python
-from worldsize.yaml.nodes import Mapping
 
 _REUSED = ("command", "parallel", "pipeline", "sweep")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from worldsize.azureml.job import JobSchedule
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Scalar
 
 _OFFSET = re.compile(r"T?\d\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 _ZERO = ("Z", "z", "+00:00", "-00:00", "+0000", "-0000")

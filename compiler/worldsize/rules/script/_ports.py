@@ -10,9 +10,9 @@ from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import Binding, Component, Port
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
+from worldsize.documents.yaml.nodes import Mapping
 from worldsize.rules.context import Context
 from worldsize.scripts.program import Program
-from worldsize.yaml.nodes import Mapping
 
 _BY_VARIABLE = (
     "AZURE_ML_OUTPUT",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from worldsize.base.problem import Finding, Problem, Related
 from worldsize.base.span import Span
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.facts import cuda
 from worldsize.rules.context import Context
 from worldsize.rules.script.accelerate_config_disagrees import read_accelerate_config
@@ -15,7 +16,6 @@ from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, constant_value
 from worldsize.scripts.program import Program
 from worldsize.scripts.settings import read_value
-from worldsize.yaml.nodes import Mapping, Scalar
 
 _ASKS = ("is_bf16_supported", "get_device_capability", "get_device_properties", "is_torch_bf16_gpu_available")
 _BF16 = ("torch.bfloat16", "tensorflow.bfloat16")

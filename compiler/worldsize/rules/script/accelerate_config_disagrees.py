@@ -8,9 +8,9 @@ from pathlib import Path
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
 from worldsize.scripts.program import Program
-from worldsize.yaml.nodes import Mapping, Scalar
 
 _LOCAL = ("localhost", "127.0.0.1")
 

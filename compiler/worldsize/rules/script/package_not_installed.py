@@ -13,11 +13,11 @@ from worldsize.azureml.fields import read_member
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import folder_of, local_path
 from worldsize.base.problem import Finding, Related
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.facts import table
 from worldsize.rules.context import Context
 from worldsize.scripts.module import Module
 from worldsize.scripts.program import Program, find_imported, read_module
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 # Images that have no packages of their own: conda makes the environment that runs.
 _BASE = re.compile(r"mcr\.microsoft\.com/azureml/(?:openmpi|minimal)[\w.-]*(?:[:@].*)?")

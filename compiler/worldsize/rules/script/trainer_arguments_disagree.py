@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.base.problem import Finding, Related
+from worldsize.documents.yaml import json_text
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_interface, read_reached
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 from worldsize.scripts.program import Program
 from worldsize.scripts.settings import read_keyword, read_value
-from worldsize.yaml import json_text
-from worldsize.yaml.nodes import Mapping, Scalar
 
 _PACKAGES = ("transformers", "trl", "optimum", "sentence_transformers", "setfit")
 # Where the configuration says what an argument says too, with the default of the argument.

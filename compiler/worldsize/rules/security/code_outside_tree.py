@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import exists, folder_of, local_path
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Scalar
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:

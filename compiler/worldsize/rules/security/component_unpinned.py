@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Step
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Scalar
 
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:

@@ -9,9 +9,9 @@ from worldsize.azureml.model import Component
 from worldsize.azureml.references import folder_of
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.rules.context import Context
 from worldsize.rules.security import _packages
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Component, Step
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping, Scalar
 
 # Curated environments have the prefix of the service, which finds their version itself.
 _WITHOUT_VERSION = compile_later(

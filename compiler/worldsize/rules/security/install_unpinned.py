@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Component
 from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
 from worldsize.rules.security import _packages
-from worldsize.yaml.nodes import Scalar
 
 _INSTALL = re.compile(r"\bpip[\d.]*\s+install\b(?P<words>[^;&|\n]*)")
 _WORD = re.compile(r"\S+")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml import Document, Mapping, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Node
 from worldsize.rules.context import Context
-from worldsize.yaml import Document, Mapping, Scalar, Sequence
-from worldsize.yaml.nodes import Node
 
 _WRITTEN = re.compile(r"\\(?:0|x00|u0000|U00000000)")
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Component
 from worldsize.base.problem import Finding
 from worldsize.base.source import Source
+from worldsize.documents.secrecy import known_formats
+from worldsize.documents.yaml import Document
 from worldsize.rules.context import Context
 from worldsize.rules.security import _texts
 from worldsize.rules.security._uploads import Upload
-from worldsize.secrecy import known_formats
-from worldsize.yaml import Document
 
 _LONG = 24  # no example of a password has as many characters
 _HELP = "revoke it, then read it from a datastore, a workspace connection or Key Vault"

@@ -10,13 +10,13 @@ from worldsize.azureml.model import Component
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding
 from worldsize.base.source import Source
+from worldsize.documents.secrecy import assignments, known_formats, names
+from worldsize.documents.secrecy.assignments import Assignment
+from worldsize.documents.secrecy.code_assignments import find_code_assignments
+from worldsize.documents.yaml import Document
 from worldsize.rules.context import Context
 from worldsize.rules.security import _texts
 from worldsize.rules.security._uploads import Upload
-from worldsize.secrecy import assignments, known_formats, names
-from worldsize.secrecy.assignments import Assignment
-from worldsize.secrecy.code_assignments import find_code_assignments
-from worldsize.yaml import Document
 
 _ELSEWHERE = compile_later(r"azureml|https?://(?![^\s]*[?&]sig=)|\.{0,2}/|\*+$|%\(|@")
 _IN_VAULT = compile_later(

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Related
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
 from worldsize.rules.security import _shell
-from worldsize.yaml.nodes import Scalar
 
 _SIGN = compile_later(r"[;&|<>*?()'\"\[\n]|[^\S\n]+")
 _CONTROL = compile_later(r"[;&|<>\n]")  # ends the command, or sends what it prints elsewhere

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Component, Step
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml.nodes import Mapping, Node
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping, Node
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from worldsize.azureml import literals
 from worldsize.azureml.job import Compute
 from worldsize.base.problem import Finding, Related
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Scalar
 
 _DEFAULT_MAXIMUM = 4  # of the client, where the file has none
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.azureml.model import Component, Job
 from worldsize.base.problem import Problem
+from worldsize.documents.yaml.nodes import Node
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Node
 
 if TYPE_CHECKING:
     from worldsize.azureml.frameworks import Installed

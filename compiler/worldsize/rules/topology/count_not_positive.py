@@ -9,8 +9,8 @@ from worldsize.azureml import fields
 from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.problem import Finding
+from worldsize.documents.yaml.nodes import Mapping
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Mapping
 
 _LEAST = {
     "process_count_per_instance": 1,

@@ -8,8 +8,8 @@ from worldsize.azureml import literals
 from worldsize.azureml.job import Compute
 from worldsize.base.problem import Finding, Fix
 from worldsize.base.wording import plural
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
-from worldsize.yaml.nodes import Scalar
 
 
 def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:

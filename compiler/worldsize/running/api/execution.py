@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from worldsize.base.wording import describe_os_error
+from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.engine.attempt import RunContext
 from worldsize.running.engine.restarts import Restarting, RestartPolicy
 from worldsize.running.engine.schedule import Schedule, catch_signals
@@ -31,7 +32,6 @@ from worldsize.running.record.tracking import Tracking, run_tags
 from worldsize.running.reuse.step_cache import make_step_cache
 from worldsize.running.reuse.store import Store
 from worldsize.running.show.views import MaskedView
-from worldsize.secrecy.masking import Mask
 
 LONGEST_PARAMETER = 500  # characters; a longer text is data
 SPARE_RESTARTS = 2  # of a rehearsal, in addition to those that its faults cause

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from worldsize.base import untrusted
 from worldsize.base.wording import plural
+from worldsize.documents.secrecy.masking import HIDDEN
+from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.api.execution import Services, execute
 from worldsize.running.environments.interpreters import make_interpreters
 from worldsize.running.launch.call import inherited_environment, make_interpreter_folder
@@ -39,8 +41,6 @@ from worldsize.running.record.tracking import Tracking
 from worldsize.running.reuse.store import Store
 from worldsize.running.show.preview import preview_processes
 from worldsize.running.show.views import QuietView
-from worldsize.secrecy.masking import HIDDEN
-from worldsize.secrecy.names import is_secret
 
 Target = str | os.PathLike[str]
 

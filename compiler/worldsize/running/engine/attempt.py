@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.wording import describe_os_error
+from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.engine.failures import count_oom_kills, explain_failure, explain_timeout
 from worldsize.running.environments.interpreters import Interpreters
 from worldsize.running.environments.layers import list_installed
@@ -28,7 +29,6 @@ from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
 from worldsize.running.record.events import EventLog
 from worldsize.running.record.reports import ProgressFile
-from worldsize.secrecy.masking import Mask
 from wstrain.health import heartbeat
 from wstrain.health.heartbeat import HeartbeatRecord
 from wstrain_deepspeed import stale_locks

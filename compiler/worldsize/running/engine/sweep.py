@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from worldsize.base.whole_file import write_whole
+from worldsize.documents.secrecy.masking import HIDDEN
+from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.engine import early_stopping
 from worldsize.running.engine.early_stopping import best_value, should_stop
 from worldsize.running.engine.failures import failure_signature
@@ -21,8 +23,6 @@ from worldsize.running.model.sweep import SweepPlan
 from worldsize.running.model.task import Task
 from worldsize.running.record.events import EventLog
 from worldsize.running.record.tracking import LoggedMetric, Tracking
-from worldsize.secrecy.masking import HIDDEN
-from worldsize.secrecy.names import is_secret
 
 ASK_SECONDS = 1.0  # between queries of what the running trials have logged
 ALIKE_ENOUGH = 3  # trials that fail in the same way before no further one is started

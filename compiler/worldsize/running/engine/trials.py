@@ -21,10 +21,10 @@ from msgspec import structs
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Field
+from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.model.source import Text
 from worldsize.running.model.sweep import Parameter, SweepPlan, Value
 from worldsize.running.model.task import Task
-from worldsize.secrecy.names import is_secret
 
 Values = dict[str, Value]
 

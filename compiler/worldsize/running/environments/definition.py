@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from worldsize import resources, yaml
+from worldsize import resources
 from worldsize.azureml import fields, snapshot
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.environment import is_file as names_a_file
@@ -22,7 +22,8 @@ from worldsize.base import untrusted
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
-from worldsize.diagnostics.snippet import Sources
+from worldsize.documents import yaml
+from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.facts import curated
 from worldsize.running.environments.docker import find_docker_fault
 from worldsize.running.environments.requirements import expand_requirements, read_conda

@@ -1,7 +1,7 @@
 """Redacts what a run records and shows: values that were given as secrets are masked.
 
 A secret is recognised by its origin: a value of an input or variable with the name of a secret
-(:mod:`worldsize.secrecy.names`), or a value that reaches one. It is masked in every text.
+(:mod:`worldsize.documents.secrecy.names`), or a value that reaches one. It is masked in every text.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from worldsize.azureml import binding as commands
 from worldsize.azureml import literals
 from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
+from worldsize.documents.secrecy import assignments, masking
+from worldsize.documents.secrecy.masking import HIDDEN, Mask
+from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.model.process import Call, Process, walk_processes
 from worldsize.running.model.results import Failure
 from worldsize.running.model.source import Source, StepValues, Text, list_parts
 from worldsize.running.model.task import Graph, Task
-from worldsize.secrecy import assignments, masking
-from worldsize.secrecy.masking import HIDDEN, Mask
-from worldsize.secrecy.names import is_secret
 
 _LONGEST_COPY = 4 << 20  # bytes of a compiled file; a larger one has no settings
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from worldsize.base.problem import Problem
-from worldsize.diagnostics.snippet import Sources, draw_line, flatten, read_line, show_path
-from worldsize.secrecy import reports
+from worldsize.documents.diagnostics.snippet import Sources, draw_line, flatten, read_line, show_path
+from worldsize.documents.secrecy import reports
 
 
 class RunError(Exception):

@@ -103,7 +103,7 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """The steps, metrics and models as a table for a notebook."""
-        from worldsize.diagnostics.html_table import render_html_table
+        from worldsize.documents.diagnostics.html_table import render_html_table
 
         note = self.failure.message if self.failure is not None else ""
         return render_html_table(self._title, ("", "name", "value", ""), self._rows()[:MAX_ROWS], note)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from worldsize.azureml import literals
 from worldsize.azureml.model import Port
 from worldsize.base.problem import Problem
-from worldsize.secrecy.names import is_secret
+from worldsize.documents.secrecy.names import is_secret
 
 ARTIFACTS = "artifacts"  # an output that every job has: the folder with its ./outputs and ./logs
 

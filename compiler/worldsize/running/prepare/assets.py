@@ -21,16 +21,16 @@ from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
-from worldsize.diagnostics.snippet import Sources
+from worldsize.documents.diagnostics.snippet import Sources
+from worldsize.documents.yaml import Mapping as YamlMapping
+from worldsize.documents.yaml import Scalar
+from worldsize.documents.yaml.nodes import Node
 from worldsize.running.model.folder import is_served_job, show_path
-from worldsize.yaml import Mapping as YamlMapping
-from worldsize.yaml import Scalar
-from worldsize.yaml.nodes import Node
 
 if TYPE_CHECKING:
     from worldsize.checking.settings import Settings
+    from worldsize.documents.yaml import Document
     from worldsize.facts.vm_sizes import Learned
-    from worldsize.yaml import Document
 
 EXAMPLES = {"component": "component.yml", "environment": "conda.yml"}  # the file for an asset
 
@@ -226,8 +226,8 @@ def read_learned_sizes(target: Path) -> Learned:
 
 
 def _read_settings(target: Path) -> Iterator[tuple[Document, Settings]]:
-    from worldsize import yaml  # the parser of `--map` does not need it
     from worldsize.checking import discover, settings
+    from worldsize.documents import yaml  # the parser of `--map` does not need it
 
     for project in discover.group_projects([target]):
         if project.settings is not None:

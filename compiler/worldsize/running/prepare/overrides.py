@@ -22,10 +22,10 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
+from worldsize.documents.secrecy.masking import HIDDEN
+from worldsize.documents.secrecy.names import is_secret
+from worldsize.documents.yaml.scalars import resolve_scalar
 from worldsize.running.prepare.graph.trace import Scope, find_argument
-from worldsize.secrecy.masking import HIDDEN
-from worldsize.secrecy.names import is_secret
-from worldsize.yaml.scalars import resolve_scalar
 
 MAX_FED = 10_000  # inputs that one input of a pipeline may reach
 

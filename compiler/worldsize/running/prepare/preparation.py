@@ -17,6 +17,7 @@ from worldsize.base.limits import Budgets, OverBudgetError, report_over_budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import boundary
+from worldsize.documents.secrecy.masking import Mask
 from worldsize.planning.model import Plan
 from worldsize.running.environments.definition import EnvironmentPlan, choose_mode, plan_environments
 from worldsize.running.launch.call import find_not_passed_on, find_overridden
@@ -41,7 +42,6 @@ from worldsize.running.prepare.machine import (
 )
 from worldsize.running.prepare.overrides import override_inputs
 from worldsize.running.prepare.targets import Target
-from worldsize.secrecy.masking import Mask
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from worldsize import resources, yaml
+from worldsize import resources
 from worldsize.azureml.component import load_component
 from worldsize.azureml.files import Files
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, did_you_mean
-from worldsize.secrecy.masking import HIDDEN
-from worldsize.secrecy.names import is_secret
-from worldsize.yaml.edit import insert_entry
-from worldsize.yaml.scalars import resolve_scalar
+from worldsize.documents import yaml
+from worldsize.documents.secrecy.masking import HIDDEN
+from worldsize.documents.secrecy.names import is_secret
+from worldsize.documents.yaml.edit import insert_entry
+from worldsize.documents.yaml.scalars import resolve_scalar
 
 _PIPELINE = "inputs"  # `inputs.epochs` names an input of the pipeline
 

@@ -20,7 +20,7 @@ from worldsize.running.model.errors import RunError
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled
-    from worldsize.yaml import Document
+    from worldsize.documents.yaml import Document
 
 # Errors of the check that a run only mentions: a binding with text around it is joined, which the service
 # may not do, and an input that the component does not have is ignored.
@@ -67,8 +67,8 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
     """
     from worldsize import checking  # keeps the import of this module fast
     from worldsize.checking import boundary, discover
+    from worldsize.documents.yaml import load
     from worldsize.errors import SpecError
-    from worldsize.yaml import load
 
     document = load(os.path.normpath(target))  # under the name that a check gives it
     kind = discover.recognise_kind(document, named=True)
@@ -100,7 +100,7 @@ def _apply_settings(document: Document, settings: Mapping[str, str]) -> Document
 
 
 def _may_be_job(root: object) -> bool:
-    from worldsize.yaml import Mapping as YamlMapping
+    from worldsize.documents.yaml import Mapping as YamlMapping
 
     return isinstance(root, YamlMapping) and bool({"jobs", "command", "type"} & set(root))
 
@@ -125,7 +125,7 @@ def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str
 def _scheduled_job(target: Path, root: object) -> str:
     from worldsize.azureml import job as schedule  # only for a schedule
     from worldsize.azureml.files import Files
-    from worldsize.yaml import Mapping as YamlMapping
+    from worldsize.documents.yaml import Mapping as YamlMapping
 
     if not isinstance(root, YamlMapping):
         return ""
@@ -134,9 +134,9 @@ def _scheduled_job(target: Path, root: object) -> str:
 
 
 def _refuse_service_job(name: str, root: object) -> tuple[str, str]:
+    from worldsize.documents.yaml import Mapping as YamlMapping
+    from worldsize.documents.yaml import Scalar
     from worldsize.running.prepare.graph import refusals
-    from worldsize.yaml import Mapping as YamlMapping
-    from worldsize.yaml import Scalar
 
     type_node = root.get("type") if isinstance(root, YamlMapping) else None
     kind = type_node.text.lower() if isinstance(type_node, Scalar) else ""

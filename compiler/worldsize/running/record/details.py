@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from worldsize.diagnostics.snippet import flatten
+from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.resolving.measured_case import Speed
 from worldsize.running.launch.logs import last_lines
 from worldsize.running.model.results import Registration, StepResult, list_outputs

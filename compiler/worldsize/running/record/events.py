@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from worldsize.base import untrusted
-from worldsize.secrecy.masking import Mask
+from worldsize.documents.secrecy.masking import Mask
 
 if TYPE_CHECKING:
     from typing_extensions import Self

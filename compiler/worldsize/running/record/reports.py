@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from worldsize.diagnostics.snippet import flatten
+from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.running.launch.logs import Follower, last_lines
 from worldsize.running.model.results import Progress, Registration, StepResult
 from worldsize.running.record.json_files import read_json

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from worldsize.azureml.references import classify
+from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.environments.layers import installed_version
 from worldsize.running.launch.redaction import redact_parameters
 from worldsize.running.model.folder import RunFolder, read_reference
@@ -20,7 +21,6 @@ from worldsize.running.model.task import Task
 from worldsize.running.prepare.preparation import Prepared
 from worldsize.running.record.history import RECORD
 from worldsize.running.record.json_files import read_json, write_json
-from worldsize.secrecy.names import is_secret
 
 VERSION = 1
 LONGEST_VALUE = 500

@@ -21,12 +21,12 @@ from msgspec import Struct
 
 from worldsize.azureml import environment
 from worldsize.azureml.model import Field
+from worldsize.documents.secrecy.names import is_secret
+from worldsize.documents.yaml.load import to_python
 from worldsize.running.environments.definition import EnvironmentPlan
 from worldsize.running.environments.layers import describe_interpreter
 from worldsize.running.model.task import Task
 from worldsize.running.reuse.digests import Digests
-from worldsize.secrecy.names import is_secret
-from worldsize.yaml.load import to_python
 
 VERSION = 1  # of the recipe; another version makes other keys
 _BY_NAME = ("component", "inputs", "outputs", "step", "span")  # handled below

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from worldsize.base.wording import format_duration
-from worldsize.diagnostics.snippet import mark_controls
-from worldsize.diagnostics.wrap import wrap_words
+from worldsize.documents.diagnostics.snippet import mark_controls
+from worldsize.documents.diagnostics.wrap import wrap_words
 from worldsize.running.model.results import DONE, Progress, Status, StepState
 from worldsize.running.show.region import Region
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.base.wording import format_duration
-from worldsize.diagnostics.snippet import flatten, mark_controls
+from worldsize.documents.diagnostics.snippet import flatten, mark_controls
 from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
 

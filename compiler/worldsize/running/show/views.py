@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from worldsize.base.wording import format_duration
-from worldsize.diagnostics.snippet import mark_controls
+from worldsize.documents.diagnostics.snippet import mark_controls
+from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.model.results import Progress, Status, View
-from worldsize.secrecy.masking import Mask
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -20,7 +20,7 @@ PROGRESS_SECONDS = 5.0
 
 def wants_table(stream: TextIO) -> bool:
     """Whether a stream shows a table that is redrawn: a terminal that moves its cursor, and no CI job."""
-    from worldsize.diagnostics.text import is_terminal
+    from worldsize.documents.diagnostics.text import is_terminal
 
     dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")

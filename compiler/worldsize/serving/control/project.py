@@ -23,7 +23,7 @@ def project_settings(workspace: Workspace) -> Settings:
 
 @lru_cache(maxsize=4)
 def _read(path: str, _changed: int) -> Settings:
-    from worldsize import yaml
     from worldsize.checking.settings import read_settings
+    from worldsize.documents import yaml
 
     return read_settings(yaml.load(Path(path)))

@@ -11,7 +11,7 @@ from typing import cast
 
 from worldsize import running
 from worldsize.base.problem import Problem
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.errors import SpecError
 from worldsize.running import RunError, RunOptions, RunResult
 from worldsize.running.model.options import EnvironmentMode

@@ -13,7 +13,8 @@ from typing import Any
 
 from worldsize.checking import check, discover
 from worldsize.checking.settings import describe_size, read_settings
-from worldsize.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.yaml import load
 from worldsize.running.prepare.targets import MENTIONED
 from worldsize.serving.database import now
 from worldsize.serving.errors import ServiceError, bad_request, conflict
@@ -24,7 +25,6 @@ from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files, write_settings
 from worldsize.serving.jobs.translate.lookup import References
 from worldsize.serving.workspace import Workspace
-from worldsize.yaml import load
 
 # What is not the user's text: the client writes types that it derives from Python functions.
 TOLERATED = MENTIONED | {"WS663"}

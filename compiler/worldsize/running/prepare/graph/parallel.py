@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from worldsize.azureml import binding, fields
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.problem import Problem
+from worldsize.documents.yaml.nodes import Mapping as YamlMapping
 from worldsize.running.prepare.graph.refusals import SettingsReader
-from worldsize.yaml.nodes import Mapping as YamlMapping
 
 DRIVER = Path(__file__).parents[1] / "worldsize_parallel"
 END = "WORLDSIZE_PARALLEL_END"  # closes the lines

@@ -14,12 +14,12 @@ from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Field, Literal, Step
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
+from worldsize.documents.yaml import Mapping as YamlMapping
+from worldsize.documents.yaml import Scalar
 from worldsize.running.launch.launchers import LAUNCHERS
 from worldsize.running.model.source import File, Source, Text
 from worldsize.running.prepare.graph.refusals import Refusals
 from worldsize.running.prepare.graph.trace import Reason, Scope, Traced, Tracer
-from worldsize.yaml import Mapping as YamlMapping
-from worldsize.yaml import Scalar
 
 # azure-ai-ml 1.35.2, `map_single_brackets_and_warn`; so `${inputs.x}` keeps its dollar sign.
 _OLD = re.compile(r"(?<!\{)\{(inputs|outputs|search_space)\.([^{}]*)\}(?!\})")

@@ -15,6 +15,8 @@ from worldsize.azureml.references import classify, exists
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.base.wording import shorten
+from worldsize.documents.secrecy.names import is_secret
+from worldsize.documents.yaml import Mapping as YamlMapping
 from worldsize.running.model.source import File, Joined, Source, Text, read_default
 from worldsize.running.model.task import KINDS, Task
 from worldsize.running.prepare.graph import refusals
@@ -29,8 +31,6 @@ from worldsize.running.prepare.graph.trace import (
     find_argument,
     list_leaves,
 )
-from worldsize.secrecy.names import is_secret
-from worldsize.yaml import Mapping as YamlMapping
 
 if TYPE_CHECKING:
     from worldsize.running.model.sweep import SweepPlan

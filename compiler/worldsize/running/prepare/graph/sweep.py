@@ -15,6 +15,8 @@ from worldsize.azureml import fields, literals
 from worldsize.azureml.model import Field, Step
 from worldsize.azureml.search_space import BAYESIAN, SETTINGS
 from worldsize.base.problem import Problem
+from worldsize.documents.yaml.nodes import Mapping as YamlMapping
+from worldsize.documents.yaml.nodes import Node
 from worldsize.running.model.sweep import (
     Algorithm,
     EarlyTermination,
@@ -24,8 +26,6 @@ from worldsize.running.model.sweep import (
     Value,
 )
 from worldsize.running.prepare.graph.refusals import SettingsReader
-from worldsize.yaml.nodes import Mapping as YamlMapping
-from worldsize.yaml.nodes import Node
 
 ALGORITHMS = ("random", "grid", "bayesian")
 POLICIES = ("bandit", "median_stopping", "truncation_selection")

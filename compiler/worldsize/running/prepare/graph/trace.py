@@ -16,6 +16,8 @@ from worldsize.azureml.literals import PRIMITIVES
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
 from worldsize.azureml.references import classify, exists, local_path
 from worldsize.base.wording import shorten
+from worldsize.documents.secrecy.names import is_secret
+from worldsize.documents.yaml import Mapping as YamlMapping
 from worldsize.running.model.source import (
     ARTIFACTS,
     Assets,
@@ -30,8 +32,6 @@ from worldsize.running.model.source import (
     read_default,
 )
 from worldsize.running.prepare.assets import canonical
-from worldsize.secrecy.names import is_secret
-from worldsize.yaml import Mapping as YamlMapping
 
 DEEPEST_TEXT = 20  # nested texts with bindings
 MAX_PARTS = 1000  # of one text

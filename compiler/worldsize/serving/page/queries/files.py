@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from worldsize.base import untrusted
-from worldsize.diagnostics.snippet import flatten
+from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.serving.home import Home
 
 MAX_ENTRIES = 500  # of one folder

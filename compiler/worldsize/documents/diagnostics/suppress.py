@@ -12,8 +12,8 @@ from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
-from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.yaml.load import Comment
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.yaml.load import Comment
 
 _MARK = re.compile(r"#\s*worldsize\s*:(?P<rest>.*)")
 _IGNORE = re.compile(r"\s*ignore\s*\[(?P<codes>[^\]]*)\]")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.base.patterns import compile_later
-from worldsize.secrecy.assignments import Assignment
-from worldsize.secrecy.names import find_lines_with_hints, is_secret
+from worldsize.documents.secrecy.assignments import Assignment
+from worldsize.documents.secrecy.names import find_lines_with_hints, is_secret
 
 # `password = "…"`, `password="…"`, `"password": "…"`, `environ["PASSWORD"] = "…"`, `password: str = "…"`.
 _QUOTED = compile_later(

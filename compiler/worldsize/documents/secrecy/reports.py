@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
-from worldsize.diagnostics.diagnostic import Diagnostic
-from worldsize.secrecy import assignments
-from worldsize.secrecy.code_assignments import find_code_assignments
-from worldsize.secrecy.masking import Mask
-from worldsize.yaml import load
-from worldsize.yaml.nodes import Node
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.secrecy import assignments
+from worldsize.documents.secrecy.code_assignments import find_code_assignments
+from worldsize.documents.secrecy.masking import Mask
+from worldsize.documents.yaml import load
+from worldsize.documents.yaml.nodes import Node
 
 _YAML = (".yml", ".yaml")
 Finding = TypeVar("Finding", Diagnostic, Problem)

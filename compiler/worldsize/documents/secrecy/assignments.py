@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from worldsize.base.patterns import compile_later
 from worldsize.base.source import Source
-from worldsize.secrecy import known_formats
-from worldsize.secrecy.names import is_secret, may_name_secrets
-from worldsize.yaml import load
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.secrecy import known_formats
+from worldsize.documents.secrecy.names import is_secret, may_name_secrets
+from worldsize.documents.yaml import load
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 # Keys under which a declared input or a swept parameter has its values.
 _VALUES = frozenset({"default", "value", "values"})

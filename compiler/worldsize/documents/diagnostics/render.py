@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from worldsize.base.wording import plural
-from worldsize.diagnostics.diagnostic import Diagnostic, count_severities
-from worldsize.diagnostics.snippet import Sources
+from worldsize.documents.diagnostics.diagnostic import Diagnostic, count_severities
+from worldsize.documents.diagnostics.snippet import Sources
 
 if TYPE_CHECKING:
-    from worldsize.diagnostics.ci_formats import RuleInfo
+    from worldsize.documents.diagnostics.ci_formats import RuleInfo
 
 FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
 
@@ -49,7 +49,7 @@ def render_report(
         ValueError: The format is unknown.
     """
     if format_ in ("text", "concise"):
-        from worldsize.diagnostics import text
+        from worldsize.documents.diagnostics import text
 
         options: dict[str, Any] = {"files": len(files), "notes": notes, "colour": colour, "fixed": fixed}
         options["known"] = known
@@ -59,7 +59,7 @@ def render_report(
             report = text.render_short(diagnostics, sources, **options)
         end = f": {unchecked}" if unchecked else _count_passed_over(passed_over)
         return f"{report.rstrip()}{end}\n" if end else report
-    from worldsize.diagnostics import ci_formats
+    from worldsize.documents.diagnostics import ci_formats
 
     shown = [each for each in diagnostics if notes or each.is_shown_by_default]
     if format_ == "json":

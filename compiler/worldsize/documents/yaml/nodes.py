@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.yaml.scalars import PlainValue, resolve_scalar
+from worldsize.documents.yaml.scalars import PlainValue, resolve_scalar
 
 if TYPE_CHECKING:
-    from worldsize.yaml.segments import Segments
+    from worldsize.documents.yaml.segments import Segments
 
 
 class Scalar(Struct, eq=False):
@@ -61,7 +61,7 @@ class Scalar(Struct, eq=False):
         runs = self._segments
         if len(runs) == 1 and runs[0][0] == 0 <= start <= end <= runs[0][2] == runs[0][3]:
             return self.source.span(runs[0][1] + start, runs[0][1] + end)
-        from worldsize.yaml import segments  # most texts are written as they are read
+        from worldsize.documents.yaml import segments  # most texts are written as they are read
 
         offsets = segments.locate_range(runs, start, end)
         return self.span if offsets is None else self.source.span(*offsets)
@@ -73,7 +73,7 @@ class Scalar(Struct, eq=False):
         plain = self.style not in ("|", ">") and self.end - self.start == length + 2 * (first - self.start)
         if plain and length and self.source.text.startswith(self.text, first):
             return [(0, first, length, length)]
-        from worldsize.yaml import segments
+        from worldsize.documents.yaml import segments
 
         return segments.trace_segments(self.source.text, self.start, self.end, self.text, self.style)
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.suggest import closest, did_you_mean
-from worldsize.diagnostics.diagnostic import Diagnostic, Severity
+from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity
 
 __all__ = ["Diagnostic", "Fix", "Problem", "Related", "Severity", "closest", "did_you_mean"]

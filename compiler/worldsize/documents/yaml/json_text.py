@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from worldsize.base import limits
 from worldsize.base.source import Source
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 _BLANK = re.compile(r"[ \t\r\n]+|(?P<comment>//[^\n]*|\#[^\n]*|/\*.*?\*/)", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')

@@ -16,8 +16,8 @@ from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error
-from worldsize.yaml.compose import Composer
-from worldsize.yaml.nodes import Mapping, Node, Scalar
+from worldsize.documents.yaml.compose import Composer
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 
 _COMMENT = re.compile(r"(?:(?<=[\s])|(?<![\s\S]))#[^\r\n]*")
 _BLOCK_HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#[^\r\n]*)?")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.yaml.load import Comment, Document, load, report_unreadable, to_python
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.load import Comment, Document, load, report_unreadable, to_python
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 __all__ = [
     "Comment",

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from worldsize.secrecy import known_formats
-from worldsize.secrecy.names import is_secret, words
+from worldsize.documents.secrecy import known_formats
+from worldsize.documents.secrecy.names import is_secret, words
 
 HIDDEN = "***"
 _ANYWHERE = 8  # a value of at least so many characters is also masked inside of words

@@ -12,8 +12,8 @@ from msgspec import Struct
 from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
-from worldsize.diagnostics.diagnostic import SEVERITIES, Diagnostic, count_severities
-from worldsize.diagnostics.snippet import Sources, draw_line, flatten, read_line, show_path
+from worldsize.documents.diagnostics.diagnostic import SEVERITIES, Diagnostic, count_severities
+from worldsize.documents.diagnostics.snippet import Sources, draw_line, flatten, read_line, show_path
 
 _COLOURS = {
     "error": "\x1b[1;31m",

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from worldsize.diagnostics.snippet import mark_controls
+from worldsize.documents.diagnostics.snippet import mark_controls
 
 _CELL = "text-align:left;vertical-align:top"
 _QUOTED = re.compile(r"`([^`]+)`")

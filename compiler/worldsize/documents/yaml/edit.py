@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worldsize.yaml.nodes import Mapping
+from worldsize.documents.yaml.nodes import Mapping
 
 
 def insert_entry(text: str, mapping: Mapping, entry: str) -> str:

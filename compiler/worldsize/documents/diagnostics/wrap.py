@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import TextIO
 
-from worldsize.diagnostics.snippet import terminal_width
-from worldsize.diagnostics.text import is_terminal
+from worldsize.documents.diagnostics.snippet import terminal_width
+from worldsize.documents.diagnostics.text import is_terminal
 
 NARROWEST = 20  # columns; below, words cannot be kept whole
 

@@ -15,9 +15,15 @@ from xml.sax.saxutils import escape, quoteattr
 from msgspec import Struct
 
 from worldsize.base.span import Span
-from worldsize.diagnostics.diagnostic import Diagnostic, Severity
-from worldsize.diagnostics.snippet import Sources, escape_controls, flatten, mark_controls, show_path
-from worldsize.diagnostics.text import render_diagnostic
+from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity
+from worldsize.documents.diagnostics.snippet import (
+    Sources,
+    escape_controls,
+    flatten,
+    mark_controls,
+    show_path,
+)
+from worldsize.documents.diagnostics.text import render_diagnostic
 
 VERSION = 1
 

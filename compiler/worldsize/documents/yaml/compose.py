@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from worldsize.base import limits
 from worldsize.base.problem import Problem, Related
 from worldsize.base.source import Source
-from worldsize.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.yaml.scalars import classify_scalar, explain_unreadable
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.scalars import classify_scalar, explain_unreadable
 
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Blanks and whole comment lines, then a property, and the same again up to the value.
@@ -63,7 +63,7 @@ class Composer(Struct):
         except _Stop as stop:
             self.problems.append(stop.problem)
         except yaml.YAMLError as error:
-            from worldsize.yaml import syntax  # a clean file has no syntax errors
+            from worldsize.documents.yaml import syntax  # a clean file has no syntax errors
 
             self.problems.append(syntax.explain_syntax_error(self.source, error))
         if any(problem.slug not in _REPEATED for problem in self.problems):

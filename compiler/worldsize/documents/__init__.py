@@ -1,0 +1,1 @@
+"""Texts with places: YAML as nodes with exact spans, findings and their renderers, secrets in either."""

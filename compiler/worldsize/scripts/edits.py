@@ -12,10 +12,9 @@ from worldsize.base.problem import Fix
 from worldsize.base.span import Span
 from worldsize.scripts.module import Module, find_mentions, keyword_argument, list_bound_names
 from worldsize.scripts.program import Program
+from worldsize.scripts.ranks import GLOBAL_NAMES, LOCAL_NAMES
 
-_RANKS = ("rank", "global_rank", "world_rank", "process_rank")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
-_LOCAL = ("LOCAL_RANK", "local_rank")
 _HOROVOD = ("horovod.torch", "horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras")
 
 
@@ -148,7 +147,7 @@ def _end_of(module: Module, node: ast.AST) -> tuple[int, int]:
 def _first_rank(program: Program, module: Module, statement: ast.stmt) -> str | None:
     """An expression that is true on the first process only."""
     scope = _scope(module, statement)
-    for name in _RANKS:
+    for name in GLOBAL_NAMES:
         if _is_visible(module, scope, name, statement.lineno):
             return f"{name} == 0"
     horovod = _find_horovod(module)
@@ -182,7 +181,7 @@ def _find_binding(module: Module, scope: ast.AST, name: str) -> int | None:
     lines: list[int] = []
     for node in module.stores(name):
         statement = next((up for up, _ in module.ancestors(node) if isinstance(up, ast.stmt)), None)
-        if any(word in _LOCAL for word in find_mentions(getattr(statement, "value", None))):
+        if any(word in LOCAL_NAMES for word in find_mentions(getattr(statement, "value", None))):
             return None
         own = _scope(module, node)
         if own in (scope, module.tree):

@@ -224,23 +224,6 @@ def _list_stores(module: Module) -> dict[str, list[ast.Name]]:
     return stores
 
 
-def list_bindings(module: Module) -> Iterator[tuple[ast.Name | ast.Attribute, ast.AST, int | None]]:
-    """Each name and attribute that is bound, with the value and, of a tuple, the position in it.
-
-    The tree stands for a value that is not known.
-    """
-    for node in (*module.kinds.get(ast.Name, ()), *module.kinds.get(ast.Attribute, ())):
-        if isinstance(node.ctx, ast.Load):
-            continue
-        above, position = module.parents.get(node), None
-        if isinstance(above, ast.Tuple):
-            position, above = above.elts.index(node), module.parents.get(above)
-        if isinstance(above, ast.Assign | ast.AnnAssign) and above.value:
-            yield node, above.value, position
-        else:
-            yield node, module.tree, None
-
-
 def _words(module: Module) -> dict[str, list[ast.AST]]:
     """Every name, attribute, parameter and text, with where it stands."""
     words: dict[str, list[ast.AST]] = {}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.scripts.interface.read import read_setting, runs_in_job
+from worldsize.scripts.interface.read import runs_in_job
 from worldsize.scripts.module import Module, keyword_argument
 from worldsize.scripts.program import Program
+from worldsize.scripts.settings import read_setting
 
 _STARTS = ("init_process_group", "init_distributed")  # torch.distributed's and DeepSpeed's
 _ASKS = ("cuda.is_available", "cuda.device_count", "is_nccl_available")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from worldsize.base.span import Span
-from worldsize.scripts.interface.read import read_setting
-from worldsize.scripts.module import Module, keyword_argument
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.module import Module, constant_value, keyword_argument
 from worldsize.scripts.program import Program
-from worldsize.scripts.reached import find_scope
+from worldsize.scripts.values import evaluate
 from worldsize.scripts.words import read_arguments
 
 
@@ -64,26 +64,25 @@ def find_place(program: Program, module: Module, node: ast.AST) -> Span:
     return module.span(node)
 
 
-def find_given(program: Program, module: Module, node: ast.Name) -> list[ast.expr | None] | None:
-    """What the calls of a function give for its parameter, or its default; None of what is no parameter."""
-    scope = find_scope(module, node)
-    arguments = getattr(scope, "args", None)
-    if not isinstance(arguments, ast.arguments):
+def read_setting(program: Program, module: Module, node: ast.AST | None) -> object:
+    """What an expression is, also by a constant, or the default of an argument that is not given."""
+    if not isinstance(node, ast.Attribute):
+        return evaluate(read_reached(program), module, node)
+    if any(node.attr in each.once(_list_set_attributes) for each in program.modules):
         return None
-    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
-    if node.id not in names or any(find_scope(module, each) is scope for each in module.stores(node.id)):
-        return None
-    position = names.index(node.id)
-    defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
-    calls = [call for other in program.modules for call in other.called(getattr(scope, "name", ""))]
-    plain = [
+    declared = [
         call
-        for call in calls
-        if not any(isinstance(each, ast.Starred) for each in call.args)
-        and all(each.arg is not None for each in call.keywords)
+        for each in program.modules
+        for call in each.called("add_argument")
+        if node.attr in {str(constant_value(name)).lstrip("-").replace("-", "_") for name in call.args}
     ]
-    return [
-        keyword_argument(call, node.id)
-        or next(iter(call.args[position : position + 1]), defaults.get(node.id))
-        for call in plain
-    ]
+    if len(declared) != 1 or any(flag.name == node.attr for flag in program.command.flags()):
+        return None
+    return constant_value(keyword_argument(declared[0], "default"))
+
+
+def _list_set_attributes(module: Module) -> set[str]:
+    """The attributes that a file sets, as in `args.rank = …`."""
+    return {
+        node.attr for node in module.kinds.get(ast.Attribute, ()) if not isinstance(node.ctx, ast.Load)
+    } | {str(constant_value(call.args[1])) for call in module.called("setattr") if len(call.args) > 1}

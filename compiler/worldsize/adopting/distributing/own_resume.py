@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from worldsize.adopting.distributing.passing import VARIABLE
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.source.script import Function, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
+from worldsize.scripts.bindings import Function
 
 _DEPTH = 4
 _BLOCKS = ("body", "orelse", "finalbody")

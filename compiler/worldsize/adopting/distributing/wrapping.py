@@ -6,10 +6,11 @@ import ast
 
 from msgspec import Struct
 
-from worldsize.adopting.source.script import Function, Scope, Script
+from worldsize.adopting.source.script import Scope, Script
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.evaluations import is_without_gradient, without_gradient
 from worldsize.adopting.training.search import Frame, Training, is_optimizer, refuse_second_call
+from worldsize.scripts.bindings import Function
 
 WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")

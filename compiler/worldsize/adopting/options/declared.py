@@ -12,10 +12,12 @@ from msgspec import Struct, structs
 from worldsize.adopting.model import Flag
 from worldsize.adopting.options.field_loops import choose_default, list_fields, list_looped
 from worldsize.adopting.options.roles import find_role
+from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.add_argument import read_option
 from worldsize.scripts.interface.click import read_parameter
-from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.values import evaluate
 
 Library = Literal["argparse", "click", "typer", "fire", "dataclass"]
 _TRAINING_ROLES = ("batch_size", "learning_rate", "epochs")
@@ -136,7 +138,7 @@ def _read_added(module: Module) -> Iterator[Declared]:
     """The options that `add_argument` declares."""
     for call in module.called("add_argument"):
         interface = Interface()
-        read_option(interface, module, call, sure=True)
+        read_option(define_alone(module), interface, module, call, sure=True)
         yield from (_describe(module, each, call) for each in _list_options(interface))
         for option, field in () if interface.closed else list_looped(module, call):
             kind = keyword_argument(call, "type")
@@ -161,7 +163,7 @@ def _read_click(module: Module) -> Iterator[Declared]:
     for call in module.called("click.option", "option", "click.argument", "argument"):
         interface = Interface()
         is_option = module.name_of(call.func).endswith("option")
-        read_parameter(interface, module, call, is_option=is_option)
+        read_parameter(define_alone(module), interface, module, call, is_option=is_option)
         yield from (_describe(module, each, call) for each in _list_options(interface))
 
 
@@ -187,15 +189,15 @@ def _is_path(module: Module, node: ast.AST | None) -> bool:
 def _evaluate_default(module: Module, node: ast.AST | None) -> object:
     """What a default is known to be; of ``Path("data")`` and ``Path("data") / "train"`` the text."""
     if isinstance(node, ast.Call) and _is_path(module, node):
-        parts = [try_evaluate(module, each) for each in node.args]
+        parts = [evaluate(define_alone(module), module, each) for each in node.args]
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
         parts = [_evaluate_default(module, node.left), _evaluate_default(module, node.right)]
     else:
-        return try_evaluate(module, node)
+        return evaluate(define_alone(module), module, node)
     texts = [each for each in parts if isinstance(each, str)]
     if parts and len(texts) == len(parts):
         return PurePosixPath(*texts).as_posix()
-    return try_evaluate(module, node)
+    return evaluate(define_alone(module), module, node)
 
 
 def _make_flag(

@@ -13,9 +13,9 @@ from msgspec import Struct, structs
 from worldsize.adopting.model import AdoptError, Change, Obstacle
 from worldsize.adopting.source.line_lengths import wrap_lines
 from worldsize.base.problem import Finding
+from worldsize.scripts.bindings import Function
 from worldsize.scripts.module import Module
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 # At one place: the end of what stands before it comes first, and a condition right before its statements.
 _AFTER, _BEFORE, _HEAD, _INDENT, _INSIDE = 0, 1, 2, 3, 4

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from worldsize.adopting.source.script import Function, Scope, Script
+from worldsize.adopting.source.script import Scope, Script
+from worldsize.scripts.bindings import Function
 
 _DEPTH = 12
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

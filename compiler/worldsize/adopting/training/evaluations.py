@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from worldsize.adopting.source.script import Function, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
+from worldsize.scripts.bindings import Function
 
 _NO_GRADIENT = ("no_grad", "inference_mode")
 _OPTIMIZER = re.compile(r"opt|optim|optimi[sz]er")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.adopting.source.script import Function, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, Tracer, read_iterable
 from worldsize.adopting.training.evaluations import without_gradient
 from worldsize.adopting.training.feeding import Feed, unwrap_loader
+from worldsize.scripts.bindings import Function
 
 _REASON = "the rows come in a new order each time around"
 

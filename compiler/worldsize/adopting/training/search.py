@@ -6,12 +6,13 @@ import ast
 
 from msgspec import Struct
 
-from worldsize.adopting.source.script import Function, Scope, Script
+from worldsize.adopting.source.script import Scope, Script
 from worldsize.adopting.source.tracing import Loop, Tracer
 from worldsize.adopting.training.batches import find_feed
 from worldsize.adopting.training.epoch_counter import find_counter
 from worldsize.adopting.training.evaluations import evaluates
 from worldsize.adopting.training.feeding import Feed
+from worldsize.scripts.bindings import Function
 from worldsize.scripts.loops import list_backward_calls
 
 _OPTIMIZERS = frozenset(

@@ -18,11 +18,13 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
-from worldsize.scripts.interface.model import Option, try_evaluate
+from worldsize.scripts.bindings import find_scope
+from worldsize.scripts.definitions import define_alone
+from worldsize.scripts.interface.model import Option
 from worldsize.scripts.interface.read import read_interface
 from worldsize.scripts.module import Module, constant_value, is_conditional, keyword_argument
 from worldsize.scripts.program import Program
-from worldsize.scripts.reached import find_scope
+from worldsize.scripts.values import evaluate
 from worldsize.scripts.words import Argument, read_arguments
 
 _PLAIN = {
@@ -196,7 +198,7 @@ def _read_value(
             value, span = argument.text, argument.span
         elif option.module is module and isinstance(option.node, ast.Call):
             default = keyword_argument(option.node, "default")
-            value = try_evaluate(module, default) if default is not None else None
+            value = evaluate(define_alone(module), module, default) if default is not None else None
     return (value, span) if isinstance(value, str) else ("", None)
 
 

@@ -12,6 +12,8 @@ from worldsize.base.problem import Finding, Related
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
+from worldsize.scripts.definitions import define_alone
+from worldsize.scripts.values import evaluate
 
 if TYPE_CHECKING:
     from worldsize.scripts.module import Module
@@ -69,8 +71,6 @@ def _uses_packages(program: Program) -> bool:
 
 def _list_logged(module: Module) -> set[str] | None:
     """The names under which a file logs metrics; None where one of them is not a plain text."""
-    from worldsize.scripts.interface.model import try_evaluate
-
     names: set[str] = set()
     for name, call in module.calls:
         method = name.rpartition(".")[2]
@@ -83,7 +83,7 @@ def _list_logged(module: Module) -> set[str] | None:
         first = given[0] if given else None
         keys = first.keys if isinstance(first, ast.Dict) else [first]
         for key in keys:
-            text = try_evaluate(module, key)
+            text = evaluate(define_alone(module), module, key)
             if not isinstance(text, str):
                 return None
             names.add(text)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from worldsize.base.problem import Finding, Problem, Related
 from worldsize.rules.context import Context
-from worldsize.scripts.interface.read import read_reached, read_setting
+from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import (
     counts_passes,
     find_block,
@@ -21,6 +21,7 @@ from worldsize.scripts.loops import (
 )
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 from worldsize.scripts.program import Program
+from worldsize.scripts.settings import read_setting
 
 _REDUCES = (
     "all_reduce",

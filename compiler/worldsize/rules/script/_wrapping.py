@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Problem, Related
 from worldsize.rules.context import Context
+from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_block
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 from worldsize.scripts.program import Program
 from worldsize.scripts.reached import Reached
+from worldsize.scripts.values import find_single
 
 _SHARDS = ("FullyShardedDataParallel", "fully_shard", "parallelize_module")
 _MOVES = ("cuda", "to", "to_empty")
@@ -73,7 +75,8 @@ def _judge_wrap(module: Module, call: ast.Call, given: ast.expr) -> Iterator[_Fo
     for name, maker in module.calls:
         if ".optim." not in name or not maker.args or find_block(module, maker) is not scope:
             continue
-        groups = _open_variable(module, maker.args[0])
+        single = find_single(define_alone(module), module, maker.args[0])
+        groups = maker.args[0] if single is None else single[1]
         if not any(each in ast.unparse(groups) for each in held) or maker.lineno >= call.lineno:
             continue
         if _excludes(module, maker, call) or _is_made_again(module, maker, call):
@@ -83,13 +86,6 @@ def _judge_wrap(module: Module, call: ast.Call, given: ast.expr) -> Iterator[_Fo
         help_ = f"create the optimizer after `{wrapper}`, else it never updates the sharded parameters"
         related = (Related(module.span(call), "replaced here"),)
         yield "optimizer-before-sharding", Finding(module.span(maker), message, help_, related), maker
-
-
-def _open_variable(module: Module, node: ast.expr) -> ast.expr:
-    """What a variable is that is set once."""
-    stores = module.stores(node.id) if isinstance(node, ast.Name) else ()
-    made = module.parents.get(stores[0]) if len(stores) == 1 else None
-    return made.value if isinstance(made, ast.Assign) else node
 
 
 def _excludes(module: Module, first: ast.AST, second: ast.AST) -> bool:

@@ -12,8 +12,7 @@ from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
-from worldsize.scripts.interface.model import try_evaluate
-from worldsize.scripts.interface.read import read_setting, runs_in_job
+from worldsize.scripts.interface.read import read_reached, runs_in_job
 from worldsize.scripts.module import (
     Module,
     constant_value,
@@ -21,7 +20,8 @@ from worldsize.scripts.module import (
     variable_writes,
 )
 from worldsize.scripts.program import Program
-from worldsize.scripts.settings import find_given
+from worldsize.scripts.settings import read_setting
+from worldsize.scripts.values import evaluate
 
 _ADDRESSES = ("MASTER_ADDR", "init_method")
 _COUNTS = ("WORLD_SIZE", "world_size", "nprocs", "num_replicas")
@@ -74,7 +74,7 @@ def _judge(program: Program, fixed: _Fixed) -> Iterator[Finding]:
 def _find_in_script(program: Program, module: Module) -> Iterator[tuple[ast.AST, str, object]]:
     """Where a file sets one of the names, and to what."""
     for name, written, statement in variable_writes(module):
-        yield statement, name, _read_parameter(program, module, written)
+        yield statement, name, evaluate(read_reached(program), module, written)
     for call in module.called("os.environ.update"):
         for one in call.keywords:
             yield one.value, one.arg or "", constant_value(one.value)
@@ -98,19 +98,10 @@ def _find_in_calls(program: Program, module: Module) -> Iterator[tuple[ast.AST, 
             continue  # each rank may judge the model by all rows
         for name in ("num_replicas", "rank"):
             node = keyword_argument(call, name)
-            yield node or call, name, try_evaluate(module, node)
+            yield node or call, name, evaluate(read_reached(program), module, node)
     for call in module.called("mp.spawn", "multiprocessing.spawn"):
         node = keyword_argument(call, "nprocs")
         yield node or call, "nprocs", constant_value(node)
-
-
-def _read_parameter(program: Program, module: Module, node: ast.expr) -> object:
-    """A literal or constant, also as what every call of the function gives, or leaves to its default."""
-    given = find_given(program, module, node) if isinstance(node, ast.Name) else None
-    if given is None:
-        return try_evaluate(module, node)
-    values = {str(constant_value(each)) for each in given if constant_value(each) is not None}
-    return values.pop() if len(values) == 1 and all(constant_value(each) for each in given) else None
 
 
 def _find_in_job(_context: Context, launch: Launch) -> Iterator[_Fixed]:

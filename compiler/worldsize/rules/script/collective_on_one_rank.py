@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
+from worldsize.scripts.guards import Side, find_guards, is_local
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_assigned, find_block
 from worldsize.scripts.module import Module
 from worldsize.scripts.program import Program
-from worldsize.scripts.rank_tests import Side, find_guards, is_local
 
 _DISTRIBUTED = frozenset(
     [
@@ -92,7 +92,7 @@ def _find_guarded(program: Program, module: Module) -> Iterator[_Guarded]:
 def _find_guard(program: Program, module: Module, node: ast.AST, depth: int = 2) -> _Guard | None:
     guards: list[_Guard] = [
         (side, module, test, node)
-        for side, test in find_guards(module, node)
+        for side, test in find_guards(read_reached(program), module, node)
         if program.per_instance > 1 or not is_local(test)
     ]
     if guards:

@@ -12,23 +12,10 @@ from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, constant_value
 from worldsize.scripts.program import Program
-from worldsize.scripts.rank_values import Source, is_read_from
+from worldsize.scripts.ranks import is_read_from
 
 _CALLS = ("cuda.set_device", "cuda.device", "torch.device", ".cuda", ".to", "cuda.get_device_name")
 _KEYWORDS = ("device_ids", "output_device", "device", "device_id")
-_GLOBAL = Source(
-    frozenset({"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}),
-    frozenset(
-        {
-            "torch.distributed.get_rank",
-            "dist.get_rank",
-            "hvd.rank",
-            "horovod.torch.rank",
-            "horovod.keras.rank",
-        }
-        | {"horovod.tensorflow.rank", "horovod.tensorflow.keras.rank", "tensorflow.keras.rank"}
-    ),
-)
 _PREFIXES = ("cuda:", "GPU:", "/GPU:", "/gpu:", "/device:GPU:")
 
 
@@ -48,7 +35,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     reached = read_reached(program)
     for module in program.modules:
         for node in module.once(list_devices):
-            if is_read_from(reached, module, node, _GLOBAL) and reached.runs(module, node):
+            if is_read_from(reached, module, node, "global_rank") and reached.runs(module, node):
                 local = (
                     "OMPI_COMM_WORLD_LOCAL_RANK" if launch.kind == "mpi" and inner is None else "LOCAL_RANK"
                 )

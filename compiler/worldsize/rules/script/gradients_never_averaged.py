@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
+from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls
 from worldsize.scripts.module import Module, find_mentions
 from worldsize.scripts.program import Program
-from worldsize.scripts.reached import find_scope
 
 _WRAPS = (
     "DistributedDataParallel", "DistributedDataParallelCPU", "FullyShardedDataParallel", "fully_shard",

@@ -10,9 +10,10 @@ from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.script.global_rank_as_device import list_devices
 from worldsize.scripts.edits import choose_own_gpu
-from worldsize.scripts.interface.read import read_reached, read_setting
+from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, constant_value, keyword_argument, variable_writes
 from worldsize.scripts.program import Program
+from worldsize.scripts.settings import read_setting
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.scripts.edits import divide_rows
+from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls
 from worldsize.scripts.module import (
     Module,
@@ -18,7 +19,7 @@ from worldsize.scripts.module import (
 )
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import mentions_rank
-from worldsize.scripts.settings import find_given
+from worldsize.scripts.values import find_values
 
 _COLLECTIONS = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.")
 _SHARDS = ("Sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableDataset", "Subset(")
@@ -48,8 +49,8 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 def _is_true(program: Program, module: Module, node: ast.AST | None) -> bool:
     """Whether it is true, also as a parameter that is true by default and in some call left out, or given."""
-    given = find_given(program, module, node) if isinstance(node, ast.Name) else None
-    return constant_value(node) is True or any(constant_value(each) is True for each in given or ())
+    values = find_values(read_reached(program), module, node) if isinstance(node, ast.Name) else []
+    return constant_value(node) is True or any(constant_value(each) is True for _, each in values)
 
 
 def _trains_in_order(program: Program, module: Module, loader: ast.Call) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.launch import STARTS_PROCESSES
 from worldsize.base.problem import Finding
+from worldsize.facts.library_calls import list_variables
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, variable_read
@@ -14,7 +15,6 @@ from worldsize.scripts.program import Program
 
 _GROUPS = ("init_process_group", "init_device_mesh", "init_rpc", "horovod", "mpi4py")
 _LIBRARIES = ("init_distributed", "deepspeed", "accelerat", "apex", "fabric")  # they start one
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
@@ -57,7 +57,7 @@ def is_without_group(program: Program) -> bool:
 def _uses_rank(module: Module) -> bool:
     """Whether the rank chooses what a process trains on, so that each has a model of its own on purpose."""
     return any(
-        variable_read(node) in _RANKS
+        variable_read(node) in list_variables("global_rank")
         and not isinstance(module.parents.get(_outermost(module, node)), ast.Compare)
         for kind in (ast.Call, ast.Subscript)
         for node in module.kinds.get(kind, ())

@@ -11,13 +11,7 @@ from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, keyword_argument, variable_writes
 from worldsize.scripts.program import Program
-from worldsize.scripts.rank_values import Source, is_read_from
-
-_OF_NODE = Source(frozenset({"NODE_RANK", "GROUP_RANK", "AZUREML_CR_NODE_RANK"}))
-_ON_NODE = Source(
-    frozenset({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK"}),
-    frozenset({"hvd.local_rank", "horovod.torch.local_rank", "horovod.tensorflow.local_rank"}),
-)
+from worldsize.scripts.ranks import is_read_from
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
@@ -29,9 +23,9 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         for node in module.once(_list_ranks):
             if not reached.runs(module, node):
                 continue
-            if program.per_instance > 1 and is_read_from(reached, module, node, _OF_NODE):
+            if program.per_instance > 1 and is_read_from(reached, module, node, "node_rank"):
                 what = f"is the same in the {program.per_instance} processes of an instance"
-            elif instances > 1 and is_read_from(reached, module, node, _ON_NODE):
+            elif instances > 1 and is_read_from(reached, module, node, "local_rank"):
                 what = f"starts from 0 on each of the {instances} instances"
             else:
                 continue

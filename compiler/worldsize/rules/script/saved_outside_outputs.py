@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.scripts.interface.model import try_evaluate
+from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, keyword_argument
 from worldsize.scripts.program import Program
+from worldsize.scripts.values import evaluate
 
 _SAVES = ("torch.save", "save_pretrained", "save_weights", "model.save", "joblib.dump", "save_model")
 _LOST = re.compile(r"/(?:tmp|var/tmp|root|home|workspace|opt|scratch)/.+")
@@ -46,7 +47,10 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 
 def _list_saves(module: Module) -> list[tuple[ast.Call, object]]:
-    return [(call, try_evaluate(module, _find_path(module, call))) for call in module.called(*_SAVES)]
+    return [
+        (call, evaluate(define_alone(module), module, _find_path(module, call)))
+        for call in module.called(*_SAVES)
+    ]
 
 
 def _find_path(module: Module, call: ast.Call) -> ast.AST | None:

@@ -9,9 +9,10 @@ from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.rules.script.no_process_group import is_without_group
 from worldsize.scripts.edits import guard_by_rank
+from worldsize.scripts.guards import is_guarded_by_rank
 from worldsize.scripts.module import Module
 from worldsize.scripts.program import Program
-from worldsize.scripts.ranks import is_guarded_by_rank, mentions_rank
+from worldsize.scripts.ranks import mentions_rank
 
 _SAVES = frozenset({"torch.save", "joblib.dump", "pickle.dump"})
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")

@@ -12,6 +12,7 @@ from worldsize.azureml.command_launchers import MPI
 from worldsize.azureml.launch import Launch, read_inner_launchers
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
+from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import (
     Module,
@@ -21,7 +22,6 @@ from worldsize.scripts.module import (
     variable_writes,
 )
 from worldsize.scripts.program import Program
-from worldsize.scripts.reached import find_scope
 
 _PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
 _TENSORFLOW = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TFConfigClusterResolver")

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
+from worldsize.scripts.definitions import define_alone
+from worldsize.scripts.guards import is_guarded_by_rank, read_side
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_block, list_backward_calls
 from worldsize.scripts.module import Module, find_mentions
 from worldsize.scripts.program import Program
-from worldsize.scripts.rank_tests import read_side
-from worldsize.scripts.ranks import is_guarded_by_rank, mentions_rank
+from worldsize.scripts.ranks import mentions_rank
 
 _AGREES = (
     "all_reduce", "reduce", "broadcast", "broadcast_object_list", "all_gather", "all_gather_object", "gather",
@@ -33,7 +34,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
                 message = (
                     "each process decides this by its own loss: if they differ, some wait forever for others"
                 )
-                if read_side(module, node.test) == "first":
+                if read_side(read_reached(program), module, node.test) == "first":
                     message = "only the first process leaves the loop here: the others wait forever for it"
                 help_ = "average the value first with `dist.all_reduce`, so that all processes decide alike"
                 yield Finding(module.span(node.test), message, help_, related=program.related)
@@ -62,7 +63,10 @@ def _find_stops(module: Module) -> list[ast.If]:
                 trains
                 and isinstance(node.body[-1], _LEAVES)
                 and not before
-                and (not mentions_rank(module, node.test) or read_side(module, node.test) == "first")
+                and (
+                    not mentions_rank(module, node.test)
+                    or read_side(define_alone(module), module, node.test) == "first"
+                )
             ):
                 found.append(node)
     return found

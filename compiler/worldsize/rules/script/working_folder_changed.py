@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
+from worldsize.scripts.guards import is_guarded_by_rank
 from worldsize.scripts.program import Program
-from worldsize.scripts.ranks import is_guarded_by_rank
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:

@@ -79,9 +79,9 @@ def drives_one_device(context: Context, launch: Launch) -> bool:
 
 def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int, Span]]:
     """`Trainer(devices=1)` of Lightning: how many GPUs a process uses, and where that is written."""
-    from worldsize.scripts.interface.read import read_reached, read_setting
+    from worldsize.scripts.interface.read import read_reached
     from worldsize.scripts.module import keyword_argument
-    from worldsize.scripts.settings import find_place, read_value
+    from worldsize.scripts.settings import find_place, read_setting, read_value
 
     for program in list_programs(context, launch):
         calls = [

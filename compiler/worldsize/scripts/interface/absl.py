@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from pathlib import PurePath
 
-from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.definitions import Definitions
+from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 from worldsize.scripts.program import is_known_package
 from worldsize.scripts.reached import Reached
+from worldsize.scripts.values import evaluate
 
 _DEFINE = "absl.flags.DEFINE_"
 _DEFINE_FLAGS = ("ml_collections", "tensorflow.python", "absl.testing")
@@ -45,8 +47,8 @@ def read_absl(reached: Reached) -> Interface | None:
         )
         for name, call in each.calls:
             if name.startswith(_DEFINE):
-                _read_flag(interface, each, call, name.removeprefix(_DEFINE))
-    required = {word for each in reached.modules for word in _list_required(each)}
+                _read_flag(reached, interface, each, call, name.removeprefix(_DEFINE))
+    required = {word for each in reached.modules for word in _list_required(reached, each)}
     for option in interface.options:
         option.required |= option.name in required
     return interface
@@ -57,8 +59,8 @@ def _defines_none(name: str) -> bool:
     return is_known_package(name, 0) and not name.startswith(_DEFINE_FLAGS)
 
 
-def _read_flag(interface: Interface, module: Module, call: ast.Call, kind: str) -> None:
-    name = try_evaluate(module, call.args[0] if call.args else keyword_argument(call, "name"))
+def _read_flag(code: Definitions, interface: Interface, module: Module, call: ast.Call, kind: str) -> None:
+    name = evaluate(code, module, call.args[0] if call.args else keyword_argument(call, "name"))
     if not isinstance(name, str) or kind in ("flag", "alias"):
         interface.closed = False
         return
@@ -68,14 +70,14 @@ def _read_flag(interface: Interface, module: Module, call: ast.Call, kind: str) 
     )
     option = Option(flags, name, module, call, 0 if truth else 1, kind=_KINDS.get(kind))
     choices = call.args[2] if len(call.args) > 2 else keyword_argument(call, "enum_values")
-    values = try_evaluate(module, choices) if kind == "enum" else None
+    values = evaluate(code, module, choices) if kind == "enum" else None
     option.choices = values if isinstance(values, tuple) else None
     option.required = constant_value(keyword_argument(call, "required")) is True
     interface.options.append(option)
 
 
-def _list_required(module: Module) -> list[object]:
+def _list_required(code: Definitions, module: Module) -> list[object]:
     """The flags that must be given: of `mark_flag_as_required` and `mark_flags_as_required`."""
     marks = module.called("absl.flags.mark_flag_as_required", "absl.flags.mark_flags_as_required")
-    values = [try_evaluate(module, each) for call in marks for each in call.args[:1]]
+    values = [evaluate(code, module, each) for call in marks for each in call.args[:1]]
     return [word for value in values for word in (value if isinstance(value, tuple) else (value,))]

@@ -6,8 +6,10 @@ import ast
 from collections.abc import Mapping
 from itertools import product
 
-from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.definitions import Definitions
+from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.values import evaluate
 
 _STRTOBOOL = ("distutils.util.strtobool", "setuptools._distutils.util.strtobool")
 _LOWER = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
@@ -15,17 +17,19 @@ _TRUTHS = (*_LOWER, *(form for word in _LOWER for form in (word.upper(), word.ca
 _NO_WORDS = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version")
 
 
-def read_option(interface: Interface, module: Module, call: ast.Call, *, sure: bool) -> None:
+def read_option(
+    code: Definitions, interface: Interface, module: Module, call: ast.Call, *, sure: bool
+) -> None:
     """Read one `add_argument`, or several where it stands in a loop over literals."""
-    for names in list_loop_values(module, call):
-        words = [try_evaluate(module, each, names) for each in call.args]
+    for names in list_loop_values(code, module, call):
+        words = [evaluate(code, module, each, names) for each in call.args]
         unnamed = not words and keyword_argument(call, "dest") is None
         if unnamed or not all(isinstance(word, str) and word for word in words):
             interface.closed = False
         else:
-            option = _option(module, call, tuple(map(str, words)), names)
+            option = _option(code, module, call, tuple(map(str, words)), names)
             if option.most is None and not option.flags and keyword_argument(call, "nargs") is not None:
-                nargs = try_evaluate(module, keyword_argument(call, "nargs"), names)
+                nargs = evaluate(code, module, keyword_argument(call, "nargs"), names)
                 interface.closed &= isinstance(nargs, int | str) and nargs != "..."  # not all that is left
             option.required &= sure
             option.optional_words |= not sure
@@ -33,15 +37,17 @@ def read_option(interface: Interface, module: Module, call: ast.Call, *, sure: b
             (interface.options if flags else interface.positionals).append(option)
 
 
-def _option(module: Module, call: ast.Call, words: tuple[str, ...], names: Mapping[str, object]) -> Option:
+def _option(
+    code: Definitions, module: Module, call: ast.Call, words: tuple[str, ...], names: Mapping[str, object]
+) -> Option:
     given = {one.arg: one.value for one in call.keywords}
     flags = tuple(word for word in words if word.startswith("-"))
     first = next((flag for flag in flags if flag.startswith("--")), words[0] if words else "")
     dest = constant_value(given.get("dest"))
     option = Option(flags, str(dest or first.lstrip("-").replace("-", "_")), module, call)
     action, nargs = (
-        try_evaluate(module, given.get("action"), names),
-        try_evaluate(module, given.get("nargs"), names),
+        evaluate(code, module, given.get("action"), names),
+        evaluate(code, module, given.get("nargs"), names),
     )
     custom = "action" in given and not isinstance(action, str)
     if custom and module.name_of(given["action"]).endswith("BooleanOptionalAction"):
@@ -54,11 +60,11 @@ def _option(module: Module, call: ast.Call, words: tuple[str, ...], names: Mappi
     elif nargs is not None:
         most = {"?": 1, "*": None, "+": None}.get(str(nargs), nargs if isinstance(nargs, int) else None)
         option.least, option.most = (nargs if isinstance(nargs, int) else int(nargs == "+")), most
-    kind = try_evaluate(module, given.get("type"), names)
+    kind = evaluate(code, module, given.get("type"), names)
     option.kind = kind if kind in (int, float) else None
     if "type" in given and option.kind is None and module.name_of(given["type"]) in _STRTOBOOL:
         option.choices = _TRUTHS
-    choices = try_evaluate(module, given.get("choices"), names)
+    choices = evaluate(code, module, given.get("choices"), names)
     if isinstance(choices, str):
         choices = tuple(choices)
     if (
@@ -72,14 +78,14 @@ def _option(module: Module, call: ast.Call, words: tuple[str, ...], names: Mappi
     return option
 
 
-def list_loop_values(module: Module, call: ast.Call) -> list[dict[str, object]]:
+def list_loop_values(code: Definitions, module: Module, call: ast.Call) -> list[dict[str, object]]:
     """What the variables of the loops around a call are, each time that it is made; none if unknown."""
     loops: list[list[dict[str, object]]] = []
     for above, child in module.ancestors(call):
         if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
             break
         if isinstance(above, ast.For) and child is not above.iter:
-            values = try_evaluate(module, above.iter)
+            values = evaluate(code, module, above.iter)
             rounds = [_bind(above.target, value) for value in values] if isinstance(values, tuple) else []
             loops.append(rounds or [{}])
     return [

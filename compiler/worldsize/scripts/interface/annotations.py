@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from worldsize.scripts.interface.model import Option, try_evaluate
+from worldsize.scripts.interface.model import Option
 from worldsize.scripts.module import Module, constant_value
 from worldsize.scripts.reached import Reached
+from worldsize.scripts.values import evaluate
 
 _NUMBERS: dict[str, type[int | float]] = {"int": int, "float": float}
 _LISTS = frozenset({"list", "List", "Sequence", "Iterable", "set", "Set"})
@@ -54,7 +55,7 @@ def _read_subscript(reached: Reached, module: Module, node: ast.Subscript, depth
     name = module.name_of(node.value).rpartition(".")[2]
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if name == "Literal":
-        values = tuple(try_evaluate(module, part) for part in parts)
+        values = tuple(evaluate(reached, module, part) for part in parts)
         return Annotation(choices=None if None in values else values)
     if name in ("Optional", "Union"):
         inner = _read_union(reached, module, parts, depth)

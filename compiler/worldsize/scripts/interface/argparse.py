@@ -11,10 +11,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
+from worldsize.scripts.bindings import find_scope
+from worldsize.scripts.definitions import Definitions
 from worldsize.scripts.interface.add_argument import list_loop_values, read_option
-from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import Module, constant_value, keyword_argument
-from worldsize.scripts.reached import Reached, find_scope
+from worldsize.scripts.reached import Reached
+from worldsize.scripts.values import evaluate
 
 _WORDS = ("ArgumentParser", "add_argument", "parse_args", "parse_known_args")
 _GROUPS = ("add_argument_group", "add_mutually_exclusive_group")
@@ -269,7 +272,7 @@ class _Reader:
         for parser in parsers:
             if method == "add_argument":
                 before = len(parser.interface.options)
-                read_option(parser.interface, module, call, sure=sure)
+                read_option(self.reached, parser.interface, module, call, sure=sure)
                 self._exclude(module, call, parser.interface, parser.interface.options[before:])
             elif method in (*PARSES, *PARSES_KNOWN):
                 if (sure or is_alternative(self.reached, module, call)) and reads_command(module, call):
@@ -332,7 +335,7 @@ def _finish(reader: _Reader, parser: _Parser, depth: int = 4) -> Interface:
         interface.commands = commands if collection.known else {}
         interface.needs_command = constant_value(keyword_argument(collection.node, "required")) is True
         for each in [each for each in reader.parsers.values() if each.of is collection]:
-            words = _list_words(each)
+            words = _list_words(reader.reached, each)
             if not words or not each.known or depth == 0:
                 interface.commands = {}
                 break
@@ -342,13 +345,13 @@ def _finish(reader: _Reader, parser: _Parser, depth: int = 4) -> Interface:
     return interface
 
 
-def _list_words(parser: _Parser) -> list[str]:
+def _list_words(code: Definitions, parser: _Parser) -> list[str]:
     """The words that choose an `add_parser(…)`, with its aliases; none where they are not known."""
     node, words = parser.node, []
-    for names in list_loop_values(parser.module, node):
+    for names in list_loop_values(code, parser.module, node):
         aliases = keyword_argument(node, "aliases")
-        word = try_evaluate(parser.module, node.args[0] if node.args else None, names)
-        others = () if aliases is None else try_evaluate(parser.module, aliases, names)
+        word = evaluate(code, parser.module, node.args[0] if node.args else None, names)
+        others = () if aliases is None else evaluate(code, parser.module, aliases, names)
         words += [word, *others] if isinstance(others, tuple) else [None]
     texts = [word for word in words if isinstance(word, str)]
     return texts if len(texts) == len(words) else []

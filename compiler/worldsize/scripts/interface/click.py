@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.bindings import Function
+from worldsize.scripts.definitions import Definitions, Place
+from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import Module, constant_value, keyword_argument
-from worldsize.scripts.reached import Function, Place, Reached
+from worldsize.scripts.reached import Reached
+from worldsize.scripts.values import evaluate
 
 _LIBRARIES = ("click", "rich_click")
 _HARMLESS = ("pass_context", "pass_obj", "version_option", "help_option", "make_pass_decorator")
@@ -82,7 +85,7 @@ def _read_command(reached: Reached, module: Module, function: Function, depth: i
         if top in _LIBRARIES and name in ("option", "argument"):
             if any(one.arg in (None, "cls") for one in call.keywords):
                 return None
-            read_parameter(interface, module, call, is_option=name == "option")
+            read_parameter(reached, interface, module, call, is_option=name == "option")
         elif name in ("command", "group"):
             if not _read_settings(interface, call):
                 return None
@@ -132,7 +135,7 @@ def _list_made(reached: Reached, group: Function) -> Iterator[tuple[str | None, 
             maker = _find_maker(module, each)
             owner = _callee(maker) if maker is not None else None
             if isinstance(owner, ast.Attribute) and _means(reached, module, owner.value, group):
-                yield _name_of_command(module, each), (module, each)
+                yield _name_of_command(reached, module, each), (module, each)
 
 
 def _list_added(reached: Reached, group: Function) -> Iterator[tuple[str | None, Place | None]]:
@@ -155,7 +158,7 @@ def _list_added(reached: Reached, group: Function) -> Iterator[tuple[str | None,
             if len(places) != 1 or not reached.surely_runs(module, call):
                 yield None, None
                 continue
-            name = _name_of_command(*places[0]) if written is None else constant_value(written)
+            name = _name_of_command(reached, *places[0]) if written is None else constant_value(written)
             yield name if isinstance(name, str) else None, places[0]
 
 
@@ -163,23 +166,25 @@ def _means(reached: Reached, module: Module, node: ast.expr, function: Function)
     return isinstance(node, ast.Name) and any(each is function for _, each in reached.find(module, node))
 
 
-def _name_of_command(module: Module, function: Function) -> str | None:
+def _name_of_command(code: Definitions, module: Module, function: Function) -> str | None:
     """The word that chooses a command; None where it is not known."""
     call = _find_maker(module, function)
     written = None
     if isinstance(call, ast.Call):
         written = call.args[0] if call.args else keyword_argument(call, "name")
     if written is not None:
-        name = try_evaluate(module, written)
+        name = evaluate(code, module, written)
         return name if isinstance(name, str) else None
     if function.name.endswith(("_command", "_cmd", "_group", "_grp")):
         return None  # click 8.2 leaves the ending out
     return function.name.lower().replace("_", "-")
 
 
-def read_parameter(interface: Interface, module: Module, call: ast.Call, *, is_option: bool) -> None:
+def read_parameter(
+    code: Definitions, interface: Interface, module: Module, call: ast.Call, *, is_option: bool
+) -> None:
     """Read what one decorator, `option` or `argument`, adds to the interface."""
-    words = [try_evaluate(module, each) for each in call.args]
+    words = [evaluate(code, module, each) for each in call.args]
     texts = [word for word in words if isinstance(word, str)]
     if len(texts) != len(words) or not texts:
         interface.closed = False
@@ -193,7 +198,7 @@ def read_parameter(interface: Interface, module: Module, call: ast.Call, *, is_o
     if paired or any(_is_set(given, name) for name in ("is_flag", "count", "flag_value")):
         option.least = option.most = 0
     else:
-        _read_values(option, module, given)
+        _read_values(code, option, module, given)
     required = constant_value(given.get("required"))
     elsewhere = {"envvar", "prompt", "default", "callback", "default_map"} & given.keys()
     if is_option:
@@ -217,7 +222,7 @@ def _is_set(given: dict[str, ast.expr], name: str) -> bool:
     return name in given and constant_value(given[name]) is not False
 
 
-def _read_values(option: Option, module: Module, given: dict[str, ast.expr]) -> None:
+def _read_values(code: Definitions, option: Option, module: Module, given: dict[str, ast.expr]) -> None:
     """How many words a parameter takes, of which type and which of them are allowed."""
     kind, count = given.get("type"), constant_value(given.get("nargs"))
     if isinstance(kind, ast.Tuple):
@@ -237,10 +242,10 @@ def _read_values(option: Option, module: Module, given: dict[str, ast.expr]) -> 
         bounds = dict(zip(("min", "max"), call.args, strict=False)) | {
             one.arg: one.value for one in call.keywords
         }
-        least, most = (try_evaluate(module, bounds.get(end)) for end in ("min", "max"))
+        least, most = (evaluate(code, module, bounds.get(end)) for end in ("min", "max"))
         option.bounds = _as_bound(least), _as_bound(most)
     elif name == "Choice" and not _has_keyword(call, "case_sensitive"):
-        choices = try_evaluate(module, call.args[0] if call.args else keyword_argument(call, "choices"))
+        choices = evaluate(code, module, call.args[0] if call.args else keyword_argument(call, "choices"))
         if isinstance(choices, tuple) and all(isinstance(each, str) for each in choices):
             option.choices = choices
 

@@ -76,7 +76,7 @@ def _add_others(reached: Reached, interface: Interface, module: Module, maker: a
             owner = call.func.value if isinstance(call.func, ast.Attribute) else None
             named = owner is not None and ast.unparse(owner) in names
             if other is module and named and module.name_of(call.func).endswith(".add_argument"):
-                read_option(interface, module, call, sure=reached.surely_runs(module, call))
+                read_option(reached, interface, module, call, sure=reached.surely_runs(module, call))
             else:
                 interface.closed = False
 

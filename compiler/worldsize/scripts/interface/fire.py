@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.scripts.bindings import Function
 from worldsize.scripts.interface.annotations import find_class
 from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import Module, constant_value, keyword_argument, list_bound_names
-from worldsize.scripts.reached import Function, Reached
+from worldsize.scripts.reached import Reached
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_METHODS = frozenset({"staticmethod", "classmethod"})

@@ -10,9 +10,9 @@ from worldsize.scripts.interface.argparse import read_argparse
 from worldsize.scripts.interface.click import read_click
 from worldsize.scripts.interface.dataclass_arguments import read_dataclass_arguments
 from worldsize.scripts.interface.fire import read_fire
-from worldsize.scripts.interface.model import Interface, link_constants, try_evaluate
+from worldsize.scripts.interface.model import Interface
 from worldsize.scripts.interface.typer import read_typer
-from worldsize.scripts.module import Module, constant_value, is_conditional, keyword_argument
+from worldsize.scripts.module import Module, constant_value, is_conditional
 from worldsize.scripts.program import Program
 from worldsize.scripts.reached import Reached, follow
 
@@ -59,30 +59,6 @@ def runs_in_job(program: Program, module: Module, node: ast.AST) -> bool:
     return in_group and read_reached(program).runs_in_group(module, node)
 
 
-def read_setting(program: Program, module: Module, node: ast.AST | None) -> object:
-    """What an expression is, also by a constant, or the default of an argument that is not given."""
-    if not isinstance(node, ast.Attribute):
-        return try_evaluate(module, node)
-    if any(node.attr in each.once(_list_set_attributes) for each in program.modules):
-        return None
-    declared = [
-        call
-        for each in program.modules
-        for call in each.called("add_argument")
-        if node.attr in {str(constant_value(name)).lstrip("-").replace("-", "_") for name in call.args}
-    ]
-    if len(declared) != 1 or any(flag.name == node.attr for flag in program.command.flags()):
-        return None
-    return constant_value(keyword_argument(declared[0], "default"))
-
-
-def _list_set_attributes(module: Module) -> set[str]:
-    """The attributes that a file sets, as in `args.rank = …`."""
-    return {
-        node.attr for node in module.kinds.get(ast.Attribute, ()) if not isinstance(node.ctx, ast.Load)
-    } | {str(constant_value(call.args[1])) for call in module.called("setattr") if len(call.args) > 1}
-
-
 def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
     readers = {read for name, read in _READERS.items() for module in modules if _is_used(module, name)}
     if len(readers) > 1:  # a module beside the script may have a program of its own
@@ -98,7 +74,6 @@ def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
         return None
     if any(_changes_arguments(module) for module in modules):
         return None
-    link_constants(modules)
     return readers.pop()(entry.once(follow, modules))
 
 

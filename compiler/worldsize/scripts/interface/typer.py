@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.scripts.bindings import Function
+from worldsize.scripts.definitions import Definitions, Place
 from worldsize.scripts.interface.annotations import Annotation, read_annotation
-from worldsize.scripts.interface.model import Interface, Option, try_evaluate
+from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import Module, constant_value, keyword_argument
-from worldsize.scripts.reached import Function, Place, Reached
+from worldsize.scripts.reached import Reached
+from worldsize.scripts.values import evaluate
 
 _ELSEWHERE = ("envvar", "prompt", "callback", "default_factory")
 _OTHER_TYPES = ("parser", "click_type", "case_sensitive")
@@ -112,13 +115,19 @@ def _read_function(reached: Reached, place: Place) -> Interface:
         annotation = read_annotation(reached, module, parameter.annotation)
         written = ast.unparse(parameter.annotation) if parameter.annotation is not None else ""
         if written.rpartition(".")[2] != "Tree":
-            _add_parameter(interface, module, parameter, default, annotation)
+            _add_parameter(reached, interface, module, parameter, default, annotation=annotation)
     interface.options.append(Option(_SHELL, "help", module, function, 0, 0))
     return interface
 
 
 def _add_parameter(
-    interface: Interface, module: Module, parameter: ast.arg, default: ast.expr | None, annotation: Annotation
+    code: Definitions,
+    interface: Interface,
+    module: Module,
+    parameter: ast.arg,
+    default: ast.expr | None,
+    *,
+    annotation: Annotation,
 ) -> None:
     made = [each for each in annotation.extras if _is_made(module, each)]
     annotated = bool(made)
@@ -132,7 +141,7 @@ def _add_parameter(
     required = default is None or constant_value(default) is Ellipsis
     is_option = module.name_of(call.func).endswith("Option") if made else not required
     given = {one.arg: one.value for one in call.keywords if one.arg}
-    texts = [text for text in (try_evaluate(module, each) for each in words) if isinstance(text, str)]
+    texts = [text for text in (evaluate(code, module, each) for each in words) if isinstance(text, str)]
     interface.closed &= len(texts) == len(words) and not any(one.arg is None for one in call.keywords)
     option = Option((), parameter.arg, module, parameter)
     if not set(_OTHER_TYPES) & given.keys():
@@ -149,7 +158,7 @@ def _add_parameter(
         option.least = option.most = 0
     elif annotation.kind is None and "Tuple[" in _text(parameter):
         option.least, option.most = 0, None
-    bounds = [try_evaluate(module, given.get(end)) for end in ("min", "max")]
+    bounds = [evaluate(code, module, given.get(end)) for end in ("min", "max")]
     if "clamp" not in given and all(isinstance(each, int | float | None) for each in bounds):
         option.bounds = bounds[0], bounds[1]  # type: ignore[assignment]
     interface.options.append(option)

@@ -1,0 +1,156 @@
+"""Where one file binds its names and attributes, and what a call passes for a parameter."""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct, field
+
+from worldsize.scripts.module import Module, keyword_argument
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_OWNERS = (*FUNCTIONS, ast.ClassDef, ast.Module)
+
+
+class Binding(NamedTuple):
+    """One place that binds a name or attribute."""
+
+    statement: ast.stmt
+    target: ast.Name | ast.Attribute
+    value: ast.expr | None  # None where it is not known, as of the target of a loop
+    position: int | None = None  # which part of the value, where several are unpacked
+
+
+class Bindings(Struct, eq=False):
+    """All of a file: of names by the function, class or file that owns them, of attributes by their name."""
+
+    names: dict[tuple[ast.AST, str], list[Binding]] = field(default_factory=dict)
+    attributes: dict[str, list[Binding]] = field(default_factory=dict)
+
+
+def read_bindings(module: Module) -> Bindings:
+    """Every place of a file that binds a name or an attribute."""
+    return module.once(_list_bindings)
+
+
+def find_owner(module: Module, node: ast.AST) -> ast.AST:
+    """The function, class or file whose names a statement binds."""
+    return next((above for above, _ in module.ancestors(node) if isinstance(above, _OWNERS)), module.tree)
+
+
+def find_scope(module: Module, node: ast.AST) -> ast.AST:
+    """The function around a node, or the tree of its module."""
+    return module.once(_list_scopes).get(node, module.tree)
+
+
+def _list_scopes(module: Module) -> dict[ast.AST, ast.AST]:
+    """The function around each node; parents come before their children."""
+    scopes: dict[ast.AST, ast.AST] = {}
+    for node, above in module.parents.items():
+        scope = above if isinstance(above, FUNCTIONS) else scopes.get(above)
+        if scope is not None:
+            scopes[node] = scope
+    return scopes
+
+
+def _list_bindings(module: Module) -> Bindings:
+    kinds = module.kinds
+    pairs = [(target, each.value) for each in kinds.get(ast.Assign, ()) for target in each.targets]
+    pairs += [(each.target, each.value) for each in kinds.get(ast.AnnAssign, ()) if each.value is not None]
+    pairs += [
+        (item.optional_vars, item.context_expr)
+        for each in (*kinds.get(ast.With, ()), *kinds.get(ast.AsyncWith, ()))
+        for item in each.items
+        if isinstance(item.optional_vars, ast.Name)
+    ]
+    pairs += [(each.target, each.value) for each in kinds.get(ast.NamedExpr, ())]
+    targets = {
+        part: (value, position) for target, value in pairs for part, value, position in _unpack(target, value)
+    }
+    shared = {
+        name for kind in (ast.Global, ast.Nonlocal) for node in kinds.get(kind, ()) for name in node.names
+    }
+    unknown = [
+        node
+        for kind in (ast.Name, ast.Attribute)
+        for node in kinds.get(kind, ())
+        if isinstance(node.ctx, ast.Store) and node not in targets
+    ]
+    bindings = Bindings()
+    for target, (value, position) in (*targets.items(), *((node, (None, None)) for node in unknown)):
+        statement = next(
+            (above for above, _ in module.ancestors(target) if isinstance(above, ast.stmt)), None
+        )
+        if statement is None:  # not of a file that parses
+            continue
+        if isinstance(target, ast.Attribute):
+            binding = Binding(statement, target, value, position)
+            bindings.attributes.setdefault(target.attr, []).append(binding)
+        elif isinstance(target, ast.Name):
+            owner = find_owner(module, target)
+            owner = module.tree if target.id in shared and isinstance(owner, FUNCTIONS) else owner
+            binding = Binding(statement, target, value, position)
+            bindings.names.setdefault((owner, target.id), []).append(binding)
+    return bindings
+
+
+def _unpack(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr, int | None]]:
+    """Each target with its value and, where a call or name is unpacked, the position in it."""
+    if not isinstance(target, ast.Tuple | ast.List):
+        return [(target, value, None)]
+    parts = value.elts if isinstance(value, ast.Tuple | ast.List) else None
+    if any(isinstance(each, ast.Starred) for each in (*target.elts, *(parts or ()))):
+        return []
+    if parts is None:
+        return [(each, value, position) for position, each in enumerate(target.elts)]
+    return [(each, part, None) for each, part in zip(target.elts, parts, strict=False)]
+
+
+def is_parameter(function: ast.AST, name: str) -> bool:
+    """Whether a function takes a parameter of this name."""
+    if not isinstance(function, FUNCTIONS):
+        return False
+    given = function.args
+    return any(each.arg == name for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+
+
+def find_argument(module: Module, call: ast.Call, function: Function, name: str) -> ast.expr | None:
+    """What a call passes for a parameter; None where it passes nothing, or it cannot be told.
+
+    ``module`` has the function: of a method the first parameter is the object.
+    """
+    passed = keyword_argument(call, name)
+    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    if passed is not None or name not in names:
+        return passed
+    position = names.index(name) - is_method(module, function)
+    starred = any(isinstance(each, ast.Starred) for each in call.args)
+    return call.args[position] if 0 <= position < len(call.args) and not starred else None
+
+
+def is_method(module: Module, function: Function) -> bool:
+    """Whether the first parameter of a function is an object or a class, which no call writes."""
+    static = any(getattr(each, "id", "") == "staticmethod" for each in function.decorator_list)
+    return isinstance(module.parents.get(function), ast.ClassDef) and not static
+
+
+def find_default(function: Function, name: str) -> ast.expr | None:
+    """The default of a parameter."""
+    given = function.args
+    names = [each.arg for each in (*given.posonlyargs, *given.args)]
+    defaults: dict[str, ast.expr | None] = dict(zip(reversed(names), reversed(given.defaults), strict=False))
+    defaults |= {each.arg: value for each, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)}
+    return defaults.get(name)
+
+
+def find_entry(mapping: ast.AST | None, key: object) -> ast.expr | None:
+    """The value of a key in ``{"key": …}`` or ``dict(key=…)``."""
+    if isinstance(mapping, ast.Dict):
+        for name, value in zip(mapping.keys, mapping.values, strict=True):
+            if isinstance(name, ast.Constant) and name.value == key:
+                return value
+    if isinstance(mapping, ast.Call) and getattr(mapping.func, "id", "") == "dict":
+        return next((each.value for each in mapping.keywords if each.arg == key), None)
+    return None

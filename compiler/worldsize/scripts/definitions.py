@@ -1,0 +1,100 @@
+"""The functions and classes of a script and of the modules beside it, and what a name may mean of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec import Struct, field
+
+from worldsize.scripts.bindings import FUNCTIONS, Function
+from worldsize.scripts.module import Module
+
+Place: TypeAlias = tuple[Module, ast.AST]  # a node, with the module that has it
+T = TypeVar("T")
+_MOST = 30  # functions of one name that are followed
+
+
+class Definitions(Struct, eq=False):
+    """The functions and classes by name."""
+
+    modules: tuple[Module, ...]  # the script first
+    functions: dict[str, list[tuple[Module, Function]]] = field(default_factory=dict)
+    classes: dict[str, list[tuple[Module, ast.ClassDef]]] = field(default_factory=dict)
+    memo: dict[object, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for module in self.modules:
+            for kind in FUNCTIONS:
+                for each in module.kinds.get(kind, ()):
+                    self.functions.setdefault(each.name, []).append((module, each))
+            for each in module.kinds.get(ast.ClassDef, ()):
+                self.classes.setdefault(each.name, []).append((module, each))
+
+    def once(self, work: Callable[..., T], *arguments: object) -> T:
+        """What a function makes of these modules, worked out once."""
+        key = (work, *arguments)
+        if key not in self.memo:
+            self.memo[key] = work(self, *arguments)
+        result: T = self.memo[key]
+        return result
+
+    def find(self, module: Module, name: ast.AST) -> list[tuple[Module, Function]]:
+        """The functions that a name or attribute may mean; of a class those that make an object of it."""
+        if isinstance(name, ast.Name):
+            return self.once(_find_named, module, name.id)
+        if isinstance(name, ast.Attribute):
+            owner = module.names.get(name.value.id) if isinstance(name.value, ast.Name) else None
+            return self.once(_find_method, owner, name.attr)
+        return []
+
+
+def define(_entry: Module, modules: tuple[Module, ...]) -> Definitions:
+    """The definitions of a script, whose ``modules`` begin with it; for :meth:`Module.once`."""
+    return Definitions(modules)
+
+
+def define_alone(module: Module) -> Definitions:
+    """The definitions of one file, where what lies beside it does not matter."""
+    return module.once(define, (module,))
+
+
+def _find_named(code: Definitions, module: Module, name: str) -> list[tuple[Module, Function]]:
+    imported = module.names.get(name)
+    real = name if imported is None else imported.rpartition(".")[2]
+    functions = [
+        each
+        for each in code.functions.get(real, ())
+        if (each[0] is module) == (imported is None) and find_class(*each) is None
+    ]
+    makers = [
+        (other, method)
+        for other, each in code.classes.get(real, ())
+        for method in each.body
+        if isinstance(method, FUNCTIONS) and method.name in ("__init__", "__post_init__", "__new__")
+    ]
+    return (functions + makers)[:_MOST]
+
+
+def _find_method(code: Definitions, owner: str | None, name: str) -> list[tuple[Module, Function]]:
+    methods = code.functions.get(name, [])
+    if owner is None:
+        return [each for each in methods if find_class(*each) is not None][:_MOST]
+    last = owner.rpartition(".")[2]
+    if last in code.classes:
+        return [each for each in methods if getattr(find_class(*each), "name", None) == last][:_MOST]
+    return [each for each in methods if find_class(*each) is None and find_stem(each[0]) == last][:_MOST]
+
+
+def find_class(module: Module, function: Function) -> ast.ClassDef | None:
+    """The class that a method stands in."""
+    above = module.parents.get(function)
+    return above if isinstance(above, ast.ClassDef) else None
+
+
+def find_stem(module: Module) -> str:
+    """The name by which a module beside it imports a file."""
+    path = PurePath(module.source.path)
+    return path.parent.name if path.stem == "__init__" else path.stem

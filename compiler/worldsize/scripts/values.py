@@ -1,0 +1,312 @@
+"""What an expression of a script stands for: the one table that everything asks that reads values.
+
+A name leads to its assignments, a parameter to what the calls pass, an attribute to what sets it or to the
+field of a class, a call to what its function returns, ``settings["lr"]`` to the entry. One step at a time:
+who asks decides whether all values must agree or one is enough.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+
+from worldsize.scripts.bindings import (
+    FUNCTIONS,
+    Binding,
+    Function,
+    find_argument,
+    find_default,
+    find_entry,
+    find_scope,
+    is_parameter,
+    read_bindings,
+)
+from worldsize.scripts.definitions import Definitions, Place, find_class, find_stem
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+
+_CALLS = 20  # of one function that are looked at
+_UNKNOWN = object()
+_TYPES: dict[str, object] = {"int": int, "float": float, "str": str}
+
+
+def find_values(code: Definitions, module: Module, node: ast.AST) -> list[Place]:
+    """All that an expression may stand for, one step back; none where nothing is known of it.
+
+    The tree of a module stands for a value that is not known.
+    """
+    if isinstance(node, ast.Name):
+        return code.once(_follow_name, module, find_scope(module, node), node.id)
+    if isinstance(node, ast.Attribute):
+        return code.once(_follow_attribute, module, node)
+    if isinstance(node, ast.Call):
+        return code.once(_list_returned, module, node, None)
+    if isinstance(node, ast.IfExp):
+        return [(module, node.body), (module, node.orelse)]
+    if isinstance(node, ast.Subscript):
+        listed = find_single(code, module, node.value)
+        entry = find_entry(listed[1], constant_value(node.slice)) if listed is not None else None
+        return [(listed[0], entry)] if listed is not None and entry is not None else []
+    return []
+
+
+def find_single(code: Definitions, module: Module, node: ast.AST) -> Place | None:
+    """The only expression that another one stands for, one step back."""
+    values = find_values(code, module, node)
+    return values[0] if len(values) == 1 and values[0][1] is not values[0][0].tree else None
+
+
+def list_passed(code: Definitions, module: Module, function: Function, name: str) -> list[Place]:
+    """What the calls of a function pass for its parameter, or else its default."""
+    return code.once(_list_passed, module, function, name)
+
+
+def _follow_name(code: Definitions, module: Module, scope: ast.AST, name: str) -> list[Place]:
+    names = read_bindings(module).names
+    while True:
+        bound = names.get((scope, name), [])
+        if isinstance(scope, FUNCTIONS) and is_parameter(scope, name):
+            return [] if bound else list_passed(code, module, scope, name)
+        if bound:
+            return _open(code, module, bound)
+        if scope is module.tree:
+            return _follow_import(code, module, name)
+        scope = find_scope(module, scope)
+
+
+def _follow_import(code: Definitions, module: Module, name: str) -> list[Place]:
+    """What a module beside sets a name to."""
+    home, _, name = module.names.get(name, name).rpartition(".")
+    return _read_beside(code, module, home, name)
+
+
+def _read_beside(code: Definitions, module: Module, home: str, name: str) -> list[Place]:
+    stem = home.rpartition(".")[2]
+    beside = [each for each in code.modules if stem and each is not module and find_stem(each) == stem]
+    bound = read_bindings(beside[0]).names.get((beside[0].tree, name), []) if len(beside) == 1 else []
+    return _open(code, beside[0], bound) if bound else []
+
+
+def _follow_attribute(code: Definitions, module: Module, node: ast.Attribute) -> list[Place]:
+    imported = module.names.get(node.value.id) if isinstance(node.value, ast.Name) else None
+    if imported is not None and (beside := _read_beside(code, module, imported, node.attr)):
+        return beside
+    bindings = read_bindings(module).attributes.get(node.attr, ())
+    bound = [each for each in bindings if _is_same_object(module, each.target, node)]
+    if bound:
+        return _open(code, module, bound)
+    return (
+        _list_made(code, node.attr)
+        or _list_class_values(code, node.attr)
+        or _follow_property(code, node.attr)
+    )
+
+
+def _is_same_object(module: Module, target: ast.AST, node: ast.Attribute) -> bool:
+    """Whether an attribute that is set may be the one that is read: by the last name of their objects."""
+    owners = [_name_last(each.value) for each in (target, node) if isinstance(each, ast.Attribute)]
+    if owners[0] != owners[1] or owners[0] != "self":
+        return owners[0] == owners[1] or owners[0] == "self"
+    first, second = (
+        next((above for above, _ in module.ancestors(each) if isinstance(above, ast.ClassDef)), None)
+        for each in (target, node)
+    )
+    if first is None or second is None:
+        return first is second
+    names = [{each.name, *map(_name_last, each.bases)} for each in (first, second)]
+    return first.name in names[1] or second.name in names[0]
+
+
+def _name_last(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _list_made(code: Definitions, field: str) -> list[Place]:
+    """What a field of a dataclass or named tuple is given where its objects are made, or its default."""
+    declared = [
+        (home, class_, fields)
+        for found in code.classes.values()
+        for home, class_ in found
+        if field
+        in (fields := {_name_field(line): line for line in class_.body if isinstance(line, ast.AnnAssign)})
+    ]
+    if len(declared) != 1:
+        return []
+    ((home, class_, fields),) = declared
+    position, default = [*fields].index(field), fields[field].value
+    made: list[Place] = []
+    for module in code.modules:
+        for call in module.called(class_.name):
+            unknown = _opens_arguments(call)
+            passed = keyword_argument(call, field) or next(iter(call.args[position : position + 1]), None)
+            place = (module, passed) if passed is not None else (home, default)
+            made.append((module, module.tree) if unknown or place[1] is None else place)  # type: ignore[arg-type]
+    return made
+
+
+def _name_field(line: ast.AnnAssign) -> str:
+    return line.target.id if isinstance(line.target, ast.Name) else ""
+
+
+def _list_class_values(code: Definitions, name: str) -> list[Place]:
+    """What the only class that sets a name in its body sets it to."""
+    found = [
+        (home, bound)
+        for classes in code.classes.values()
+        for home, class_ in classes
+        if (bound := read_bindings(home).names.get((class_, name)))
+    ]
+    return _open(code, *found[0]) if len(found) == 1 else []
+
+
+def _follow_property(code: Definitions, name: str) -> list[Place]:
+    """What the only property of a name returns."""
+    found = code.functions.get(name, [])
+    decorators = found[0][1].decorator_list if len(found) == 1 else []
+    names = [getattr(each, "id", getattr(each, "attr", "")) for each in decorators]
+    return _read_returns(*found[0], None) if names in (["property"], ["cached_property"]) else []
+
+
+def _list_passed(code: Definitions, home: Module, function: Function, name: str) -> list[Place]:
+    calls = code.once(_list_calls, home, function)
+    passed: list[Place] = []
+    for module, call in calls or ():
+        given = find_argument(home, call, function, name)
+        default = find_default(function, name) if not _opens_arguments(call) else None
+        if given is not None:
+            passed.append((module, given))
+        else:
+            passed.append((home, default) if default is not None else (home, home.tree))
+    return passed
+
+
+def _opens_arguments(call: ast.Call) -> bool:
+    """Whether a call passes ``*values`` or ``**options``."""
+    starred = any(isinstance(each, ast.Starred) for each in call.args)
+    return starred or any(each.arg is None for each in call.keywords)
+
+
+def _list_calls(code: Definitions, home: Module, function: Function) -> list[tuple[Module, ast.Call]] | None:
+    """The calls of a function; None where something else may call it, such as ``mp.spawn``."""
+    class_ = find_class(home, function)
+    name = (
+        class_.name
+        if class_ is not None and function.name in ("__init__", "__post_init__")
+        else function.name
+    )
+    calls: list[tuple[Module, ast.Call]] = []
+    for module in code.modules:
+        for node in module.mentions(name):
+            if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                continue
+            if not any(each is function for _, each in code.find(module, node)):
+                continue
+            above = module.parents.get(node)
+            if not isinstance(above, ast.Call) or above.func is not node or len(calls) == _CALLS:
+                return None
+            calls.append((module, above))
+    return calls
+
+
+def _list_returned(code: Definitions, module: Module, call: ast.Call, position: int | None) -> list[Place]:
+    """What the function of a call returns, or one part of it."""
+    found = code.find(module, call.func)
+    if len(found) != 1 or found[0][1].name in ("__init__", "__post_init__", "__new__"):
+        return []
+    return _read_returns(*found[0], position)
+
+
+def _read_returns(module: Module, function: Function, position: int | None) -> list[Place]:
+    return [
+        (module, _choose_part(module, each.value, position))
+        for each in module.kinds.get(ast.Return, ())
+        if find_scope(module, each) is function
+    ]
+
+
+def _choose_part(module: Module, value: ast.expr | None, position: int | None) -> ast.AST:
+    if position is None or value is None:
+        return value or module.tree
+    parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+    return parts[position] if position < len(parts) else module.tree
+
+
+def _open(code: Definitions, module: Module, bound: list[Binding]) -> list[Place]:
+    """Each value; of ``rank, size = setup()`` the part of what the function returns."""
+    opened: list[Place] = []
+    for _, _, value, position in bound:
+        if value is None:
+            opened.append((module, module.tree))
+        elif position is None:
+            opened.append((module, value))
+        else:
+            returned = (
+                code.once(_list_returned, module, value, position) if isinstance(value, ast.Call) else []
+            )
+            opened += returned or [(module, module.tree)]
+    return opened
+
+
+def evaluate(
+    code: Definitions, module: Module, node: ast.AST | None, names: Mapping[str, object] | None = None
+) -> object:
+    """The value of an expression of literals, of ``names`` and of what is set once; None if not known."""
+    try:
+        return _evaluate(code, module, node, names or {})
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _evaluate(code: Definitions, module: Module, node: ast.AST | None, names: Mapping[str, object]) -> object:
+    """The same.
+
+    Raises:
+        ValueError: It is something else.
+    """
+
+    def read(part: ast.AST | None) -> object:
+        return _evaluate(code, module, part, names)
+
+    value: object = _UNKNOWN
+    if isinstance(node, ast.Constant):
+        value = node.value
+    elif isinstance(node, ast.Name) and node.id in names:
+        value = names[node.id]
+    elif isinstance(node, ast.Name | ast.Attribute):
+        places = find_values(code, module, node)
+        values = [_evaluate(code, *place, {}) for place in places]
+        value = values[0] if values else _TYPES.get(getattr(node, "id", ""), _UNKNOWN)
+        value = value if all(each == value for each in values) else _UNKNOWN
+    elif isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
+        value = tuple(map(read, node.keys if isinstance(node, ast.Dict) else node.elts))
+    elif isinstance(node, ast.expr):
+        value = _compute(node, read)
+    if value is _UNKNOWN:
+        raise ValueError("not a literal")
+    return value
+
+
+def _compute(node: ast.expr, read: Callable[[ast.AST | None], object]) -> object:
+    if isinstance(node, ast.FormattedValue):
+        return read(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(read(part)) for part in node.values)
+    if isinstance(node, ast.UnaryOp):
+        number = read(node.operand)
+        return -number if isinstance(node.op, ast.USub) and isinstance(number, int | float) else _UNKNOWN
+    if isinstance(node, ast.BinOp):
+        left, right = read(node.left), read(node.right)
+        joins = {type(left), type(right)} in ({str}, {tuple}) and isinstance(node.op, ast.Add)
+        return left + right if joins else _UNKNOWN  # type: ignore[operator]
+    return _call(node, read) if isinstance(node, ast.Call) else _UNKNOWN
+
+
+def _call(call: ast.Call, read: Callable[[ast.AST | None], object]) -> object:
+    """The value of ``range(…)``, ``list(…)``, ``table.keys()`` and their like."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "keys" and not call.args:
+        return read(call.func.value)
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    values = [read(each) for each in call.args]
+    if name in ("list", "tuple", "sorted", "set") and len(values) == 1 and isinstance(values[0], tuple):
+        return values[0]
+    whole = [value for value in values if type(value) is int and abs(value) < 10_000]
+    return tuple(range(*whole)) if name == "range" and 1 <= len(whole) == len(values) <= 2 else _UNKNOWN

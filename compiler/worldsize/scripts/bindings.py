@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from worldsize.scripts.module import Module, keyword_argument
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Scope: TypeAlias = Function | ast.Module
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _OWNERS = (*FUNCTIONS, ast.ClassDef, ast.Module)
 
@@ -40,14 +41,14 @@ def find_owner(module: Module, node: ast.AST) -> ast.AST:
     return next((above for above, _ in module.ancestors(node) if isinstance(above, _OWNERS)), module.tree)
 
 
-def find_scope(module: Module, node: ast.AST) -> ast.AST:
+def find_scope(module: Module, node: ast.AST) -> Scope:
     """The function around a node, or the tree of its module."""
     return module.once(_list_scopes).get(node, module.tree)
 
 
-def _list_scopes(module: Module) -> dict[ast.AST, ast.AST]:
+def _list_scopes(module: Module) -> dict[ast.AST, Scope]:
     """The function around each node; parents come before their children."""
-    scopes: dict[ast.AST, ast.AST] = {}
+    scopes: dict[ast.AST, Scope] = {}
     for node, above in module.parents.items():
         scope = above if isinstance(above, FUNCTIONS) else scopes.get(above)
         if scope is not None:

@@ -10,11 +10,11 @@ import ast
 
 from worldsize.base.problem import Fix
 from worldsize.base.span import Span
+from worldsize.scripts.bindings import find_owner, is_parameter, read_bindings
 from worldsize.scripts.module import Module, find_mentions, keyword_argument, list_bound_names
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import GLOBAL_NAMES, LOCAL_NAMES
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
 _HOROVOD = ("horovod.torch", "horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras")
 
 
@@ -44,10 +44,10 @@ def call_set_epoch(module: Module, sampler: ast.Call) -> Fix | None:
     name, assignment = _name_sampler(module, sampler)
     if name is None or assignment is None:
         return None
-    scope = _scope(module, assignment)
+    scope = find_owner(module, assignment)
     variable = name.partition(".")[0]
     stores = module.stores(variable)
-    if len([node for node in stores if _scope(module, node) is scope]) != 1:
+    if len([node for node in stores if find_owner(module, node) is scope]) != 1:
         return None
     block = module.parents[assignment]
     for loop in module.kinds.get(ast.For, ()):
@@ -58,7 +58,7 @@ def call_set_epoch(module: Module, sampler: ast.Call) -> Fix | None:
             and target.id != "_"
             and any("epoch" in word.lower() for word in (target.id, *find_mentions(loop.iter)))
             and loop.lineno > assignment.lineno
-            and _scope(module, loop) is scope
+            and find_owner(module, loop) is scope
             and any(above is block for above, _ in module.ancestors(loop))
             and _has_own_lines(module, first)
         ):
@@ -146,7 +146,7 @@ def _end_of(module: Module, node: ast.AST) -> tuple[int, int]:
 
 def _first_rank(program: Program, module: Module, statement: ast.stmt) -> str | None:
     """An expression that is true on the first process only."""
-    scope = _scope(module, statement)
+    scope = find_owner(module, statement)
     for name in GLOBAL_NAMES:
         if _is_visible(module, scope, name, statement.lineno):
             return f"{name} == 0"
@@ -176,17 +176,13 @@ def _is_visible(module: Module, scope: ast.AST, name: str, line: int) -> bool:
 
 def _find_binding(module: Module, scope: ast.AST, name: str) -> int | None:
     """The line from which on a name is bound in a scope; None where it is not, or to the local rank."""
-    if any(node.arg == name and _scope(module, node) is scope for node in module.kinds.get(ast.arg, ())):
+    if is_parameter(scope, name):
         return 0
-    lines: list[int] = []
-    for node in module.stores(name):
-        statement = next((up for up, _ in module.ancestors(node) if isinstance(up, ast.stmt)), None)
-        if any(word in LOCAL_NAMES for word in find_mentions(getattr(statement, "value", None))):
-            return None
-        own = _scope(module, node)
-        if own in (scope, module.tree):
-            lines.append(node.lineno if own is scope else 0)
-    return min(lines, default=None)
+    names = read_bindings(module).names
+    own, outer = names.get((scope, name), []), names.get((module.tree, name), [])
+    if any(word in LOCAL_NAMES for each in (*own, *outer) for word in find_mentions(each.value)):
+        return None
+    return min((0 if each in outer else each.target.lineno for each in (*own, *outer)), default=None)
 
 
 def _name_sampler(module: Module, sampler: ast.Call) -> tuple[str | None, ast.Assign | None]:
@@ -201,11 +197,6 @@ def _name_sampler(module: Module, sampler: ast.Call) -> tuple[str | None, ast.As
     if isinstance(above, ast.Assign) and len(above.targets) == 1 and isinstance(above.targets[0], ast.Name):
         return above.targets[0].id + suffix, above
     return None, None
-
-
-def _scope(module: Module, node: ast.AST) -> ast.AST:
-    """The function, class or file that a node belongs to."""
-    return next((above for above, _ in module.ancestors(node) if isinstance(above, _SCOPES)), module.tree)
 
 
 def _stays_first(statement: ast.stmt) -> bool:

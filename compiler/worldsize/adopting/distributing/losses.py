@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 
 from worldsize.adopting.source.header import Header
-from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.profile import find_optimizer_name
 from worldsize.adopting.training.search import Training
+from worldsize.scripts.bindings import Scope
 from worldsize.scripts.module import constant_value, keyword_argument
 
 _REASON = "the gradients are averaged, and this loss is a sum over the rows of all processes"

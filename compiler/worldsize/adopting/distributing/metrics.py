@@ -16,10 +16,11 @@ from worldsize.adopting.distributing.meters import (
 )
 from worldsize.adopting.distributing.wrapping import list_evaluations
 from worldsize.adopting.source.header import Header
-from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, Tracer, is_under, read_iterable, walk_outside
 from worldsize.adopting.training.feeding import name_phase
 from worldsize.adopting.training.search import Training
+from worldsize.scripts.bindings import Scope
 
 _HELPER = '''def {name}(value):
     """{what} over all processes."""

@@ -9,10 +9,11 @@ from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.options.roles import find_role
 from worldsize.adopting.source.reading import find_loader_function
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer, entry_of
+from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.epoch_counter import find_counter
 from worldsize.adopting.training.feeding import find_batch_size, lays_out_columns
 from worldsize.adopting.training.search import Training, is_optimizer
+from worldsize.scripts.bindings import find_entry
 from worldsize.scripts.module import constant_value, keyword_argument
 
 
@@ -25,7 +26,7 @@ def set_loader(script: Script, tracer: Tracer, parser: Parser, loader: ast.Call)
     for each in loader.keywords if size is None else ():
         if each.arg is None:  # `**options`
             mapping, _ = tracer.follow(each.value, script.scope(loader))
-            size = entry_of(mapping, "batch_size")
+            size = find_entry(mapping, "batch_size")
     if size is None:
         script.leave(loader, "no option sets the batch size here", "give `batch_size=` to the loader")
     else:

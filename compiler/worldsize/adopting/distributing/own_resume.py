@@ -10,7 +10,7 @@ from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.scripts.bindings import Function
+from worldsize.scripts.bindings import Function, is_parameter
 
 _DEPTH = 4
 _BLOCKS = ("body", "orelse", "finalbody")
@@ -124,7 +124,7 @@ class _Asked:
         """What a variable is assigned, or what the calls pass for a parameter."""
         scope = self._script.scope(node)
         bound = [value for _, value, _ in self._tracer.bindings(node.id, scope)]
-        if bound or isinstance(scope, ast.Module) or not self._tracer.is_parameter(scope, node.id):
+        if bound or isinstance(scope, ast.Module) or not is_parameter(scope, node.id):
             return bound
         passed = (self._tracer.argument(call, scope, node.id) for call in self._list_calls(scope))
         return [each for each in passed if each is not None]

@@ -8,10 +8,11 @@ from worldsize.adopting.options.flags import add_flag, list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.options.reaching import find_place
 from worldsize.adopting.source.header import Header
-from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.epoch_counter import name_epoch
 from worldsize.adopting.training.search import Frame, Training
+from worldsize.scripts.bindings import Scope
 
 VARIABLE = "AZURE_ML_OUTPUT_checkpoints"  # which Azure ML sets for an output with the name `checkpoints`
 _REASON = "the loop gets what it needs by parameters"

@@ -14,10 +14,11 @@ from worldsize.adopting.distributing.passing import name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
-from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer, is_under
 from worldsize.adopting.training.epoch_counter import EpochLoop, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
+from worldsize.scripts.bindings import Scope
 
 _STEPPED = re.compile(
     r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE

@@ -6,11 +6,11 @@ import ast
 
 from msgspec import Struct
 
-from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.evaluations import is_without_gradient, without_gradient
 from worldsize.adopting.training.search import Frame, Training, is_optimizer, refuse_second_call
-from worldsize.scripts.bindings import Function
+from worldsize.scripts.bindings import Function, Scope, is_parameter
 
 WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")
@@ -286,7 +286,7 @@ def _reads_model(
     """Whether a function knows the model by the name that it has where it is wrapped."""
     if training.is_attribute:
         return isinstance(call.func, ast.Attribute)
-    own = tracer.is_parameter(function, wrapped.model) or tracer.bindings(wrapped.model, function)
+    own = is_parameter(function, wrapped.model) or tracer.bindings(wrapped.model, function)
     inside = any(above is wrapped.scope for above, _ in tracer.module.ancestors(function))
     return isinstance(call.func, ast.Name) and inside and not own
 

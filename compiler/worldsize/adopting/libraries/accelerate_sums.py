@@ -9,6 +9,7 @@ from collections.abc import Collection
 from worldsize.adopting.distributing.metrics import list_sums
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
+from worldsize.scripts.bindings import is_parameter
 
 _GATHERS = frozenset({"gather", "gather_for_metrics", "reduce"})
 _MAIN_ONLY = re.compile(r"\bis_(?:local_)?main_process\b")
@@ -61,9 +62,9 @@ def is_bound(script: Script, tracer: Tracer, node: ast.AST, accelerator: str) ->
     """Whether the accelerator has its name at a node."""
     scope = script.scope(node)
     if not accelerator.isidentifier():
-        return accelerator.startswith("self.") and tracer.is_parameter(scope, "self")
+        return accelerator.startswith("self.") and is_parameter(scope, "self")
     known = tracer.bindings(accelerator, scope) or tracer.bindings(accelerator, script.module.tree)
-    return bool(known) or tracer.is_parameter(scope, accelerator)
+    return bool(known) or is_parameter(scope, accelerator)
 
 
 def _find_reduction(

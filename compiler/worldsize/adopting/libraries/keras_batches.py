@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from worldsize.adopting.options.flags import set_by_flag
 from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
+from worldsize.scripts.bindings import Scope
 from worldsize.scripts.module import constant_value, keyword_argument
 
 _BATCHES = ("batch", "padded_batch")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 
 from worldsize.adopting.distributing.first_rank import is_own_method
-from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
+from worldsize.scripts.bindings import Scope
 from worldsize.scripts.module import constant_value, keyword_argument
 
 _EVALUATES = ("validation", "test", "on_validation", "on_test")

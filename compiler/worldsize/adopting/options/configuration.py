@@ -11,9 +11,10 @@ from msgspec import Struct
 
 from worldsize.adopting.options.arguments import find_given
 from worldsize.adopting.options.declared import read_options
-from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.documents import yaml
+from worldsize.scripts.bindings import Scope, is_parameter
 from worldsize.scripts.module import constant_value
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -89,7 +90,7 @@ def _step_back(
         value, where = tracer.follow(node, scope, 1)
         return None if value is node else (None, value, where)
     while not (bound := tracer.bindings(node.id, scope)) and not isinstance(scope, ast.Module):
-        if tracer.is_parameter(scope, node.id):
+        if is_parameter(scope, node.id):
             value, where = tracer.follow(node, scope, 1)
             return None if value is node else (None, value, where)
         scope = script.scope(scope)

@@ -15,6 +15,7 @@ from worldsize.adopting.options.settings import find_field_option, is_field
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
+from worldsize.scripts.bindings import find_default
 
 _HELP: dict[Role, str] = {
     "batch_size": "rows per process and step",
@@ -77,7 +78,7 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
         seen.add(value)
         value, scope = tracer.follow(inner, scope)
     number = _read_number(value)
-    declared = _find_default(tracer, parser, value) or _find_parameter(script, tracer, parser, value)
+    declared = _find_default(parser, value) or _find_parameter(script, parser, value)
     declared = declared or find_field_option(script, tracer, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
@@ -152,20 +153,20 @@ def _find_inner(value: ast.expr, role: Role) -> ast.expr | None:
     return value.right if multiple else None
 
 
-def _find_default(tracer: Tracer, parser: Parser, value: ast.expr) -> Declared | None:
+def _find_default(parser: Parser, value: ast.expr) -> Declared | None:
     """The parameter of the command whose default this is: it is an option already."""
     function = parser.function
     for each in parser.options.declared if function is not None else ():
-        if isinstance(each.node, ast.arg) and tracer.default(function, each.name) is value:  # type: ignore[arg-type]
+        if isinstance(each.node, ast.arg) and find_default(function, each.name) is value:  # type: ignore[arg-type]
             return each
     return None
 
 
-def _find_parameter(script: Script, tracer: Tracer, parser: Parser, value: ast.expr) -> Declared | None:
+def _find_parameter(script: Script, parser: Parser, value: ast.expr) -> Declared | None:
     """The option that has the name of a parameter, whose default this is: ``Model(**vars(args))`` sets it."""
     function = find_default_of(script, value)
     names = [each.arg for each in (*function.args.args, *function.args.kwonlyargs)] if function else []
-    name = next((each for each in names if function and tracer.default(function, each) is value), "")
+    name = next((each for each in names if function and find_default(function, each) is value), "")
     return parser.options.named(name) if parser.function is None else None
 
 

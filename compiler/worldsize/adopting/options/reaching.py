@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
+from worldsize.scripts.bindings import Scope, is_parameter
 
 _DEPTH = 8
 
@@ -57,7 +58,7 @@ def find_place(script: Script, tracer: Tracer, parser: Parser, node: ast.AST) ->
         return None
     outer = find_place(script, tracer, parser, scope)  # of the function around this one
     name = re.match(r"\w*", outer or "")
-    hidden = not name or tracer.bindings(name[0], scope) or tracer.is_parameter(scope, name[0])
+    hidden = not name or tracer.bindings(name[0], scope) or is_parameter(scope, name[0])
     return None if hidden else outer
 
 
@@ -142,7 +143,7 @@ class _Holders:
         if bound:
             _, value, position = bound[0]
             return self._judge(value, scope, depth - 1) if position is None else None
-        if isinstance(scope, ast.Module) or not self._tracer.is_parameter(scope, name):
+        if isinstance(scope, ast.Module) or not is_parameter(scope, name):
             return None
         kinds = set()
         for call in self._tracer.calls(scope):

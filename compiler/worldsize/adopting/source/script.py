@@ -13,10 +13,9 @@ from msgspec import Struct, structs
 from worldsize.adopting.model import AdoptError, Change, Obstacle
 from worldsize.adopting.source.line_lengths import wrap_lines
 from worldsize.base.problem import Finding
-from worldsize.scripts.bindings import Function
+from worldsize.scripts.bindings import Function, Scope, find_scope
 from worldsize.scripts.module import Module
 
-Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 # At one place: the end of what stands before it comes first, and a condition right before its statements.
 _AFTER, _BEFORE, _HEAD, _INDENT, _INSIDE = 0, 1, 2, 3, 4
 _MOVED = "\0"  # in an edit, for what is moved there; no script has it
@@ -68,10 +67,7 @@ class Script:
 
     def scope(self, node: ast.AST) -> Scope:
         """The function around a node, or the file."""
-        for above, _ in self.module.ancestors(node):
-            if isinstance(above, Scope):
-                return above
-        return self.module.tree
+        return find_scope(self.module, node)
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement around a node, or the node itself."""

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-from worldsize.adopting.source.script import Scope, Script
-from worldsize.scripts.bindings import Function
+from worldsize.adopting.source.script import Script
+from worldsize.scripts.bindings import (
+    FUNCTIONS,
+    Binding,
+    Function,
+    Scope,
+    find_argument,
+    find_default,
+    find_entry,
+    is_parameter,
+    read_bindings,
+)
 
 _DEPTH = 12
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Bound = tuple[ast.stmt, ast.expr, int | None]
 Loop = ast.For | ast.While | ast.ListComp | ast.GeneratorExp
-
-
-def entry_of(mapping: ast.expr, key: object) -> ast.expr | None:
-    """The value of a key in ``{"key": …}`` or ``dict(key=…)``."""
-    if isinstance(mapping, ast.Dict):
-        for name, value in zip(mapping.keys, mapping.values, strict=True):
-            if isinstance(name, ast.Constant) and name.value == key:
-                return value
-    if isinstance(mapping, ast.Call) and getattr(mapping.func, "id", "") == "dict":
-        return next((each.value for each in mapping.keywords if each.arg == key), None)
-    return None
 
 
 def read_iterable(loop: Loop) -> ast.expr | None:
@@ -31,6 +30,11 @@ def read_iterable(loop: Loop) -> ast.expr | None:
     return loop.iter if isinstance(loop, ast.For) else loop.generators[0].iter
 
 
+def _list_known(bound: Iterable[Binding]) -> list[Bound]:
+    """The bindings of which the value is known: statement, value, position in it."""
+    return [(each.statement, each.value, each.position) for each in bound if each.value is not None]
+
+
 class Tracer:
     """Finds where values of one script come from. What is not certain is not followed."""
 
@@ -38,65 +42,32 @@ class Tracer:
         self.script = script
         self.module = script.module
         self.functions: dict[str, list[Function]] = {}
-        for kind in _FUNCTIONS:
+        for kind in FUNCTIONS:
             for node in self.module.kinds.get(kind, ()):
                 self.functions.setdefault(node.name, []).append(node)
         self.classes = {node.name: node for node in self.module.kinds.get(ast.ClassDef, ())}
         self._methods = set(self.functions)
         self._chosen: dict[Function, ast.Call] = {}
-        self._bound: dict[tuple[ast.AST, str], list[tuple[ast.stmt, ast.expr, int | None]]] = {}
-        self._attributes: dict[str, list[tuple[ast.stmt, ast.expr, int | None]]] = {}
-        for statement in (*self.module.kinds.get(ast.Assign, ()), *self.module.kinds.get(ast.AnnAssign, ())):
-            if statement.value is not None:
-                self._bind(statement)
-        for opened in self.module.kinds.get(ast.With, ()):
-            for item in opened.items:
-                if isinstance(item.optional_vars, ast.Name):  # `with tqdm(loader) as batches:`
-                    key = (self.owner(opened), item.optional_vars.id)
-                    self._bound.setdefault(key, []).append((opened, item.context_expr, None))
+        self._bindings = read_bindings(self.module)
 
-    def _bind(self, statement: ast.Assign | ast.AnnAssign) -> None:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        value = statement.value
-        assert value is not None
-        for target in targets:
-            parts = (
-                list(enumerate(target.elts)) if isinstance(target, ast.Tuple | ast.List) else [(None, target)]
-            )
-            for position, part in parts:
-                one, at = value, position
-                if (
-                    isinstance(value, ast.Tuple | ast.List)
-                    and position is not None
-                    and position < len(value.elts)
-                ):
-                    one, at = value.elts[position], None
-                if isinstance(part, ast.Name):
-                    key = (self.owner(statement), part.id)
-                    self._bound.setdefault(key, []).append((statement, one, at))
-                elif isinstance(part, ast.Attribute):
-                    self._attributes.setdefault(part.attr, []).append((statement, one, at))
-
-    def owner(self, node: ast.AST) -> ast.AST:
-        """The function, class or file whose names a statement binds."""
-        for above, _ in self.module.ancestors(node):
-            if isinstance(above, (*_FUNCTIONS, ast.ClassDef, ast.Module)):
-                return above
-        return self.module.tree
-
-    def bindings(self, name: str, scope: ast.AST) -> list[tuple[ast.stmt, ast.expr, int | None]]:
+    def bindings(self, name: str, scope: ast.AST) -> list[Bound]:
         """The assignments of a name in a scope: statement, value, and the position in a tuple."""
-        return self._bound.get((scope, name), [])
+        return _list_known(self._bindings.names.get((scope, name), ()))
 
     def names(self, scope: ast.AST) -> dict[str, int]:
         """What a scope binds, with the line of the first assignment."""
-        return {name: bound[0][0].lineno for (owner, name), bound in self._bound.items() if owner is scope}
+        known = {
+            name: _list_known(bound)
+            for (owner, name), bound in self._bindings.names.items()
+            if owner is scope
+        }
+        return {name: bound[0][0].lineno for name, bound in known.items() if bound}
 
     def attributes(self, class_: ast.AST | None) -> dict[str, list[tuple[ast.stmt, ast.expr]]]:
         """The attributes of `self` that the methods of a class assign."""
         found: dict[str, list[tuple[ast.stmt, ast.expr]]] = {}
-        for name, bound in self._attributes.items() if isinstance(class_, ast.ClassDef) else ():
-            for statement, value, position in bound:
+        for name, bound in self._bindings.attributes.items() if isinstance(class_, ast.ClassDef) else ():
+            for statement, value, position in _list_known(bound):
                 of_class = self.module.parents.get(self.script.scope(statement)) is class_
                 if of_class and position is None and f"self.{name}" in map(ast.unparse, ast.walk(statement)):
                     found.setdefault(name, []).append((statement, value))
@@ -109,7 +80,7 @@ class Tracer:
         if isinstance(func, ast.Name) and name in self.classes:
             body = self.classes[name].body
             return next(
-                (each for each in body if isinstance(each, _FUNCTIONS) and each.name == "__init__"), None
+                (each for each in body if isinstance(each, FUNCTIONS) and each.name == "__init__"), None
             )
         if name == "__init__" and isinstance(func, ast.Attribute):
             return self._find_base_initializer(func)
@@ -129,7 +100,7 @@ class Tracer:
         for base in around.bases if around is not None and called else ():
             class_ = self.classes.get(getattr(base, "id", ""))
             for each in class_.body if class_ is not None else ():
-                if isinstance(each, _FUNCTIONS) and each.name == "__init__":
+                if isinstance(each, FUNCTIONS) and each.name == "__init__":
                     return each
         return None
 
@@ -159,35 +130,8 @@ class Tracer:
         return [call for call in made if self.function(call) is function]
 
     def argument(self, call: ast.Call, function: Function, name: str) -> ast.expr | None:
-        """What a call passes for a parameter, or its default."""
-        for keyword in call.keywords:
-            if keyword.arg == name:
-                return keyword.value
-        names = [each.arg for each in function.args.args]
-        if name in names:
-            method = isinstance(self.module.parents.get(function), ast.ClassDef)
-            position = names.index(name) - method
-            if 0 <= position < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
-                return call.args[position]
-        return None
-
-    def default(self, function: Function, name: str) -> ast.expr | None:
-        """The default of a parameter."""
-        names = [each.arg for each in function.args.args]
-        if name in names:
-            position = names.index(name) - len(names)
-            if -position <= len(function.args.defaults):
-                return function.args.defaults[position]
-        for parameter, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
-            if parameter.arg == name:
-                return value
-        return None
-
-    def is_parameter(self, function: Scope, name: str) -> bool:
-        """Whether a function takes a parameter of this name."""
-        if isinstance(function, ast.Module):
-            return False
-        return any(each.arg == name for each in (*function.args.args, *function.args.kwonlyargs))
+        """What a call passes for a parameter; None where it passes nothing."""
+        return find_argument(self.module, call, function, name)
 
     def follow(self, node: ast.expr, scope: Scope, depth: int = _DEPTH) -> tuple[ast.expr, Scope]:
         """The expression that a name, attribute or entry of a dictionary stands for, and its scope."""
@@ -205,7 +149,7 @@ class Tracer:
             if (given := self.step_keyword(node, scope)) is not None:
                 return given
             inside, where = self.follow(node.value, scope, 4)
-            found = entry_of(inside, node.slice.value)
+            found = find_entry(inside, node.slice.value)
             return None if found is None else (found, where)
         if isinstance(node, ast.Call):
             return self._step_call(node)
@@ -238,13 +182,13 @@ class Tracer:
         self, name: str, scope: Scope, besides: ast.expr | None = None
     ) -> tuple[ast.expr, Scope] | None:
         bound = [each for each in self.bindings(name, scope) if each[1] is not besides]
-        if not bound and self.is_parameter(scope, name):
+        if not bound and is_parameter(scope, name):
             assert not isinstance(scope, ast.Module)
             calls = self.calls(scope)
             passed = [value for call in calls if (value := self.argument(call, scope, name)) is not None]
             if passed:
                 return passed[0], self.script.scope(passed[0])
-            default = self.default(scope, name)
+            default = find_default(scope, name)
             return None if default is None else (default, scope)
         if not bound and scope is not self.module.tree:
             outer = self.script.scope(scope)
@@ -252,7 +196,7 @@ class Tracer:
         return self._choose(bound)
 
     def _step_attribute(self, node: ast.Attribute, scope: Scope) -> tuple[ast.expr, Scope] | None:
-        bound = self._attributes.get(node.attr, [])
+        bound = _list_known(self._bindings.attributes.get(node.attr, ()))
         if isinstance(node.value, ast.Attribute) and node.value.attr == "hparams":  # of Lightning
             return self._step_hparam(node.attr, scope)
         if bound:
@@ -269,7 +213,7 @@ class Tracer:
     def _step_hparam(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
         class_ = self.module.parents.get(scope)
         for each in class_.body if isinstance(class_, ast.ClassDef) else ():
-            if isinstance(each, _FUNCTIONS) and each.name == "__init__" and self.is_parameter(each, name):
+            if isinstance(each, FUNCTIONS) and each.name == "__init__" and is_parameter(each, name):
                 return self._step_name(name, each)
         return None
 
@@ -277,7 +221,7 @@ class Tracer:
         value, _ = self.follow(base, scope, 4)
         return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == name
 
-    def _choose(self, bound: list[tuple[ast.stmt, ast.expr, int | None]]) -> tuple[ast.expr, Scope] | None:
+    def _choose(self, bound: list[Bound]) -> tuple[ast.expr, Scope] | None:
         """The value of the first assignment that is not of the form ``model = model.to(device)``."""
         for statement, value, position in bound:
             if isinstance(value, ast.Constant) and value.value is None:
@@ -317,7 +261,7 @@ class Tracer:
             source = isinstance(child, ast.comprehension) or child is getattr(above, "iter", None)
             if isinstance(above, Loop) and not source:
                 yield above
-            if isinstance(above, _FUNCTIONS):
+            if isinstance(above, FUNCTIONS):
                 return
 
 

@@ -7,7 +7,7 @@ import re
 
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.scripts.bindings import Function
+from worldsize.scripts.bindings import Function, find_default
 
 _NO_GRADIENT = ("no_grad", "inference_mode")
 _OPTIMIZER = re.compile(r"opt|optim|optimi[sz]er")
@@ -20,7 +20,7 @@ def evaluates(script: Script, tracer: Tracer, function: Function, call: ast.Call
     if is_without_gradient(script, call):
         return True
     for parameter in (*function.args.args, *function.args.kwonlyargs):
-        given = tracer.argument(call, function, parameter.arg) or tracer.default(function, parameter.arg)
+        given = tracer.argument(call, function, parameter.arg) or find_default(function, parameter.arg)
         if not isinstance(given, ast.Constant):
             continue
         if given.value is None and _OPTIMIZER.fullmatch(parameter.arg):

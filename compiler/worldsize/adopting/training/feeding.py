@@ -10,10 +10,11 @@ from msgspec import Struct
 
 from worldsize.adopting.options.roles import find_role
 from worldsize.adopting.source.reading import find_loader_function
-from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, Tracer
 from worldsize.adopting.training.evaluations import without_gradient
 from worldsize.adopting.training.refusals import refuse_graphs
+from worldsize.scripts.bindings import Scope
 
 Kind = Literal["loader", "phases", "beside", "draws", "ranges", "columns"]
 _DRAWS = {

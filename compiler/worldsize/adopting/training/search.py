@@ -6,13 +6,13 @@ import ast
 
 from msgspec import Struct
 
-from worldsize.adopting.source.script import Scope, Script
+from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, Tracer
 from worldsize.adopting.training.batches import find_feed
 from worldsize.adopting.training.epoch_counter import find_counter
 from worldsize.adopting.training.evaluations import evaluates
 from worldsize.adopting.training.feeding import Feed
-from worldsize.scripts.bindings import Function
+from worldsize.scripts.bindings import Function, Scope, is_parameter
 from worldsize.scripts.loops import list_backward_calls
 
 _OPTIMIZERS = frozenset(
@@ -314,7 +314,7 @@ def _place_model(
         if not isinstance(model, ast.Name):
             break
         bound = tracer.bindings(model.id, scope)
-        if not bound and tracer.is_parameter(scope, model.id):
+        if not bound and is_parameter(scope, model.id):
             assert not isinstance(scope, ast.Module)
             calls = tracer.calls(scope)
             passed = tracer.argument(calls[0], scope, model.id) if len(calls) == 1 else None
@@ -365,7 +365,7 @@ def lift_name(
     """What an outer frame calls the value that an inner one names; None where it has no name for it."""
     for number in range(*frames):
         function, call = training.frames[number].scope, training.frames[number + 1].call
-        if isinstance(node, ast.Name) and tracer.is_parameter(function, node.id):
+        if isinstance(node, ast.Name) and is_parameter(function, node.id):
             assert not isinstance(function, ast.Module)
             value = tracer.argument(call, function, node.id)
             if value is None:

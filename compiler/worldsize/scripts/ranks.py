@@ -88,7 +88,7 @@ def is_read_from(code: Definitions, module: Module, node: ast.AST, gives: str, d
     node = open_conversion(module, node)
     if variable_read(node) in library_calls.list_variables(gives):
         return True
-    if isinstance(node, ast.Call) and module.name_of(node.func) in library_calls.list_calls(gives):
+    if isinstance(node, ast.Call) and library_calls.find_call(module.name_of(node.func), gives):
         return True
     answers: dict[tuple[ast.AST, str], bool] = code.memo.setdefault(is_read_from, {})
     if (node, gives) not in answers:

@@ -13,38 +13,9 @@ from worldsize.adopting.distributing.savers_beside import saves_beside
 from worldsize.adopting.distributing.together import Together, is_together, list_computed, take_out
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
+from worldsize.facts.library_calls import find_call
 from worldsize.scripts.module import constant_value, keyword_argument
 
-_PRINTS = frozenset(
-    {
-        "print",
-        "pprint",
-        "pprint.pprint",
-        "tqdm.write",
-        "tqdm.tqdm.write",
-        "plt.show",
-        "matplotlib.pyplot.show",
-        "display",
-        "IPython.display.display",
-        "click.echo",
-        "typer.echo",
-        "sys.stdout.write",
-        "sys.stdout.flush",
-        "sys.stderr.write",
-    }
-)
-_WRITES = frozenset(
-    {"save", "savez", "savez_compressed", "savetxt", "savemat", "savefig", "imsave", "imwrite", "save_image"}
-    | {"save_file", "save_model", "save_pretrained", "update_summary", "dump", "write_text", "write_bytes"}
-    | {"to_csv", "to_json", "to_parquet", "to_excel", "to_pickle", "to_feather", "to_hdf"}
-    | {"copyfile", "copytree", "rmtree", "rmdir", "removedirs", "unlink", "touch", "symlink_to"}
-    | {"hardlink_to", "make_archive", "mkdir", "makedirs"}
-)
-# Their last words name other things too: `names.remove(name)`, `text.replace(old, new)`.
-_MOVES = frozenset(
-    {"os.replace", "os.rename", "os.remove", "os.link", "os.symlink", SINK}
-    | {"shutil.copy", "shutil.copy2", "shutil.move", "torch.onnx.export"}
-)
 _PATH_MOVES = frozenset({"replace", "rename"})  # methods of a path, which take one argument
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml", "tensorboard_logger")
 _WRITERS = ("SummaryWriter", "wandb.init")
@@ -163,7 +134,7 @@ def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool
     name = script.module.name_of(call.func)
     last = name.rpartition(".")[2]
     base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    if name in _PRINTS or _holds(script, writers, base, statement):
+    if find_call(name, "prints") or _holds(script, writers, base, statement):
         return "print"
     if name.partition(".")[0] in _TRACKERS:
         of_all = last in ("autolog", "set_tracking_uri", "set_experiment") or call in script.module.memo.get(
@@ -180,8 +151,9 @@ def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
     owner, _, last = name.rpartition(".")
     if last in ("makedirs", "mkdir") and constant_value(keyword_argument(call, "exist_ok")) is True:
         return False
-    moves = name in _MOVES or (last in _PATH_MOVES and len(call.args) == 1 and not call.keywords)
-    return (moves or last in _WRITES) and bool(owner) and not is_own_method(script, call, last)
+    moves = name == SINK or (last in _PATH_MOVES and len(call.args) == 1 and not call.keywords)
+    acts = moves or find_call(name, "writes", "copies", "changes") is not None
+    return acts and bool(owner) and not is_own_method(script, call, last)
 
 
 def is_own_method(script: Script, call: ast.Call, last: str) -> bool:

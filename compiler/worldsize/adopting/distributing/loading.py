@@ -10,11 +10,9 @@ from worldsize.adopting.distributing.opening import opens_to_write
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
+from worldsize.facts.library_calls import find_call
 from worldsize.scripts.module import keyword_argument
 
-_WRITES = {"save_pretrained": 0, "savetxt": 0, "to_csv": 0, "to_json": 0, "to_parquet": 0, "to_pickle": 0}
-_WRITES |= {"save": 0}
-_WRITES_SECOND = ("torch.save", "joblib.dump", "safetensors.torch.save_file")
 _WAITS = "the other processes wait until the first has written the file"
 _TESTS = re.compile(r"\b(?:exists|isfile|isdir|is_file|is_dir|listdir)\b")
 
@@ -71,7 +69,8 @@ def _wait_for_first(script: Script, header: Header) -> None:
     tops = {name.partition(".")[0] for name, level, _ in script.module.imports if not level}
     written: dict[tuple[str, ast.AST], ast.Call] = {}
     for name, call in script.module.calls:
-        position = 1 if name in _WRITES_SECOND else _WRITES.get(name.rpartition(".")[2])
+        effect = find_call(name, "writes")
+        position = effect.argument if effect is not None else None
         if position is not None and len(call.args) > position and script.is_guarded(script.statement(call)):
             written.setdefault((script.written(call.args[position]), script.scope(call)), call)
     waits: set[ast.stmt] = set()

@@ -15,13 +15,9 @@ from worldsize.adopting.options.reaching import find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
+from worldsize.facts.library_calls import find_call
 from worldsize.scripts.module import keyword_argument
 
-_SAVES = {"torch.save": 1, "joblib.dump": 1, "numpy.save": 0, "numpy.savez": 0, "numpy.savetxt": 0}
-_SAVES |= {"torchvision.utils.save_image": 1, "os.replace": 1, "os.rename": 1}
-_SAVES |= dict.fromkeys(("shutil.copyfile", "shutil.copy", "shutil.copy2", "shutil.move"), 1)
-_SAVES |= {"accelerator.save": 1, "self.accelerator.save": 1}
-_METHODS = ("save", "save_checkpoint")
 _FOLDERS = (
     ("output_dir", "TrainingArguments"),
     ("dirpath", "ModelCheckpoint"),
@@ -42,7 +38,6 @@ _BY_PLACE = (
     "CSVLogger",
     "TensorBoardLogger",
 )
-_LAST = ("save_model", "savefig", "to_csv", "save_pretrained", "save_weights", "save_state")
 _MAKERS = {
     "save_model",
     "save_state",
@@ -115,23 +110,21 @@ def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]
     for name, call in script.module.calls:
         if openly and name.rpartition(".")[2] in _MAKERS:
             continue
-        position = _SAVES.get(name, 0 if name.rpartition(".")[2] in _LAST else None)
+        last = name.rpartition(".")[2]
+        effect = find_call(name, "writes", "copies")
+        by_method = last == "save_checkpoint" or (effect is not None and effect.call == "*.save")
+        position = 0 if by_method else effect.argument if effect is not None else None
+        if by_method and (not isinstance(call.func, ast.Attribute) or is_own_method(script, call, last)):
+            position = None
         opens = opens_to_write(call) and (name == "open" or is_opener(call))
         position = 0 if opens else position
-        if (
-            position is None
-            and name.rpartition(".")[2] in _METHODS
-            and isinstance(call.func, ast.Attribute)
-            and not is_own_method(script, call, name.rpartition(".")[2])
-        ):
-            position = 0
         folder = next((found for word, ending in _FOLDERS if name.endswith(ending)
                        and (found := keyword_argument(call, word)) is not None), None)  # fmt: skip
         if folder is None and name.endswith(_BY_PLACE) and call.args:
             position = 0
         if opens and not call.args and (named := keyword_argument(call, "file")) is not None:
             yield named
-        writes = name.rpartition(".")[2] in ("write_text", "write_bytes") or opens_to_write(call)
+        writes = last in ("write_text", "write_bytes") or opens_to_write(call)
         if writes and position is None and isinstance(call.func, ast.Attribute):
             yield call.func.value  # `Path("x.txt").open("w")`
         if folder is not None:

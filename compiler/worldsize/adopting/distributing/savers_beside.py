@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from worldsize.adopting.source.reading import find_function_beside, list_classes_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.epoch_counter import list_assigned
+from worldsize.facts.library_calls import list_last_names
 from worldsize.scripts.module import constant_value
 
 _SAVES = re.compile(r"save|checkpoint|ckpt|plot|dump|export|write|log", re.IGNORECASE)
-_WRITES = frozenset(
-    {"save", "savefig", "save_image", "save_pretrained", "dump", "to_csv", "to_json", "copyfile", "copy"}
-    | {"write_text", "imwrite", "savez", "savetxt"}
-)
 # Their functions are for all processes: they set up loggers.
-_LOGS = _WRITES | {"FileHandler", "RotatingFileHandler", "TimedRotatingFileHandler", "WatchedFileHandler"}
-_LOGS |= {"basicConfig"}
+_LOGS = frozenset(
+    {"FileHandler", "RotatingFileHandler", "TimedRotatingFileHandler", "WatchedFileHandler"} | {"basicConfig"}
+)
 
 
 def saves_beside(script: Script, call: ast.Call) -> bool:
@@ -30,7 +28,7 @@ def leave_paths_beside(script: Script) -> None:
     """Report what such a function, or a setting beside the script, lets a job write into its folder."""
     _leave_settings_beside(script)
     for name, call in script.module.calls:
-        found = _find_saver(script, call, _LOGS) if _SAVES.search(name) else None
+        found = _find_saver(script, call, or_logs=True) if _SAVES.search(name) else None
         path = next(_list_paths(found, call), None) if found is not None else None
         if path is not None:
             help_ = "let the function take a folder, and pass the one that an option names"
@@ -54,16 +52,17 @@ def _leave_settings_beside(script: Script) -> None:
                 script.leave(each, f"`{path}` is written beside the script, where a job loses it", help_)
 
 
-def _find_saver(script: Script, call: ast.Call, words: frozenset[str] = _WRITES) -> ast.FunctionDef | None:
+def _find_saver(script: Script, call: ast.Call, *, or_logs: bool = False) -> ast.FunctionDef | None:
     name = script.module.name_of(call.func)
     if not _SAVES.search(name.rpartition(".")[2]):
         return None
     found = find_function_beside(script.module, name)
-    return found[1] if found is not None and any(_list_written(found[1], words)) else None
+    return found[1] if found is not None and any(_list_written(found[1], or_logs=or_logs)) else None
 
 
-def _list_written(function: ast.FunctionDef, words: frozenset[str]) -> Iterator[ast.Call]:
-    """The calls of a function that write."""
+def _list_written(function: ast.FunctionDef, *, or_logs: bool) -> Iterator[ast.Call]:
+    """The calls of a function that write files, or set up logs in them."""
+    words = list_last_names("writes", "copies") | (_LOGS if or_logs else frozenset())
     for node in ast.walk(function):
         if isinstance(node, ast.Call):
             last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -79,7 +78,7 @@ def _list_paths(function: ast.FunctionDef, call: ast.Call) -> Iterator[str]:
     given = {*names[: len(call.args)], *(each.arg for each in call.keywords)}
     kept = dict(zip(names[len(names) - len(parts.defaults) :], parts.defaults, strict=True))
     texts = [value for name, value in kept.items() if name not in given]
-    for written in _list_written(function, _LOGS):
+    for written in _list_written(function, or_logs=True):
         texts += [*written.args, *(each.value for each in written.keywords if each.arg == "filename")]
     for each in texts:
         value = constant_value(each)

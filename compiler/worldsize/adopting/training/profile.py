@@ -5,17 +5,17 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
 from worldsize.adopting.source.beside import read_with_beside
 from worldsize.adopting.training.needs import list_needs
 from worldsize.adopting.training.samples import list_sample_draws
+from worldsize.facts.library_calls import find_call, list_last_names
 from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
 
 _READS = ("read_csv", "read_parquet", "load", "open", "ImageFolder", "loadtxt", "imread", "load_from_disk")
-_WRITES = ("save", "savefig", "to_csv", "dump", "savez", "save_pretrained", "save_model", "save_weights")
 _NORM = re.compile(r"BatchNorm(?:1d|2d|3d|alization)?|resnet|vgg1[1369]_bn|mobilenet|efficientnet|densenet")
 _ATTENTION = re.compile(r"Transformer\w*|\w{0,60}Attention|scaled_dot_product_attention|vit_\w+|swin_\w+")
 _DROPOUT = re.compile(
@@ -48,7 +48,7 @@ def describe_script(
         imports=tuple(sorted({name for each in modules for name in list_imports(each)})),
         needs=tuple(sorted({need for each in modules for need in list_needs(each)})),
         reads=_list_paths(module, _READS, "r"),
-        writes=_list_paths(module, _WRITES, "w"),
+        writes=_list_paths(module, list_last_names("writes"), "w"),
         optimizer=find_optimizer_name(module),
         batch_size=None if batch is None else int(batch),
         learning_rate=numbers.get("learning_rate"),
@@ -68,7 +68,7 @@ def describe_script(
         prepared_scheduler=any(
             "sched" in ast.unparse(each).lower() for call in module.called("prepare") for each in call.args
         ),
-        saves=any(name.rpartition(".")[2] in _WRITES for name, _ in module.calls),
+        saves=any(find_call(name, "writes") for name, _ in module.calls),
     )
 
 
@@ -164,7 +164,7 @@ def _shuffles(module: Module) -> bool:
     return not loaders or any(each is not None and constant_value(each) is not False for each in drawn)
 
 
-def _list_paths(module: Module, names: tuple[str, ...], mode: str) -> tuple[str, ...]:
+def _list_paths(module: Module, names: Collection[str], mode: str) -> tuple[str, ...]:
     """The texts that look like paths in calls which read, or write, files."""
     paths: dict[str, None] = {}
     for name, call in module.calls:

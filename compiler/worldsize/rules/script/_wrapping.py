@@ -10,7 +10,7 @@ from worldsize.rules.context import Context
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_block
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
 from worldsize.scripts.program import Program
 from worldsize.scripts.reached import Reached
 from worldsize.scripts.values import find_single
@@ -134,13 +134,11 @@ def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) ->
         for name in ("set_default_device", "set_default_tensor_type")
     ):
         return
-    before = [
-        call for owner, call in moves if call.lineno <= wrap.lineno and not owner.startswith(("x", "batch"))
-    ]
+    before = [call for _, call in moves if call.lineno <= wrap.lineno]
     after = [
         call
         for owner, call in moves
-        if owner == wrapped and call.lineno > wrap.lineno and _moves_to_gpu(call)
+        if owner == wrapped and call.lineno > wrap.lineno and _moves_to_gpu(module, call)
     ]
     moved_before = [call for call in before if _touches(module, call, model)]
     built = [
@@ -168,17 +166,20 @@ def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) ->
         yield "changed-after-wrap", Finding(module.span(wrap), message, help_, related), wrap
 
 
-def _moves_to_gpu(call: ast.Call) -> bool:
-    return (
-        "cpu" not in ast.unparse(call).lower()
-        and "dtype" not in ast.unparse(call)
-        and "float" not in ast.unparse(call)
+def _moves_to_gpu(module: Module, call: ast.Call) -> bool:
+    """Whether a call moves to a GPU: not to the CPU, and not only to another type, as ``.to(torch.half)``."""
+    if module.name_of(call.func).endswith(".cuda"):
+        return True
+    target = keyword_argument(call, "device") or next(iter(call.args), None)
+    is_type = isinstance(target, ast.Attribute) and (
+        target.attr == "dtype" or module.name_of(target).startswith("torch.")
     )
+    return target is not None and not is_type and "cpu" not in find_mentions(target)
 
 
 def _touches(module: Module, call: ast.Call, model: str) -> bool:
     """Whether a move is of the model: of its name, or in the statement that sets it."""
-    if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value).startswith(model):
+    if isinstance(call.func, ast.Attribute) and f"{ast.unparse(call.func.value)}.".startswith(f"{model}."):
         return True
     for above, _ in module.ancestors(call):
         if isinstance(above, ast.Assign):

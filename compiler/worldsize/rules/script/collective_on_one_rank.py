@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Related
+from worldsize.facts.library_calls import find_call
 from worldsize.rules.context import Context
 from worldsize.scripts.guards import Side, find_guards, is_local
 from worldsize.scripts.interface.read import read_reached
@@ -14,47 +14,6 @@ from worldsize.scripts.loops import find_assigned, find_block
 from worldsize.scripts.module import Module
 from worldsize.scripts.program import Program
 
-_DISTRIBUTED = frozenset(
-    [
-        "barrier",
-        "monitored_barrier",
-        "all_reduce",
-        "all_gather",
-        "all_gather_into_tensor",
-        "all_gather_object",
-        "all_to_all",
-        "all_to_all_single",
-        "broadcast",
-        "broadcast_object_list",
-        "reduce",
-        "reduce_scatter",
-        "reduce_scatter_tensor",
-        "gather",
-        "gather_object",
-        "scatter",
-        "scatter_object_list",
-        "new_group",
-    ]
-)
-_HOROVOD = frozenset(
-    [
-        "allreduce",
-        "allreduce_",
-        "allgather",
-        "broadcast",
-        "broadcast_parameters",
-        "broadcast_optimizer_state",
-        "broadcast_object",
-        "broadcast_variables",
-        "barrier",
-        "alltoall",
-    ]
-)
-_ACCELERATE = frozenset(
-    ["wait_for_everyone", "gather", "gather_for_metrics", "reduce", "save_state", "load_state"]
-)
-_SHARDED = frozenset(["full_optim_state_dict", "optim_state_dict", "summon_full_params", "full_tensor"])
-_CHECKPOINT = re.compile(r"(?:torch\.distributed\.checkpoint|dist_cp|dcp)\.(?:save|load|async_save)")
 _Guard = tuple[Side, Module, ast.AST, ast.AST]  # its side, and in a module the condition and what is under it
 _Guarded = tuple[Module, ast.Call, str, _Guard]
 
@@ -125,18 +84,16 @@ def _list_collectives(module: Module) -> list[tuple[str, ast.Call]]:
     uses_lightning = any("lightning" in name for name, _, _ in module.imports)
     collectives: list[tuple[str, ast.Call]] = []
     for name, call in module.calls:
-        package, _, last = name.rpartition(".")
-        owner = (
-            ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) and last in _METHODS else ""
-        )
+        last = name.rpartition(".")[2]
+        owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
         if (
-            (last in _DISTRIBUTED and package in ("torch.distributed", "torch.distributed.distributed_c10d"))
-            or (last in _HOROVOD and package.startswith("horovod."))
-            or (last in _ACCELERATE and (owner in accelerators or owner.endswith("accelerator")))
+            find_call(name, "collective")
+            or (
+                find_call(f"accelerate.Accelerator.{last}", "collective")
+                and (owner in accelerators or owner.endswith("accelerator"))
+            )
             or (last == "save_checkpoint" and (owner in engines or (uses_lightning and "trainer" in owner)))
             or (last == "state_dict" and (owner in sharded or _is_in_full_state(module, call)))
-            or last in _SHARDED
-            or _CHECKPOINT.fullmatch(name)
         ) and not _names_group(last, call):
             collectives.append((last, call))
     return collectives
@@ -146,9 +103,6 @@ def _names_group(name: str, call: ast.Call) -> bool:
     """Whether only the members of a group call it."""
     given = any(one.arg in ("group", "process_group", "process_set") for one in call.keywords)
     return given or (name == "barrier" and bool(call.args)) or (name == "all_reduce" and len(call.args) > 2)
-
-
-_METHODS = _ACCELERATE | {"save_checkpoint", "state_dict"}
 
 
 def _is_in_full_state(module: Module, call: ast.Call) -> bool:

@@ -15,13 +15,29 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize import api, checking
+from worldsize.adopting.adopt import adopt_script
+from worldsize.adopting.model import AdoptError
+from worldsize.adopting.options.arguments import add_data
+from worldsize.adopting.project.existing import place_project
+from worldsize.adopting.project.files import ProjectRequest, find_existing, make_project, write_files
+from worldsize.adopting.project.spec import Target, choose_size
+from worldsize.adopting.proving import prove
+from worldsize.adopting.proving.prove import Measured
 from worldsize.base import untrusted
+from worldsize.base.source import Source
 from worldsize.base.wording import describe_os_error
-from worldsize.cli import common
+from worldsize.cli import adopt_again, adopt_report, common, estimate_table, plan_table
+from worldsize.cli.adopt_data import choose_data_option, explain_missing, find_data
+from worldsize.cli.adopt_findings import name_own_files
+from worldsize.documents.diagnostics.text import wants_colour
+from worldsize.errors import SpecError
+from worldsize.facts import vm_sizes
+from worldsize.facts.prices import PriceFileError
+from worldsize.resolving.workloads import explain_unknown_size
 
 if TYPE_CHECKING:
     from worldsize.adopting.model import Adoption
-    from worldsize.adopting.project.files import ProjectRequest
     from worldsize.adopting.proving.prove import Proof
     from worldsize.api import Planned
     from worldsize.checking import Report
@@ -91,7 +107,6 @@ def command(
     """Adopt a training script for one GPU: show the diff, prove the loss curve, write and plan the spec."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     common.require_path(str(script), "worldsize adopt", "a training script", script=True)
-    from worldsize.adopting.project.spec import Target, choose_size
 
     options = Options(arguments=_split(arguments), **chosen)
     size = find_size(instance_type) if instance_type else choose_size(instance_count)
@@ -115,9 +130,6 @@ def _split(arguments: str) -> tuple[str, ...]:
 
 def find_size(name: str) -> str:
     """The VM size as the catalogue writes it."""
-    from worldsize.facts import vm_sizes
-    from worldsize.resolving.workloads import explain_unknown_size
-
     size = vm_sizes.lookup(name)
     if size is None:
         message, help_ = explain_unknown_size(name)
@@ -127,11 +139,6 @@ def find_size(name: str) -> str:
 
 def adopt_or_refuse(script: Path, arguments: Sequence[str] = ()) -> Adoption:
     """Adopt a script; exits with the reason why it cannot be adopted."""
-    from worldsize.adopting.adopt import adopt_script
-    from worldsize.adopting.model import AdoptError
-    from worldsize.cli import adopt_report
-    from worldsize.documents.diagnostics.text import wants_colour
-
     try:
         return adopt_script(script, arguments)
     except AdoptError as error:
@@ -140,11 +147,6 @@ def adopt_or_refuse(script: Path, arguments: Sequence[str] = ()) -> Adoption:
 
 
 def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -> None:
-    from worldsize.adopting.options.arguments import add_data
-    from worldsize.adopting.project.files import ProjectRequest
-    from worldsize.adopting.proving.prove import Measured
-    from worldsize.cli.adopt_data import choose_data_option, find_data
-
     adoption = adopt_or_refuse(script, options.arguments)
     if options.data is not None:
         profile = choose_data_option(adoption.profile, options.arguments)
@@ -179,10 +181,6 @@ def _holds(proof: Proof) -> bool:
 
 def _check_places(request: ProjectRequest, options: Options, size: str | None) -> None:
     """Refuse to replace files before anything runs."""
-    from worldsize.adopting.project.existing import place_project
-    from worldsize.adopting.project.files import find_existing
-    from worldsize.cli import adopt_again
-
     output = options.output
     if output is not None and output.is_dir() and any(output.iterdir()):
         common.refuse(f"`{output}` is not empty", "name a new folder")
@@ -208,10 +206,6 @@ def _check_places(request: ProjectRequest, options: Options, size: str | None) -
 
 
 def _show_diff(adoption: Adoption) -> None:
-    from worldsize.base.source import Source
-    from worldsize.cli import adopt_report
-    from worldsize.documents.diagnostics.text import wants_colour
-
     colour = wants_colour(sys.stdout)
     if adoption.text == adoption.source:
         common.say(f"`{adoption.profile.path}` is ready for several processes: nothing to change\n")
@@ -224,9 +218,6 @@ def _show_diff(adoption: Adoption) -> None:
 
 def _prove(request: ProjectRequest, options: Options) -> Proof | None:
     """The proof, shown; None where it is skipped, which is said."""
-    from worldsize.adopting.proving import prove
-    from worldsize.cli import adopt_report
-
     profile = request.adoption.profile
     reason = _why_skipped(request, options)
     if reason is not None:
@@ -256,8 +247,6 @@ def _prove(request: ProjectRequest, options: Options) -> Proof | None:
 
 
 def _why_skipped(request: ProjectRequest, options: Options) -> str | None:
-    from worldsize.cli.adopt_data import explain_missing
-
     missing = explain_missing(request.adoption.profile, request.data, options.arguments)
     if options.proves:
         return missing
@@ -266,12 +255,6 @@ def _why_skipped(request: ProjectRequest, options: Options) -> str | None:
 
 def _stage(request: ProjectRequest, folder: Path, options: Options) -> tuple[Report, Planned | None, str]:
     """Check and plan the project in a temporary folder; also the spec as `--write` writes it."""
-    from worldsize import api, checking
-    from worldsize.adopting.project.existing import place_project
-    from worldsize.adopting.project.files import make_project, write_files
-    from worldsize.cli.adopt_findings import name_own_files
-    from worldsize.errors import SpecError
-
     project = make_project(request, folder, beside=False)
     write_files(folder, project.files)
     report = name_own_files(checking.check([folder]), folder, request, options.output, writes=options.writes)
@@ -285,9 +268,6 @@ def _stage(request: ProjectRequest, folder: Path, options: Options) -> tuple[Rep
 
 def _write(request: ProjectRequest, options: Options) -> list[str]:
     """Write what was asked for; the names of the files."""
-    from worldsize.adopting.project.existing import place_project
-    from worldsize.adopting.project.files import make_project, write_files
-
     if options.output is None and not options.writes:
         return []
     if options.output is None:
@@ -315,12 +295,6 @@ def _show_outcome(
     *,
     default_size: bool,
 ) -> None:
-    from worldsize import api
-    from worldsize.adopting.project.existing import place_project
-    from worldsize.cli import estimate_table, plan_table
-    from worldsize.errors import SpecError
-    from worldsize.facts.prices import PriceFileError
-
     if not written:
         common.say(text)
     if report.exit_code:
@@ -352,9 +326,6 @@ def _document(
     request: ProjectRequest, proof: Proof | None, report: Report, planned: Planned | None, text: str
 ) -> dict[str, Any]:
     """Everything for programs."""
-    from worldsize import api
-    from worldsize.cli import adopt_report
-
     return {
         **adopt_report.describe_adoption(request.adoption),
         "proof": adopt_report.describe_proof(proof) if proof is not None else None,

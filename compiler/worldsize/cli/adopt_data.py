@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from worldsize.adopting.options.arguments import find_given, read_arguments
+from worldsize.adopting.project.inputs import find_path
+
 if TYPE_CHECKING:
     from worldsize.adopting.model import ScriptProfile
 
 
 def choose_data_option(profile: ScriptProfile, arguments: Sequence[str]) -> ScriptProfile:
     """The script with an option for its data: if none is named so, the only one that needs a value."""
-    from worldsize.adopting.options.arguments import read_arguments
-
     given = read_arguments(profile.flags, arguments, profile.subcommand)
     named = [each.flag for each in given if each.is_named]
     lacking = [
@@ -33,16 +34,12 @@ def choose_data_option(profile: ScriptProfile, arguments: Sequence[str]) -> Scri
 
 def find_data(profile: ScriptProfile, script: Path, arguments: Sequence[str] = ()) -> Path | None:
     """The data that the option for it names, where that lies here."""
-    from worldsize.adopting.project.inputs import find_path
-
     flag = profile.flag("data")
     return find_path(profile, flag, script, arguments) if flag is not None else None
 
 
 def explain_missing(profile: ScriptProfile, data: Path | None, arguments: Sequence[str]) -> str | None:
     """Why a script has no data to train on here; None if it has, or needs none that is known."""
-    from worldsize.adopting.options.arguments import find_given
-
     flag = profile.flag("data")
     given = find_given(flag, profile.flags, arguments, profile.subcommand)
     if flag is None or data is not None or given is not None:

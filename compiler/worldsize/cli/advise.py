@@ -13,13 +13,22 @@ from typing import TYPE_CHECKING
 import click
 
 from worldsize.base.wording import format_memory
-from worldsize.cli import common, measured_runs, pictures
+from worldsize.cli import advice_document, advice_plot, advice_table, common, measured_runs, pictures
+from worldsize.cli.advice_apply import apply_advice
+from worldsize.cli.advice_question import Request, describe_present, make_question, read_asked
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.errors import SpecError
+from worldsize.facts.prices import suggest_region
+from worldsize.planning.advising.clusters import make_cluster
+from worldsize.planning.advising.front import rank_by_money, rank_by_time
+from worldsize.planning.advising.model import Limits
+from worldsize.planning.advising.search import advise, try_other_batches
+from worldsize.resolving.measured_case import UnusableRunError
 
 if TYPE_CHECKING:
-    from worldsize.cli.advice_question import Asked, Request
+    from worldsize.cli.advice_question import Asked
     from worldsize.facts.vm_sizes import VmSize
-    from worldsize.planning.advising.model import Advice, Limits, OtherBatch, Shortage, Subject
+    from worldsize.planning.advising.model import Advice, OtherBatch, Shortage, Subject
     from worldsize.resolving.measured_case import MeasuredRun
 
     Result = tuple[Subject, float, Advice, list[OtherBatch]]
@@ -113,11 +122,6 @@ def command(
         raise click.UsageError("`--samples` and `--tokens` exclude each other")
     if apply and deadline is None and budget is None:
         raise click.UsageError("`--apply` needs `--deadline` or `--budget`, which say what is meant")
-    from worldsize.cli import advice_document, advice_table
-    from worldsize.cli.advice_question import Request, read_asked
-    from worldsize.errors import SpecError
-    from worldsize.planning.advising.model import Limits
-    from worldsize.resolving.measured_case import UnusableRunError
 
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     request = Request(sizes, tiers, max_instances, samples, tokens, region, keep_layout)
@@ -143,16 +147,11 @@ def command(
     for subject, _, advice, _ in results:
         _refuse_nothing(subject, advice, asked)
     if apply:
-        from worldsize.cli.advice_apply import apply_advice
-
         apply_advice(file, asked, [(subject, advice) for subject, _, advice, _ in results])
 
 
 def _advise(asked: Asked, request: Request, limits: Limits, runs: Sequence[MeasuredRun]) -> list[Result]:
     """The advice for each training of the file; calibrated by the runs that trained it."""
-    from worldsize.cli.advice_question import describe_present, make_question
-    from worldsize.planning.advising.search import advise, try_other_batches
-
     results = []
     for subject in asked.subjects:
         question = make_question(asked, subject, request, runs)
@@ -164,8 +163,6 @@ def _advise(asked: Asked, request: Request, limits: Limits, runs: Sequence[Measu
 
 def _draw(results: list[Result], limits: Limits, file: Path) -> None:
     """Draw every training that some cluster is within the limits of; of the others there is an error."""
-    from worldsize.cli import advice_plot
-
     advised = [
         advice_plot.Advised(subject.name, advice, limits) for subject, _, advice, _ in results if advice.front
     ]
@@ -175,10 +172,6 @@ def _draw(results: list[Result], limits: Limits, file: Path) -> None:
 
 def _refuse_nothing(subject: Subject, advice: Advice, asked: Asked) -> None:
     """Exit if no cluster is within the limits, with the reason."""
-    from worldsize.cli import advice_table
-    from worldsize.facts.prices import suggest_region
-    from worldsize.planning.advising.front import rank_by_money, rank_by_time
-
     if advice.front:
         return
     found = advice.found
@@ -213,9 +206,6 @@ def _refuse_nothing(subject: Subject, advice: Advice, asked: Asked) -> None:
 
 def _describe_shortage(name: str, shortage: Shortage, sizes: Sequence[VmSize]) -> tuple[str, str]:
     """The smallest need beside the largest GPU."""
-    from worldsize.cli import advice_table
-    from worldsize.planning.advising.clusters import make_cluster
-
     made = [cluster for size in sizes if (cluster := make_cluster(size, 1)) is not None]
     largest = max(made, key=lambda cluster: cluster.gpu.memory_bytes)
     where = f"{shortage.cluster.instance_count} × {shortage.cluster.instance_type}"

@@ -12,6 +12,7 @@ import click
 
 from worldsize.base.wording import format_age, format_size, plural
 from worldsize.cli import common
+from worldsize.running.reuse.store import Store, plan_removal, remove_unused
 
 if TYPE_CHECKING:
     from worldsize.running.reuse.store import Removal
@@ -42,8 +43,6 @@ def command(context: click.Context, home: Path, *, as_json: bool) -> None:
 
 
 def _list(home: Path, *, as_json: bool) -> None:
-    from worldsize.running.reuse.store import Store
-
     entries = Store(home).entries()
     if as_json:
         names = ("step", "run", "made", "size", "hits", "seconds", "used")
@@ -96,8 +95,6 @@ def _age(_context: click.Context, _parameter: click.Parameter, text: str) -> flo
 @click.pass_obj
 def prune(home: Path, older: float, *, everything: bool, runs: bool, yes: bool) -> None:
     """Forget steps that have not been used for some time. Active runs are not touched."""
-    from worldsize.running.reuse.store import Store, plan_removal, remove_unused  # as above
-
     store = Store(home)
     removal = plan_removal(store, now=time.time(), older=0.0 if everything else older, runs=runs)
     if not removal.entries and not removal.runs:

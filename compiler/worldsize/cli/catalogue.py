@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import to_builtins
 
 from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error, plural
+from worldsize.checking import settings
 from worldsize.cli import common, price_commands, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.facts import vm_sizes
+from worldsize.remote import catalogue
 
 if TYPE_CHECKING:
     from worldsize.facts.vm_sizes import VmSize
@@ -84,17 +88,12 @@ def command(
 
 
 def _list_sizes(words: tuple[str, ...], region: str | None, *, everything: bool, as_json: bool) -> None:
-    from worldsize.checking import settings
-    from worldsize.facts import vm_sizes
-
     project = settings.read_project_settings(Path.cwd())
     learned = project.vm_sizes
     sizes = [size for name in vm_sizes.names(learned) if (size := vm_sizes.lookup(name, learned)) is not None]
     shown = [size for size in sizes if _is_wanted(size, words, everything=everything)]
     prices = price_commands.read_project_prices(project, region)
     if as_json:
-        from msgspec import to_builtins
-
         listed = [to_builtins(size) | price_commands.describe_prices(prices, size) for size in shown]
         click.echo(json.dumps(listed, indent=2))
         return
@@ -137,8 +136,6 @@ def _gibibytes(number: float | None) -> str:
 
 
 def _refresh(rest: Rest, file: Path) -> None:
-    from worldsize.remote import catalogue
-
     listed = catalogue.read_sizes(rest)
     clusters = catalogue.read_clusters(rest, listed)
     sizes = catalogue.choose_sizes(listed, clusters)
@@ -164,8 +161,6 @@ def _refresh(rest: Rest, file: Path) -> None:
 
 def _show_quotas(rest: Rest) -> None:
     """The quotas of the workspace's location."""
-    from worldsize.remote import catalogue
-
     quotas = catalogue.read_quotas(rest)
     if quotas:
         rows = [

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.api import compile_document
 from worldsize.base.wording import plural
 from worldsize.cli import common, measured_runs
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.dsl import verbs
+from worldsize.errors import OutputError, SpecError
+from worldsize.resolving.measured_case import UnusableRunError
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled
@@ -54,10 +58,6 @@ def command(
     as_json: bool,
 ) -> None:
     """Write the Azure ML pipeline of a spec, or of `file.py:function`, as a folder with all that it needs."""
-    from worldsize.api import compile_document
-    from worldsize.errors import OutputError, SpecError
-    from worldsize.resolving.measured_case import UnusableRunError
-
     if common.is_function(spec):
         if settings or runs:
             common.refuse(
@@ -80,8 +80,6 @@ def command(
 
 
 def _compile_function(reference: str, output: Path) -> Compiled:
-    from worldsize.dsl import verbs
-
     with common.exit_on_python_error():
         return verbs.compile(reference, output)
 

@@ -10,6 +10,8 @@ import click
 
 from worldsize.base.wording import plural, shorten
 from worldsize.cli import common, completion
+from worldsize.reporting.compare import compare_runs, find_shared_steps, show_value
+from worldsize.running.record.history import list_runs, load_run
 
 if TYPE_CHECKING:
     from worldsize.reporting.compare import Difference
@@ -35,9 +37,6 @@ tell that a step read other data, not which rows. The exit status is 0 whether o
 @common.json_option
 def command(first: str | None, second: str, home: Path, *, as_json: bool) -> None:
     """Compare two runs: parameters, code, data, environment and metrics."""
-    from worldsize.reporting.compare import compare_runs, find_shared_steps
-    from worldsize.running.record.history import list_runs, load_run
-
     if first is None:
         known = list_runs(home)
         if len(known) < 2:
@@ -67,8 +66,6 @@ def _document(each: Difference) -> dict[str, object]:
 
 def _render(found: list[Difference], first: str, second: str) -> list[str]:
     """One table for all sections, so that its columns are aligned."""
-    from worldsize.reporting.compare import show_value
-
     rows: list[tuple[str, ...]] = []
     section = ""
     for each in found:

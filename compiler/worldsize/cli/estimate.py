@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common, measured_runs, pictures, price_commands
+from worldsize import api
+from worldsize.cli import common, estimate_plot, estimate_table, measured_runs, pictures, price_commands
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.emit.forecast import describe_estimated
+from worldsize.errors import SpecError
+from worldsize.facts.prices import PriceFileError
+from worldsize.resolving.measured_case import UnusableRunError
 
 if TYPE_CHECKING:
     from worldsize.resolving.forecasts import Estimated
@@ -57,11 +62,6 @@ def command(
     plot_file: Path | None,
 ) -> None:
     """Estimate how fast a workload trains on a cluster, and what an hour of it costs."""
-    from worldsize import api
-    from worldsize.errors import SpecError
-    from worldsize.facts.prices import PriceFileError
-    from worldsize.resolving.measured_case import UnusableRunError
-
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         estimated = api.estimate(file, region, measured_runs.read_runs(runs, home, azure))
@@ -74,18 +74,13 @@ def command(
     if plot_file is not None:
         _draw(estimated, plot_file)
     if as_json:
-        from worldsize.emit.forecast import describe_estimated
-
         common.say(json.dumps(describe_estimated(estimated), indent=2, ensure_ascii=False))
         return
-    from worldsize.cli import estimate_table
 
     common.say(estimate_table.render_estimated(estimated))
 
 
 def _draw(estimated: Estimated, file: Path) -> None:
-    from worldsize.cli import estimate_plot
-
     case = estimated.case
     if estimated.estimate is None:
         common.refuse(f"there is nothing to draw: {estimated.unknown}")

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.base.suggest import did_you_mean
 from worldsize.cli import common, completion
+from worldsize.rules import pages, registry
+from worldsize.spec import cron
 
 if TYPE_CHECKING:
     from worldsize.rules.rule import Rule
@@ -33,8 +36,6 @@ Examples:
 @common.json_option
 def command(name: str | None, write: Path | None, *, as_json: bool) -> None:
     """Print the page of a rule, or the next times of a cron expression."""
-    from worldsize.rules import pages, registry
-
     if write is not None:
         for path in pages.write(write):
             click.echo(path)
@@ -49,8 +50,6 @@ def command(name: str | None, write: Path | None, *, as_json: bool) -> None:
         return
     known = registry.find(name)
     if known is None:
-        from worldsize.base.suggest import did_you_mean
-
         advice = did_you_mean(name, registry.names()) or "`worldsize explain` lists all rules"
         raise click.UsageError(f"`{name}` is not the code or slug of a rule: {advice}")
     if as_json:
@@ -61,8 +60,6 @@ def command(name: str | None, write: Path | None, *, as_json: bool) -> None:
 
 def _list_rules(beginning: str, *, as_json: bool) -> None:
     """Print the rules whose codes begin so."""
-    from worldsize.rules import pages, registry
-
     if as_json:
         rules = [rule for rule in registry.rules() if rule.code.startswith(beginning)]
         click.echo(json.dumps([_document(rule) for rule in rules], indent=2))
@@ -78,8 +75,6 @@ def _document(rule: Rule) -> dict[str, str]:
 def _fire_times(expression: str) -> None:
     """Print the next five times, or what is wrong with the expression."""
     from datetime import datetime
-
-    from worldsize.spec import cron
 
     faults = cron.check_cron(expression)
     wrong = [fault for fault in faults if not fault.ignored]

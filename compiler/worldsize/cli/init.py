@@ -11,9 +11,22 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize.adopting.project.files import ProjectRequest, find_existing, make_project, write_files
+from worldsize.adopting.project.spec import Target, choose_size
+from worldsize.adopting.starting import project, table
+from worldsize.adopting.starting.pipeline import UnknownSourceError, check_inside, find_clusters
+from worldsize.adopting.starting.table import find_labels
+from worldsize.azureml.files import allow_anything
 from worldsize.base import untrusted
+from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import describe_os_error, quoted_list
+from worldsize.checking import check_spec
 from worldsize.cli import common
+from worldsize.cli.adopt import adopt_or_refuse, find_size
+from worldsize.cli.adopt_data import find_data
+from worldsize.documents import yaml
+from worldsize.documents.diagnostics.text import is_terminal
+from worldsize.errors import SpecError
 
 if TYPE_CHECKING:
     from worldsize.adopting.starting.project import Answers, Kind, NewProject
@@ -69,8 +82,6 @@ def command(
     """Start a project from a table, a folder of pictures, a script or a pipeline."""
     for place, what in ((str(folder), "a folder"), (source or "-", "data, a script or YAML")):
         common.require_path(place, "worldsize init", what, script=place == source)
-    from worldsize.adopting.starting.pipeline import UnknownSourceError
-    from worldsize.documents.diagnostics.text import is_terminal
 
     asks = not yes and sys.stdin.isatty() and is_terminal(sys.stdout)
     given = Given(source, label, name, instance_type, instance_count)
@@ -98,9 +109,6 @@ class Given(Struct, frozen=True):
 
 
 def _start(folder: Path, given: Given, *, asks: bool, force: bool) -> None:
-    from worldsize.adopting.starting import project
-    from worldsize.adopting.starting.pipeline import check_inside
-
     path = _choose_source(given.source, asks=asks)
     kind = project.find_kind(path)
     if kind == "pipeline":
@@ -134,8 +142,6 @@ def _start(folder: Path, given: Given, *, asks: bool, force: bool) -> None:
 
 def _choose_source(source: str | None, *, asks: bool) -> Path | None:
     """What the project starts from, asked for until it is something; None is an example."""
-    from worldsize.adopting.starting import project
-    from worldsize.adopting.starting.pipeline import UnknownSourceError
 
     def read(text: str) -> Path | None:
         path = None if text == "-" else Path(_unquote(text)).expanduser()
@@ -161,10 +167,6 @@ def _unquote(text: str) -> str:
 
 def _ask(folder: Path, path: Path | None, given: Given, *, asks: bool) -> Answers:
     """The name and the VM size, as given or asked for."""
-    from worldsize.adopting.project.spec import choose_size
-    from worldsize.adopting.starting import project
-    from worldsize.cli.adopt import find_size
-
     name, size = given.name, given.instance_type
     usual = project.make_name(path.stem if path is not None else folder.absolute().name)
     if name is None:
@@ -177,8 +179,6 @@ def _ask(folder: Path, path: Path | None, given: Given, *, asks: bool) -> Answer
 
 def _read_size(text: str) -> str:
     """A VM size that was typed in."""
-    from worldsize.cli.adopt import find_size
-
     try:
         return find_size(text)
     except click.BadParameter as error:
@@ -187,9 +187,6 @@ def _read_size(text: str) -> str:
 
 def _choose_sizes(folder: Path, pipeline: Path, given: Given, *, asks: bool) -> dict[str, str | None]:
     """The VM sizes of a pipeline's clusters: only the user knows them."""
-    from worldsize.adopting.starting.pipeline import find_clusters
-    from worldsize.cli.adopt import find_size
-
     found = find_clusters(pipeline, folder)
     if given.instance_type is not None:
         return dict.fromkeys(found, find_size(given.instance_type))
@@ -207,7 +204,6 @@ def _choose_sizes(folder: Path, pipeline: Path, given: Given, *, asks: bool) -> 
 
 
 def _read_table(path: Path) -> Table:
-    from worldsize.adopting.starting import table
     from wsshards.errors import UserError
 
     try:
@@ -218,8 +214,6 @@ def _read_table(path: Path) -> Table:
 
 def _choose_label(table: Table, answers: Answers, *, asks: bool) -> Answers:
     """The label, as given, by its name, or asked for."""
-    from worldsize.adopting.starting.table import find_labels
-    from worldsize.base.suggest import did_you_mean
 
     def read(text: str) -> str:
         if text not in table.columns:
@@ -248,7 +242,6 @@ def _choose_label(table: Table, answers: Answers, *, asks: bool) -> Answers:
 
 
 def _make_start(kind: Kind, folder: Path, path: Path | None, table: Table | None, answers: Answers) -> Start:
-    from worldsize.adopting.starting import project
     from wsshards.errors import UserError
 
     try:
@@ -259,11 +252,6 @@ def _make_start(kind: Kind, folder: Path, path: Path | None, table: Table | None
 
 def _check(folder: Path, made: NewProject) -> None:
     """Refuse to write a spec that has errors: they are those of the data, and shown without its places."""
-    from worldsize.azureml.files import allow_anything
-    from worldsize.checking import check_spec
-    from worldsize.documents import yaml
-    from worldsize.errors import SpecError
-
     assert made.spec is not None
     path = folder / made.spec
     try:
@@ -276,12 +264,6 @@ def _check(folder: Path, made: NewProject) -> None:
 
 
 def _start_script(folder: Path, script: Path, answers: Answers, *, force: bool) -> None:
-    from worldsize.adopting.project.files import ProjectRequest, make_project
-    from worldsize.adopting.project.spec import Target
-    from worldsize.adopting.starting import project
-    from worldsize.cli.adopt import adopt_or_refuse
-    from worldsize.cli.adopt_data import find_data
-
     adoption = adopt_or_refuse(script)
     target = Target(answers.instance_type, answers.instance_count)
     data = find_data(adoption.profile, script)
@@ -296,8 +278,6 @@ def _start_script(folder: Path, script: Path, answers: Answers, *, force: bool) 
 
 def _write(folder: Path, files: dict[str, bytes], spec: str | None, *, force: bool) -> None:
     """Write the files. One that exists is kept, unless ``force``; a spec that exists is in the way."""
-    from worldsize.adopting.project.files import find_existing, write_files
-
     existing = find_existing(folder, files)
     if not force and (spec in existing or len(existing) == len(files)):
         common.refuse(

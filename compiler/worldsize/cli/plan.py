@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import gc
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.cli import common, measured_runs, pictures, price_commands
+from worldsize import api
+from worldsize.cli import (
+    common,
+    estimate_plot,
+    estimate_table,
+    measured_runs,
+    pictures,
+    plan_table,
+    price_commands,
+)
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.documents.diagnostics.text import wants_colour
+from worldsize.dsl import load, verbs
+from worldsize.errors import SpecError
+from worldsize.facts.prices import PriceFileError
+from worldsize.resolving.imported_model import ModelImportError
+from worldsize.resolving.measured_case import UnusableRunError
+from worldsize.resolving.step_costs import find_saving, read_tier
 
 if TYPE_CHECKING:
     from worldsize.api import Planned
@@ -65,11 +82,6 @@ def command(
     settings: tuple[str, ...],
 ) -> None:
     """Print the plan of a spec: the formula behind each number, the time and the cost of its trainings."""
-    from worldsize import api
-    from worldsize.errors import SpecError
-    from worldsize.facts.prices import PriceFileError
-    from worldsize.resolving.measured_case import UnusableRunError
-
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
@@ -87,14 +99,10 @@ def command(
     if plot_file is not None:
         _draw(planned, forecasts, plot_file)
     if as_json:
-        import json
-
         common.say(
             json.dumps(api.plan_document(planned.plan, needs, forecasts), indent=2, ensure_ascii=False)
         )
         return
-    from worldsize.cli import estimate_table, plan_table
-    from worldsize.documents.diagnostics.text import wants_colour
 
     if wants_colour(sys.stdout):
         plan_table.show_plan(planned.plan)
@@ -109,9 +117,6 @@ def command(
 
 def _plan(spec: Path, settings: tuple[str, ...]) -> Planned:
     """The plan of a spec, or that which a function in Python makes."""
-    from worldsize import api
-    from worldsize.dsl import load, verbs
-
     if not load.is_reference(str(spec)):
         return api.plan_spec(spec, common.override_spec(spec, settings))
     if settings:
@@ -121,9 +126,6 @@ def _plan(spec: Path, settings: tuple[str, ...]) -> Planned:
 
 
 def _memory(planned: Planned, import_models: bool) -> dict[str, Need]:
-    from worldsize import api
-    from worldsize.resolving.imported_model import ModelImportError
-
     try:
         return api.estimate_memory(planned, import_models=import_models)
     except ModelImportError as error:
@@ -132,9 +134,6 @@ def _memory(planned: Planned, import_models: bool) -> dict[str, Need]:
 
 
 def _draw(planned: Planned, forecasts: dict[str, StepForecast], file: Path) -> None:
-    from worldsize.cli import estimate_plot
-    from worldsize.resolving.step_costs import find_saving, read_tier
-
     resolved, steps = planned.resolved, planned.plan.steps
     trainings = [
         estimate_plot.Training(

@@ -11,6 +11,13 @@ import click
 from worldsize.base.wording import describe_os_error
 from worldsize.cli import common, completion, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.remote import jobs
+from worldsize.reporting.charts import can_draw
+from worldsize.reporting.page import NO_PICTURES, render_page
+from worldsize.reporting.read_job import read_job
+from worldsize.reporting.read_run import read_run
+from worldsize.reporting.write import FILE, write_page
+from worldsize.running.model.folder import show_path
 
 if TYPE_CHECKING:
     from worldsize.reporting.model import RunFacts
@@ -43,16 +50,10 @@ def command(
 ) -> None:
     """Write a run as one page: graph, timeline, curves, plan against actual, metrics, environment."""
     if azure is not None:
-        from worldsize.remote import jobs  # only for a job in Azure
-        from worldsize.reporting.read_job import read_job
-
         with azure.connect() as rest:
             facts = read_job(jobs.read_job(rest, run))
         target = output or Path(f"{facts.record.id}.html")
     else:
-        from worldsize.reporting.read_run import read_run
-        from worldsize.reporting.write import FILE
-
         root = common.find_run(home, run)
         if output is None and root.is_symlink():
             common.refuse(f"the run's folder `{root}` is a link", "name the file: `-o report.html`")
@@ -62,9 +63,6 @@ def command(
 
 
 def _write(facts: RunFacts, target: Path, *, follow: bool) -> None:
-    from worldsize.reporting.page import render_page
-    from worldsize.reporting.write import write_page
-
     if target.is_dir():
         common.refuse(f"`{target}` is a folder", f"name a file: `-o {target / 'report.html'}`")
     try:
@@ -75,10 +73,6 @@ def _write(facts: RunFacts, target: Path, *, follow: bool) -> None:
 
 
 def _tell(facts: RunFacts, target: Path, *, as_json: bool) -> None:
-    from worldsize.reporting.charts import can_draw
-    from worldsize.reporting.page import NO_PICTURES
-    from worldsize.running.model.folder import show_path
-
     record = facts.record
     if as_json:
         click.echo(json.dumps({"run": record.id, "state": record.state, "report": str(target.absolute())}))

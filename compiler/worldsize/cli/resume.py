@@ -8,7 +8,9 @@ from pathlib import Path
 
 import click
 
+from worldsize import running
 from worldsize.cli import common, completion
+from worldsize.cli import run as running_command
 
 EPILOG = """\b
 Examples:
@@ -41,9 +43,6 @@ def command(
     run: str, home: Path, *, settings: tuple[str, ...], no_report: bool, quiet: bool, as_json: bool
 ) -> None:
     """Continue an interrupted or failed run."""
-    from worldsize import running
-    from worldsize.cli import run as running_command
-
     root = common.find_run(home, run)
     secrets = common.parse_settings(settings)
     with running_command.exit_on_refusal():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from worldsize import running
 from worldsize.cli import common
+from worldsize.cli.show import document
+from worldsize.errors import OutputError, SpecError
+from worldsize.reporting.write import write_report
+from worldsize.running.prepare.assets import parse_map_option
+from worldsize.running.record.details import LocalDetails
+from worldsize.running.record.history import load_run
+from worldsize.running.show.live import LiveView
+from worldsize.running.show.preview import render_preview
+from worldsize.running.show.summary import render_summary
+from worldsize.running.show.views import PlainView, QuietView, wants_table
 
 if TYPE_CHECKING:
     from worldsize.running import RunResult
@@ -142,9 +154,6 @@ def command(
     **other_options: Any,
 ) -> None:
     """Run a spec's pipeline, or any pipeline or command job, on this machine."""
-    from worldsize import running
-    from worldsize.running.show.preview import render_preview
-
     options = running.RunOptions(
         settings=common.parse_settings(settings), assets=_parse_assets(assets), **other_options
     )
@@ -163,9 +172,6 @@ def command(
 @contextlib.contextmanager
 def exit_on_refusal() -> Iterator[None]:
     """Turn errors that prevent a run from starting into a message and an exit status."""
-    from worldsize import running
-    from worldsize.errors import OutputError, SpecError
-
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         yield
@@ -192,8 +198,6 @@ def exit_with_result(
     if as_json:
         _print_document(result, page)
         raise SystemExit(result.exit_code)
-    from worldsize.running.show.summary import render_summary
-    from worldsize.running.show.views import wants_table
 
     # The table of a terminal stays on the screen: its rows are not printed again.
     text = render_summary(result, steps=quiet or not wants_table(sys.stdout), report=page)
@@ -203,8 +207,6 @@ def exit_with_result(
 
 def _write_report(result: RunResult) -> Path | None:
     """Write the page of a run into its folder; None if that fails, which changes nothing of the run."""
-    from worldsize.reporting.write import write_report
-
     try:
         return write_report(result.folder)
     except Exception as error:  # whatever is wrong with a page, the run has its result
@@ -213,11 +215,6 @@ def _write_report(result: RunResult) -> Path | None:
 
 
 def _print_document(result: RunResult, page: Path | None) -> None:
-    import json
-
-    from worldsize.cli.show import document
-    from worldsize.running.record.details import LocalDetails
-    from worldsize.running.record.history import load_run
 
     record = load_run(result.folder)
     shown = {**document(record, LocalDetails(record)), "report": str(page) if page is not None else None}
@@ -226,8 +223,6 @@ def _print_document(result: RunResult, page: Path | None) -> None:
 
 def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:
     """Parse ``--map REF=PATH`` options into paths by reference."""
-    from worldsize.running.prepare.assets import parse_map_option
-
     try:
         return dict(parse_map_option(text) for text in texts)
     except ValueError as error:
@@ -236,14 +231,10 @@ def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:
 
 def choose_view(*, quiet: bool, home: Path | None = None) -> View:
     """Choose the view of a run in this home: a table on a terminal, lines elsewhere."""
-    from worldsize.running.show.views import PlainView, QuietView, wants_table
-
     if quiet:
         return QuietView(partial(common.say_sentences, err=True))
     if wants_table(sys.stdout):
         from rich.console import Console  # 60 ms that a pipe does not need
-
-        from worldsize.running.show.live import LiveView
 
         return LiveView(Console())
     return PlainView(common.say_sentences, hint=partial(_hint_at_logs, home) if home is not None else None)

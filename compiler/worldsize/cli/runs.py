@@ -14,6 +14,11 @@ from worldsize.base.wording import format_duration
 from worldsize.cli import common, runs_filter, speed_view, workspace_options
 from worldsize.cli.runs_filter import Filter
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.remote import jobs
+from worldsize.reporting.run_metrics import read_run_metrics
+from worldsize.running.model.folder import show_path
+from worldsize.running.record.details import LocalDetails
+from worldsize.running.record.history import list_runs, load_runs
 
 if TYPE_CHECKING:
     from worldsize.remote.rest import Rest
@@ -76,13 +81,9 @@ def command(
         with azure.connect() as rest:
             _list_jobs(rest, count, wanted, as_json=as_json)
         return
-    from worldsize.running.record.details import LocalDetails  # see above
-    from worldsize.running.record.history import list_runs, load_runs
 
     folders = list_runs(home)
     if wanted.asks:
-        from worldsize.reporting.run_metrics import read_run_metrics  # few lists are of metrics
-
         found = wanted.choose(load_runs(folders), read_run_metrics)
         total, found = len(found), found if count is None else found[-count:]
     else:
@@ -103,8 +104,6 @@ def command(
 
 def _list_jobs(rest: Rest, count: int | None, wanted: Filter, *, as_json: bool) -> None:
     """List the jobs of a workspace; a filter reads all of them, and their metrics only if it asks for any."""
-    from worldsize.remote import jobs  # only for a workspace in Azure
-
     found = {job.name: job for job in jobs.list_jobs(rest, None if wanted.asks else count)}
     chosen = wanted.choose((job.record for job in found.values()), lambda run: found[run.id].run_metrics())
     shown = chosen if count is None else chosen[-count:]
@@ -134,8 +133,6 @@ def _show(listed: Sequence[_Listed], *, as_json: bool, columns: Sequence[str] = 
 
 
 def _row(listed: _Listed, columns: Sequence[str]) -> tuple[str, ...]:
-    from worldsize.running.model.folder import show_path
-
     run, metrics = listed.run, listed.metrics
     took = format_duration(run.seconds) if run.started is not None else ""
     steps = f"{run.done}/{len(run.steps)}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from worldsize.base.suggest import did_you_mean
 from worldsize.cli import common
 
 if TYPE_CHECKING:
@@ -96,8 +97,6 @@ class Filter:
     def _refuse_unknown(self) -> None:
         for name in self.columns:
             if self._known and name not in self._known:
-                from worldsize.base.suggest import did_you_mean  # only for a typo
-
                 names = [each for each in self._known if "." not in each]
                 common.refuse(f"no run has a metric `{name}`", did_you_mean(name, sorted(names)))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from worldsize import resources
+
 NAMES = ("spec", "worldsize", "estimate", "plan", "advice")
 
 EPILOG = """\b
@@ -18,6 +20,4 @@ Examples:
 @click.argument("name", type=click.Choice(NAMES), default="spec", metavar="[NAME]")
 def command(name: str) -> None:
     """Print the JSON Schema of specs, or of one of: worldsize, estimate, plan, advice."""
-    from worldsize import resources
-
     click.echo((resources.schemas() / f"{name}.schema.json").read_text(encoding="utf-8"), nl=False)

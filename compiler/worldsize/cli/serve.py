@@ -18,6 +18,7 @@ import click
 from worldsize.base.whole_file import NotAsWrittenError
 from worldsize.base.wording import plural
 from worldsize.cli import common
+from worldsize.running.environments.mlflow_schema import SchemaError
 
 if TYPE_CHECKING:
     from worldsize.serving.front.server import Opened, Settings
@@ -97,7 +98,6 @@ def command(
 
 
 def _serve(settings: Settings, words: tuple[str, ...], umask: int, *, keep_jobs: bool) -> int:
-    from worldsize.running.environments.mlflow_schema import SchemaError
     from worldsize.serving.front.server import open_workspace
     from worldsize.serving.front.tunnel import UpstreamError, find_upstream
     from worldsize.serving.home import HomeInUseError
@@ -159,7 +159,6 @@ async def _finish(workspace: Workspace, *, keep_jobs: bool) -> None:
 
 
 def _print_environment(settings: Settings) -> None:
-    from worldsize.running.environments.mlflow_schema import SchemaError
     from worldsize.serving.front.environment import format_exports
     from worldsize.serving.front.server import describe_client
     from worldsize.serving.home import HomeInUseError

@@ -14,6 +14,16 @@ import click
 from worldsize.base.wording import format_duration, plural
 from worldsize.cli import common, completion, speed_view, sweep_table, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.documents.diagnostics.snippet import flatten
+from worldsize.planning.estimates import prediction
+from worldsize.remote import jobs
+from worldsize.reporting.sweeps import read_sweeps
+from worldsize.resolving.measured_case import SPEED
+from worldsize.running.model.folder import show_path
+from worldsize.running.record.details import LocalDetails
+from worldsize.running.record.events import scan_events
+from worldsize.running.record.history import load_run
+from worldsize.running.show.summary import describe_registration
 
 if TYPE_CHECKING:
     from worldsize.reporting.model import SweepFacts
@@ -44,14 +54,10 @@ A step is indented below the steps that it needs, which follow `<-`.
 def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: bool) -> None:
     """Show a run: its steps, their states, times, parameters, metrics and outputs."""
     if azure is not None:
-        from worldsize.remote import jobs  # only for a job in Azure
-
         with azure.connect() as rest:
             job = jobs.read_job(rest, run)
             _show(job.record, job, as_json=as_json)
         return
-    from worldsize.running.record.details import LocalDetails
-    from worldsize.running.record.history import load_run
 
     record = load_run(common.find_run(home, run))
     _show(record, LocalDetails(record), as_json=as_json, sweeps=_read_sweeps(record))
@@ -59,9 +65,6 @@ def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: boo
 
 def _read_sweeps(run: RunRecord) -> dict[str, SweepFacts]:
     """The sweeps of a run of this machine, by their steps."""
-    from worldsize.reporting.sweeps import read_sweeps
-    from worldsize.running.record.events import scan_events
-
     events, _ = scan_events(run.root / "events.jsonl")
     return {sweep.step: sweep for sweep in read_sweeps(run.root, run.steps, events)}
 
@@ -85,8 +88,6 @@ def render(
     run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts] = MappingProxyType({})
 ) -> Iterator[str]:
     """The run as lines; the trials of a sweep as a table below their step."""
-    from worldsize.running.show.summary import describe_registration
-
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
     rows = [
         ("pipeline", run.reference or _show_place(run.pipeline)),
@@ -125,17 +126,12 @@ def _describe_damage(count: int) -> str:
 
 def _show_place(place: str) -> str:
     """A path or an address."""
-    from worldsize.running.model.folder import show_path
-
     return place if "://" in place else show_path(place)
 
 
 def _step(
     details: RunDetails, step: StepRecord, speed: ComparedSpeed | None, depth: int, width: int
 ) -> Iterator[str]:
-    from worldsize.planning.estimates import prediction
-    from worldsize.resolving.measured_case import SPEED
-
     margin = "  " * depth
     took = format_duration(step.seconds) if step.seconds else ""
     behind = [f"from run {step.source}"] if step.source else []
@@ -173,8 +169,6 @@ def _list_parameters(step: StepRecord, said: Collection[str]) -> Iterator[str]:
 
 
 def _shorten_value(value: str) -> str:
-    from worldsize.documents.diagnostics.snippet import flatten
-
     text = flatten(value.replace("\n", " "))
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from worldsize.base.wording import plural, show_digits
 from worldsize.cli.quantities import show_share
+from worldsize.resolving.compared_speed import compare_speed
 
 if TYPE_CHECKING:
     from worldsize.planning.estimates.prediction import Prediction
@@ -19,8 +20,6 @@ _FAR_BELOW, _FAR_ABOVE = 0.1, 2.0  # ratios that are said as factors
 
 def compare_speeds(speeds: Mapping[str, Speed]) -> dict[str, ComparedSpeed]:
     """The speed of each step that reported one, beside what was predicted of it."""
-    from worldsize.resolving.compared_speed import compare_speed  # few runs train
-
     return {name: compare_speed(speed) for name, speed in speeds.items()}
 
 

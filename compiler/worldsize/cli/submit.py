@@ -18,13 +18,20 @@ import click
 
 from worldsize.base.wording import plural
 from worldsize.cli import common, speed_view, workspace_options
+from worldsize.cli.run import choose_view, exit_on_refusal
+from worldsize.cli.show import document
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.documents.diagnostics.text import is_terminal
+from worldsize.remote import client, jobs, recording, registered, report, targets, watch
+from worldsize.remote.errors import RemoteError, explain_errors
+from worldsize.remote.jobs import find_studio
+from worldsize.remote.names import WorkspaceNames
+from worldsize.remote.rest import Rest
+from worldsize.remote.states import run_state
 
 if TYPE_CHECKING:
     from worldsize.azureml.model import Job
     from worldsize.remote.jobs import RemoteJob
-    from worldsize.remote.names import WorkspaceNames
-    from worldsize.remote.rest import Rest
     from worldsize.remote.targets import Target
 
 MOST_FILES = 200  # of one folder that a dry run names
@@ -102,15 +109,12 @@ def command(azure: WorkspaceChoice, *, dry_run: bool, **options: Any) -> None:
     request = Request(**options)
     if request.download is not None and (not request.wait or request.schedule or dry_run):
         raise click.UsageError("`--download` needs a job that is followed to its end")
-    from worldsize.cli.run import exit_on_refusal
 
     with (
         tempfile.TemporaryDirectory(prefix="worldsize-") as temporary,
         workspace_options.exit_on_remote_error(),
         exit_on_refusal(),
     ):
-        from worldsize.remote import targets
-
         out = request.output or Path(temporary) / "pipeline"
         settings = common.parse_settings(request.settings)
         names = _find_names(azure, dry_run=dry_run)
@@ -127,9 +131,6 @@ def command(azure: WorkspaceChoice, *, dry_run: bool, **options: Any) -> None:
 
 def _find_names(azure: WorkspaceChoice, *, dry_run: bool) -> WorkspaceNames:
     """The workspace; a dry run needs none, and shows what is not given in angle brackets."""
-    from worldsize.remote.errors import RemoteError
-    from worldsize.remote.names import WorkspaceNames
-
     try:
         return azure.find()
     except RemoteError:
@@ -144,18 +145,11 @@ def _find_names(azure: WorkspaceChoice, *, dry_run: bool) -> WorkspaceNames:
 
 def _fill_components(names: WorkspaceNames, job: Job) -> Job:
     """The job with the inputs of the registered components that it names, for `--set`."""
-    from worldsize.remote import registered
-    from worldsize.remote.errors import explain_errors
-    from worldsize.remote.rest import Rest
-
     with explain_errors(names.shown):
         return registered.fill_components(Rest(names), job)
 
 
 def _print_bodies(names: WorkspaceNames, target: Target, request: Request) -> None:
-    from worldsize.remote import client, recording
-    from worldsize.remote.errors import explain_errors
-
     with explain_errors(names.shown), recording.recording() as recorder:
         ml_client = client.make_client(names, recording.StaticCredential())
         send = client.submit_schedule if target.is_schedule else client.submit_job
@@ -181,10 +175,6 @@ def _fold_uploads(paths: Sequence[str]) -> list[str]:
 
 
 def _submit(names: WorkspaceNames, target: Target, request: Request) -> None:
-    from worldsize.remote import client, registered
-    from worldsize.remote.errors import explain_errors
-    from worldsize.remote.rest import Rest
-
     with explain_errors(names.shown):
         rest = Rest(names)
         registered.check_registered(rest, target)
@@ -241,9 +231,6 @@ def _find_next_fire(trigger: Mapping[str, Any]) -> datetime | None:
 
 
 def _report_submitted(rest: Rest, name: str, request: Request) -> None:
-    from worldsize.remote.jobs import find_studio
-    from worldsize.remote.states import run_state
-
     properties = rest.manage(f"/jobs/{name}")["properties"]
     studio = find_studio(properties)
     if request.as_json:
@@ -256,8 +243,6 @@ def _report_submitted(rest: Rest, name: str, request: Request) -> None:
 @contextlib.contextmanager
 def _interruptible(ml_client: Any, names: WorkspaceNames, name: str, request: Request) -> Iterator[None]:
     """On Ctrl-C say that the job goes on, or cancel it."""
-    from worldsize.remote import client
-
     try:
         yield
     except KeyboardInterrupt:
@@ -276,17 +261,12 @@ def _interruptible(ml_client: Any, names: WorkspaceNames, name: str, request: Re
 
 
 def _follow(rest: Rest, ml_client: Any, name: str, request: Request) -> NoReturn:
-    from worldsize.cli.run import choose_view
-    from worldsize.remote import client, jobs, watch
-
     with choose_view(quiet=request.quiet or request.as_json) as view:
         studio = jobs.find_studio(rest.manage(f"/jobs/{name}")["properties"])
         view.notice(f"job {name}" + (f"  {studio}" if studio else ""))
         job = watch.watch_job(rest, name, view)
     succeeded = job.record.state == "succeeded"
     if request.as_json:
-        from worldsize.cli.show import document
-
         click.echo(json.dumps(document(job.record, job), indent=2))
     else:
         _show_result(job, request, succeeded=succeeded)
@@ -297,9 +277,6 @@ def _follow(rest: Rest, ml_client: Any, name: str, request: Request) -> NoReturn
 
 
 def _show_result(job: RemoteJob, request: Request, *, succeeded: bool) -> None:
-    from worldsize.documents.diagnostics.text import is_terminal
-    from worldsize.remote import report
-
     text = report.render_result(job, steps=request.quiet or not is_terminal(sys.stdout))
     common.say(text, err=not succeeded)
     if succeeded:

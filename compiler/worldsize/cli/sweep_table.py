@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from worldsize.base.wording import plural, shorten, show_number
 from worldsize.cli import common
+from worldsize.reporting.sweeps import rank_trials
 
 if TYPE_CHECKING:
     from worldsize.reporting.model import SweepFacts
@@ -17,8 +18,6 @@ LONGEST_VALUE = 30
 
 def render(sweep: SweepFacts, margin: str) -> Iterator[str]:
     """The lines of the table."""
-    from worldsize.reporting.sweeps import rank_trials
-
     trials = rank_trials(sweep)
     names = list(dict.fromkeys(name for trial in trials for name in trial.values))
     rows = [

@@ -15,15 +15,30 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
+from worldsize import checking
+from worldsize.azureml.copying import allow_everything
+from worldsize.azureml.files import allow_anything
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.wording import plural
+from worldsize.checking import boundary, check_spec, in_budget, settings
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.errors import PipelineError, SpecError
+from worldsize.facts.prices import read_price_list
+from worldsize.planning.estimates.estimate import estimate as estimate_case
+from worldsize.planning.memory import step_memory
 from worldsize.planning.model import Plan
+from worldsize.resolving import imported_model, rows
+from worldsize.resolving.estimate_case import explain_unknown, resolve_case
+from worldsize.resolving.forecasts import Estimated, StepForecast
+from worldsize.resolving.measured_case import calibrate_from_runs
+from worldsize.resolving.step_costs import cost_step, find_checkpoint_seconds
+from worldsize.resolving.step_estimates import estimate_steps
+from worldsize.rules import engine
+from worldsize.spec.estimate_file import read_estimate_file
 
 if TYPE_CHECKING:
     from worldsize.azureml.files import Files
@@ -31,7 +46,6 @@ if TYPE_CHECKING:
     from worldsize.checking.boundary import Allowed
     from worldsize.emit.layout import Layout
     from worldsize.planning.memory.step_memory import Need
-    from worldsize.resolving.forecasts import Estimated, StepForecast
     from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.resolving.state import ResolvedSpec
 
@@ -81,9 +95,6 @@ def plan(spec: str | os.PathLike[str]) -> Plan:
 
 def plan_spec(spec: str | os.PathLike[str], document: yaml.Document | None = None) -> Planned:
     """As :func:`plan`, with the warnings and the graph, for a spec that may be parsed already."""
-    from worldsize import checking
-    from worldsize.azureml.files import allow_anything
-
     checked = checking.check_spec(Path(spec), document, readable=allow_anything)
     resolved, derived = _require_plan(checked)
     return Planned(derived, checked.report.diagnostics, checked.report.sources, resolved)
@@ -99,17 +110,15 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
         ModelImportError: A user's model cannot be imported.
         SpecError: The estimate takes too long.
     """
-    from worldsize.checking import in_budget
-    from worldsize.planning.memory.step_memory import estimate_steps
-    from worldsize.resolving import imported_model, rows
-
     spec = planned.resolved.spec
     folder = spec.path.parent
     import_model = partial(imported_model.import_model, folder) if import_models else None
     read_table = partial(rows.read_table_samples, planned.resolved.files, folder)
     with in_budget(spec.path, planned.sources):
         resolved = planned.resolved
-        return estimate_steps(resolved.job, planned.plan, import_model, read_table, resolved.vm_sizes)
+        return step_memory.estimate_steps(
+            resolved.job, planned.plan, import_model, read_table, resolved.vm_sizes
+        )
 
 
 def estimate(
@@ -128,14 +137,6 @@ def estimate(
         PriceFileError: The prices that the project has read from Azure cannot be read again.
     """
     require_path(path, "worldsize.estimate", "the file of a workload")
-    from worldsize.checking import in_budget, settings
-    from worldsize.facts.prices import read_price_list
-    from worldsize.planning.estimates.estimate import estimate as estimate_case
-    from worldsize.resolving.estimate_case import explain_unknown, resolve_case
-    from worldsize.resolving.forecasts import Estimated
-    from worldsize.resolving.measured_case import calibrate_from_runs
-    from worldsize.resolving.step_costs import cost_step
-    from worldsize.spec.estimate_file import read_estimate_file
 
     sources: dict[str, Source] = {}
     with in_budget(Path(path), sources):
@@ -144,8 +145,6 @@ def estimate(
         project = settings.read_project_settings(Path(path).parent)
         case = resolve_case(keys, problems, project.vm_sizes) if keys is not None else None
     if case is None:
-        from worldsize.rules import engine  # only a refusal needs it
-
         raise SpecError(list(engine.diagnose(problems)), sources)
     calibration = calibrate_from_runs(case.workload, runs, project.vm_sizes)
     answer = estimate_case(case.workload, case.training, case.cluster, calibration)
@@ -164,13 +163,6 @@ def forecast_steps(
         UnusableRunError: A run tells nothing of the step that it trained.
         SpecError: The estimate takes too long.
     """
-    from worldsize.checking import in_budget, settings
-    from worldsize.facts.prices import read_price_list
-    from worldsize.resolving import rows
-    from worldsize.resolving.forecasts import StepForecast
-    from worldsize.resolving.step_costs import cost_step, find_checkpoint_seconds
-    from worldsize.resolving.step_estimates import estimate_steps
-
     resolved, path = planned.resolved, planned.resolved.spec.path
     project = settings.read_project_settings(path.parent)
     prices = read_price_list(region or project.region, project.prices_file)
@@ -239,8 +231,6 @@ def compile_document(
     runs: Sequence[MeasuredRun] = (),
 ) -> Compiled:
     """As :func:`compile`, for a spec that may be parsed already."""
-    from worldsize.azureml.copying import allow_everything
-    from worldsize.checking import boundary, check_spec, in_budget
     from worldsize.emit import output_folder
 
     path, folder = Path(spec), Path(out)
@@ -269,7 +259,6 @@ def _lay_out(
     checked: CheckedSpec, folder: Path, allowed: Allowed | None, runs: Sequence[MeasuredRun]
 ) -> tuple[ResolvedSpec, Plan, Layout]:
     """What was resolved, and the files that it becomes; nothing is written."""
-    from worldsize.checking import boundary
     from worldsize.emit import output_folder
     from worldsize.emit.layout import lay_out_files
 
@@ -318,6 +307,4 @@ def _spec_error(problems: list[Problem], checked: CheckedSpec) -> SpecError:
 
 def make_spec_error(problems: list[Problem], sources: Sources) -> SpecError:
     """The error that problems are, which were found after the check."""
-    from worldsize.rules import engine  # only a refusal needs it
-
     return SpecError(list(engine.diagnose(problems)), sources)

@@ -10,19 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from worldsize import fixing
-from worldsize.base import limits, untrusted
+from worldsize.base import untrusted
 from worldsize.base.wording import plural
-from worldsize.checking import checker, exclusion
-from worldsize.checking.baseline import read_baseline, start_record, write_baseline
-from worldsize.checking.choice import Choice
 from worldsize.cli import common, completion
-from worldsize.documents.diagnostics import text
-from worldsize.dsl.places import point_report_into_python
-from worldsize.dsl.verbs import leave_out_repeated
 
 if TYPE_CHECKING:
     from worldsize.checking import Report
+    from worldsize.checking.choice import Choice
 
 FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
 STDIN = "-"
@@ -151,6 +145,8 @@ def _refuse_combinations(paths: tuple[str, ...], options: dict[str, Any]) -> Non
 
 def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> int:
     """Check, fix or record; the exit status."""
+    from worldsize.checking import checker
+
     choice = _read_choice(options)
     texts = None
     if paths == (STDIN,):
@@ -162,6 +158,9 @@ def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> 
         return _write_baseline(paths, choice, options["baseline"], texts)
     report = checker.check_files(paths, choice, texts=texts)[0]
     if any(".worldsize" in path for path in paths):
+        from worldsize.dsl.places import point_report_into_python  # few check a pipeline in Python
+        from worldsize.dsl.verbs import leave_out_repeated
+
         report = point_report_into_python(leave_out_repeated(report))
     checker.write_output(_render(report, output))
     if report.unchecked and (output.statistics or output.format_ not in ("text", "concise")):
@@ -194,8 +193,13 @@ def _defines_pipeline(path: Path) -> bool:
 
 
 def _read_choice(options: dict[str, Any]) -> Choice:
+    from worldsize.checking import exclusion
+    from worldsize.checking.choice import Choice
+
     baseline = None
     if options["baseline"] is not None:
+        from worldsize.checking.baseline import read_baseline, start_record  # few checks have one
+
         baseline = (start_record if options["write_baseline"] else read_baseline)(options["baseline"])
     wrong = [glob for glob in options["exclude"] if not exclusion.is_glob(glob)]
     if wrong:
@@ -211,6 +215,8 @@ def _read_choice(options: dict[str, Any]) -> Choice:
 
 
 def _read_stdin() -> bytes:
+    from worldsize.base import limits
+
     return sys.stdin.buffer.read(limits.SIZE + 1)
 
 
@@ -218,6 +224,9 @@ def _write_baseline(
     paths: tuple[str, ...], choice: Choice, baseline: str, texts: dict[str, bytes] | None
 ) -> int:
     """Record what is found; only a fault of worldsize itself is reported."""
+    from worldsize.checking import checker
+    from worldsize.checking.baseline import write_baseline
+
     report = checker.check_files(paths, choice, texts=texts)[0]
     assert choice.baseline is not None
     count = write_baseline(baseline, choice.baseline)
@@ -235,6 +244,9 @@ def _fix(
     write: bool,
 ) -> int:
     """Fix the files and report the remaining findings, or only show the changes."""
+    from worldsize import fixing  # most checks only look
+    from worldsize.checking import checker
+
     result = fixing.fix(paths, choice, unsafe=unsafe, write=write and texts is None, texts=texts)
     if write and texts is not None:  # the fixed text takes the place of the report
         fixed = {change.path: change.after for change in result.changes}
@@ -254,6 +266,8 @@ def _fix(
 
 def _render(report: Report, output: _Output, stream: Any = None) -> str:
     """The report in the format that was asked for."""
+    from worldsize.documents.diagnostics import text
+
     if output.statistics:
         return text.render_statistics(
             report.diagnostics, files=len(report.files), fixed=report.fixed, known=report.known

@@ -12,14 +12,9 @@ from msgspec.structs import replace
 from worldsize.base.wording import quoted_list
 from worldsize.cli import common, completion, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
-from worldsize.remote import jobs
-from worldsize.resolving.measured_case import MeasuredRun, UnusableRunError, read_card_file
-from worldsize.running.prepare.machine import detect_gpu_products
-from worldsize.running.record.json_files import read_json
-from worldsize.running.record.measured_speed import find_gpu_here, read_mlflow_speed, read_speeds
 
 if TYPE_CHECKING:
-    from worldsize.resolving.measured_case import Speed
+    from worldsize.resolving.measured_case import MeasuredRun, Speed
 
 _MLFLOW = "mlflow:"
 _CARD_FILE = ".json"
@@ -51,6 +46,8 @@ def read_runs(names: Sequence[str], home: Path, azure: WorkspaceChoice | None) -
 def _read_named(name: str, home: Path, azure: WorkspaceChoice | None) -> list[MeasuredRun]:
     if not name.endswith(_CARD_FILE):
         return [_read_run(name, home, azure)]
+    from worldsize.resolving.measured_case import UnusableRunError, read_card_file
+    from worldsize.running.record.json_files import read_json
 
     document = read_json(Path(name))
     if document is None:
@@ -62,11 +59,14 @@ def _read_named(name: str, home: Path, azure: WorkspaceChoice | None) -> list[Me
 
 
 def _read_run(name: str, home: Path, azure: WorkspaceChoice | None) -> MeasuredRun:
+    from worldsize.resolving.measured_case import MeasuredRun
+
     if name.startswith(_MLFLOW):
         return MeasuredRun(name, _read_tracked(name))
     run, _, step = name.partition(":")
     if azure is not None:
         return MeasuredRun(name, *_choose_step(run, step, _read_job(run, azure)))
+    from worldsize.running.record.measured_speed import read_speeds
 
     speed, step = _choose_step(run, step, read_speeds(common.find_run(home, run)))
     return MeasuredRun(name, replace(speed, gpu=_find_gpu(name)), step)
@@ -74,6 +74,9 @@ def _read_run(name: str, home: Path, azure: WorkspaceChoice | None) -> MeasuredR
 
 def _find_gpu(name: str) -> str:
     """The GPU of this machine, where a run of it ran."""
+    from worldsize.running.prepare.machine import detect_gpu_products
+    from worldsize.running.record.measured_speed import find_gpu_here
+
     gpu = find_gpu_here()
     if gpu is None:
         products = detect_gpu_products()
@@ -84,6 +87,8 @@ def _find_gpu(name: str) -> str:
 
 
 def _read_job(name: str, azure: WorkspaceChoice) -> Mapping[str, Speed]:
+    from worldsize.remote import jobs
+
     with azure.connect() as rest:
         return jobs.read_job(rest, name).speeds()
 
@@ -103,6 +108,8 @@ def _choose_step(run: str, step: str, speeds: Mapping[str, Speed]) -> tuple[Spee
 
 def _read_tracked(name: str) -> Speed:
     from mlflow.exceptions import MlflowException
+
+    from worldsize.running.record.measured_speed import read_mlflow_speed
 
     try:
         speed = read_mlflow_speed(name.removeprefix(_MLFLOW))

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worldsize.cli import common
-from worldsize.remote.errors import RemoteError, explain_errors
-from worldsize.remote.names import find_workspace
-from worldsize.remote.rest import Rest
 
 if TYPE_CHECKING:
     from worldsize.remote.names import WorkspaceNames
+    from worldsize.remote.rest import Rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +31,28 @@ class WorkspaceChoice:
         Raises:
             RemoteError: A name is missing.
         """
+        from worldsize.remote.names import find_workspace  # only commands that use a workspace need it
+
         return find_workspace(self.subscription, self.group, self.workspace)
 
     @contextlib.contextmanager
     def connect(self) -> Iterator[Rest]:
         """Read from the workspace; exits with a message if it cannot be found or used."""
         with exit_on_remote_error():
+            from worldsize.remote.errors import explain_errors
+
             names = self.find()
             with explain_errors(names.shown):
+                from worldsize.remote.rest import Rest
+
                 yield Rest(names)
 
 
 @contextlib.contextmanager
 def exit_on_remote_error() -> Iterator[None]:
     """Turn an error of a workspace into a message and exit status 1."""
+    from worldsize.remote.errors import RemoteError
+
     try:
         yield
     except RemoteError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from worldsize.documents import yaml
 from worldsize.documents.yaml.edit import insert_entry
+from worldsize.documents.yaml.scalars import classify_scalar
 from worldsize.facts import vm_sizes
 from worldsize.remote.errors import RemoteError
 from worldsize.remote.rest import Rest
@@ -212,6 +213,4 @@ def _write_setting(path: str, text: str, place: tuple[str, str, str], value: str
 
 def _quote(name: str) -> str:
     """A name as a key: one that YAML reads as a number or boolean is in quotes."""
-    from worldsize.documents.yaml.scalars import classify_scalar
-
     return name if classify_scalar(name) == "str" else f'"{name}"'

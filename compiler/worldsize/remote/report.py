@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.base.wording import format_duration
-from worldsize.remote.errors import explain_errors
+from worldsize.remote.errors import RemoteError, explain_errors
 from worldsize.remote.jobs import RemoteJob
 from worldsize.running.model.results import Registration
 from worldsize.running.show.summary import describe_registration
@@ -55,8 +55,6 @@ def _failures(job: RemoteJob) -> Iterator[str]:
 
 
 def _end_of_log(job: RemoteJob, name: str) -> list[str]:
-    from worldsize.remote.errors import RemoteError
-
     try:
         with explain_errors():
             return job.last_lines(job.record.steps[name], LAST_LINES)

@@ -15,12 +15,16 @@ from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.launch import resolve_value
 from worldsize.azureml.model import Data, Field, Job, Literal
 from worldsize.azureml.tree import Cluster
+from worldsize.checking import boundary, checker, discover, refuse_incomplete
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.errors import SpecError
 from worldsize.remote.errors import RemoteError
+from worldsize.running.model.errors import RunError
 from worldsize.running.model.folder import show_path
+from worldsize.running.prepare.overrides import override_inputs, shorten_name, show_value
+from worldsize.running.prepare.spec_overrides import override_spec
 
 _NO_CLUSTER = frozenset({"serverless", "local", ""})
 _NOT_JOBS = frozenset({"compute", "data", "environment", "settings"})
@@ -67,8 +71,6 @@ def load_target(
         OutputError: The folder ``out`` cannot be written.
         RemoteError: The file is nothing that can be submitted.
     """
-    from worldsize.checking import discover  # keeps the import of this module fast
-
     document = yaml.load(os.path.normpath(path))
     kind = discover.recognise_kind(document, named=True)
     if kind == "spec":
@@ -86,9 +88,6 @@ def _compile(
     path: Path, out: Path, document: yaml.Document, settings: Mapping[str, str], *, schedule: bool
 ) -> Target:
     if settings:
-        from worldsize.running.model.errors import RunError  # few submissions have settings
-        from worldsize.running.prepare.spec_overrides import override_spec
-
         document, problems = override_spec(document, settings)
         if problems:
             raise RunError(problems)
@@ -105,8 +104,6 @@ def _compile(
 def _read_native(
     path: Path, kind: str, document: yaml.Document, settings: Mapping[str, str], fill: Callable[[Job], Job]
 ) -> Target:
-    from worldsize.checking import boundary, checker, refuse_incomplete
-
     report, runs = checker.check_files([path])
     refuse_incomplete(report)
     if report.errors:
@@ -135,9 +132,6 @@ def _override(
     job: Job, document: yaml.Document, settings: Mapping[str, str]
 ) -> tuple[Job, list[dict[str, Any]]]:
     """The job with the settings, and these in azure-ai-ml's form; checked against the inputs' types."""
-    from worldsize.running.model.errors import RunError  # few submissions have settings
-    from worldsize.running.prepare.overrides import override_inputs, shorten_name
-
     short = {shorten_name(job, name): text for name, text in settings.items()}
     changed, problems = override_inputs(job, short)
     if problems:
@@ -173,8 +167,6 @@ def _make_override(changed: Job, document: yaml.Document, name: str) -> dict[str
 
 def _refuse_settings(schedule: JobSchedule, settings: Mapping[str, str]) -> RemoteError:
     """``--set`` for a schedule; its file has the pipeline's inputs, the job's file those of steps."""
-    from worldsize.running.prepare.overrides import show_value  # few submissions have settings
-
     name, text = next(iter(settings.items()))
     value, short = show_value(name, text), name.removeprefix("inputs.")
     step, _, port = name.partition(".")

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize.azureml import literals
+from worldsize.azureml import graph, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
 from worldsize.azureml.references import classify, exists
@@ -200,8 +200,6 @@ def _report_absent(setting: _Setting) -> Iterator[Problem]:
 
 
 def _is_inline(step: Step) -> bool:
-    from worldsize.azureml import graph
-
     return graph.is_inline(step)
 
 

@@ -8,15 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from worldsize import api
+from worldsize import api, checking
 from worldsize.azureml import job as jobs
+from worldsize.azureml import job as schedule
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.checking import boundary, discover
+from worldsize.documents.yaml import Mapping as YamlMapping
+from worldsize.documents.yaml import Scalar, load
 from worldsize.emit import plan_file
+from worldsize.errors import SpecError
 from worldsize.planning.model import Plan
 from worldsize.running.model.errors import RunError
+from worldsize.running.prepare.graph import refusals
+from worldsize.running.prepare.spec_overrides import override_spec
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled
@@ -65,11 +72,6 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
         SpecError: The file has errors.
         RunError: It cannot be run.
     """
-    from worldsize import checking  # keeps the import of this module fast
-    from worldsize.checking import boundary, discover
-    from worldsize.documents.yaml import load
-    from worldsize.errors import SpecError
-
     document = load(os.path.normpath(target))  # under the name that a check gives it
     kind = discover.recognise_kind(document, named=True)
     if kind == "spec" or (kind is None and not _may_be_job(document.root)):
@@ -91,7 +93,6 @@ def _apply_settings(document: Document, settings: Mapping[str, str]) -> Document
     """A spec with other inputs."""
     if not settings:
         return document
-    from worldsize.running.prepare.spec_overrides import override_spec  # few runs have settings
 
     changed, problems = override_spec(document, settings)
     if problems:
@@ -100,8 +101,6 @@ def _apply_settings(document: Document, settings: Mapping[str, str]) -> Document
 
 
 def _may_be_job(root: object) -> bool:
-    from worldsize.documents.yaml import Mapping as YamlMapping
-
     return isinstance(root, YamlMapping) and bool({"jobs", "command", "type"} & set(root))
 
 
@@ -123,10 +122,6 @@ def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str
 
 
 def _scheduled_job(target: Path, root: object) -> str:
-    from worldsize.azureml import job as schedule  # only for a schedule
-    from worldsize.azureml.files import Files
-    from worldsize.documents.yaml import Mapping as YamlMapping
-
     if not isinstance(root, YamlMapping):
         return ""
     read_schedule, _ = schedule.read_schedule(root, target, Files(), lambda _: False)
@@ -134,10 +129,6 @@ def _scheduled_job(target: Path, root: object) -> str:
 
 
 def _refuse_service_job(name: str, root: object) -> tuple[str, str]:
-    from worldsize.documents.yaml import Mapping as YamlMapping
-    from worldsize.documents.yaml import Scalar
-    from worldsize.running.prepare.graph import refusals
-
     type_node = root.get("type") if isinstance(root, YamlMapping) else None
     kind = type_node.text.lower() if isinstance(type_node, Scalar) else ""
     if kind in refusals.UNSUPPORTED_KINDS:

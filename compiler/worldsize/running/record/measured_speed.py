@@ -13,7 +13,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from worldsize.base import untrusted
+from worldsize.facts import gpus
 from worldsize.resolving.measured_case import SPEED, Speed, ran_without_gpus
+from worldsize.running.prepare.machine import detect_gpu_products
 from worldsize.running.record.history import RECORD
 from worldsize.running.record.json_files import read_json
 from worldsize.running.record.reports import parse_progress
@@ -50,9 +52,6 @@ def find_gpu_here() -> str | None:
 @cache
 def _ask_driver(_program: str | None) -> str | None:
     """Many runs are listed at once, and the driver takes a while."""
-    from worldsize.facts import gpus
-    from worldsize.running.prepare.machine import detect_gpu_products
-
     products = detect_gpu_products()
     gpu = gpus.lookup_product(products[0]) if products else None
     return gpu.name if gpu is not None else None

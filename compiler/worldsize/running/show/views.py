@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from worldsize.base.wording import format_duration
 from worldsize.documents.diagnostics.snippet import mark_controls
+from worldsize.documents.diagnostics.text import is_terminal
 from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.model.results import Progress, Status, View
 
@@ -20,8 +21,6 @@ PROGRESS_SECONDS = 5.0
 
 def wants_table(stream: TextIO) -> bool:
     """Whether a stream shows a table that is redrawn: a terminal that moves its cursor, and no CI job."""
-    from worldsize.documents.diagnostics.text import is_terminal
-
     dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
     return is_terminal(stream) and not dumb and not in_ci

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from worldsize.running.prepare.assets import AssetEntry, AssetMap
 from worldsize.serving.control import assets
 from worldsize.serving.control.project import project_settings
 from worldsize.serving.control.uris import (
@@ -20,9 +20,6 @@ from worldsize.serving.database import Database
 from worldsize.serving.home import Home
 from worldsize.serving.storage.files import locate
 from worldsize.serving.workspace import Workspace
-
-if TYPE_CHECKING:
-    from worldsize.running.prepare.assets import AssetMap
 
 _URIS = {"codes": "codeUri", "data": "dataUri", "models": "modelUri"}
 _BY_NAME = ("data", "models", "codes")  # where a reference without a kind is looked for, in this order
@@ -95,8 +92,6 @@ def find_data(workspace: Workspace, reference: str, find: Find = find_asset) -> 
 
 def project_assets(workspace: Workspace) -> AssetMap:
     """The ``assets:`` of the project's ``worldsize.yml`` as it is now."""
-    from worldsize.running.prepare.assets import AssetEntry, AssetMap
-
     entries = [
         AssetEntry(asset.reference, asset.path.absolute(), asset.span)
         for asset in project_settings(workspace).assets

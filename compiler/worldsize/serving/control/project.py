@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from worldsize.checking.settings import Settings
+from worldsize.checking import discover
+from worldsize.checking.settings import Settings, read_settings
+from worldsize.documents import yaml
 from worldsize.serving.workspace import Workspace
 
 
 def project_settings(workspace: Workspace) -> Settings:
     """The settings of the folder in which the server was started; empty ones without a file."""
-    from worldsize.checking import discover
-
     folder = str(workspace.project)
     path = discover.find_settings(folder, discover.find_tree(folder))
     try:
@@ -23,7 +23,4 @@ def project_settings(workspace: Workspace) -> Settings:
 
 @lru_cache(maxsize=4)
 def _read(path: str, _changed: int) -> Settings:
-    from worldsize.checking.settings import read_settings
-    from worldsize.documents import yaml
-
     return read_settings(yaml.load(Path(path)))

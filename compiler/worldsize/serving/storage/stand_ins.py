@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from worldsize.serving.control.paths import project_assets
 from worldsize.serving.storage.blobs import Blob, stat_blob
 from worldsize.serving.storage.errors import StorageError
 from worldsize.serving.workspace import BLOB_HOST, Workspace
@@ -20,8 +21,6 @@ def find_stand_in(workspace: Workspace, host: str, container: str, path: str) ->
     Raises:
         StorageError: 404, there is none.
     """
-    from worldsize.serving.control.paths import project_assets
-
     address = f"https://{host}/{container}/{path}"
     assets = project_assets(workspace)
     file = assets.local(address)

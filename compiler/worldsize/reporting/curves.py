@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.base import untrusted
-from worldsize.reporting.model import Curve, RankSample
+from worldsize.reporting.model import RankSample
 from worldsize.serving.home import Home
 from worldsize.serving.tracking.reader import open_tracking
+from worldsize.showing.curves import Curve, is_finite, prepare_curves
 
 MAX_POINTS = 500  # of one curve
 MAX_CURVES = 48  # of one step
@@ -22,7 +23,6 @@ MAX_ROWS = 1_000_000  # of one query to MLflow's database
 MAX_LINES = 200_000  # of one file of reports
 MAX_ATTEMPTS = 20  # of one step
 MAX_SAMPLES = 200  # of the ranks' times
-LARGEST = 1e300  # MLflow stores infinities as the largest numbers
 _LEFT_OUT = frozenset({"epoch", "validation_seconds"})
 _NO_METRICS = frozenset({"step", "total_steps", "time", "trained_seconds", "slow_rank", "slow_ratio"})
 _RUNS = (
@@ -63,7 +63,7 @@ def read_tracked_curves(home: Path, run: str) -> dict[str, Curve]:
 def read_tracked_values(home: Path, run: str) -> dict[str, float]:
     """The last value of each metric that an MLflow run has logged, if it is finite."""
     rows = _query(home, _LATEST, run)
-    return {str(row["key"]): float(row["value"]) for row in rows if _is_finite(float(row["value"]))}
+    return {str(row["key"]): float(row["value"]) for row in rows if is_finite(float(row["value"]))}
 
 
 def read_tracked_parameters(home: Path, run: str) -> dict[str, str]:
@@ -80,33 +80,9 @@ def _query(home: Path, query: str, value: str) -> list[sqlite3.Row]:
 
 
 def make_curves(found: Mapping[str, Curve]) -> dict[str, Curve]:
-    """The curves that can be drawn: finite values at two steps or more, thinned to :data:`MAX_POINTS`."""
-    curves: dict[str, Curve] = {}
-    for name, points in found.items():
-        kept = [(step, value) for step, value in points if _is_finite(step) and _is_finite(value)]
-        if len(kept) > 1 and kept[0][0] < kept[-1][0] and name not in _LEFT_OUT and len(curves) < MAX_CURVES:
-            curves[name] = thin(kept, MAX_POINTS)
-    return curves
-
-
-def _is_finite(value: float) -> bool:
-    return math.isfinite(value) and abs(value) < LARGEST
-
-
-def thin(points: Curve, limit: int) -> Curve:
-    """At most ``limit`` points: the smallest and the largest value of equally many neighbours.
-
-    A peak of one step stays visible, which evenly spaced points would miss.
-    """
-    if len(points) <= limit:
-        return points
-    size = math.ceil(len(points) / (limit // 2 - 1))
-    kept = {0: points[0], len(points) - 1: points[-1]}
-    for start in range(0, len(points), size):
-        indices = range(start, min(start + size, len(points)))
-        for index in (min(indices, key=lambda at: points[at][1]), max(indices, key=lambda at: points[at][1])):
-            kept[index] = points[index]
-    return [kept[index] for index in sorted(kept)]
+    """The curves that can be drawn, without those that say nothing of the training."""
+    shown = {name: points for name, points in found.items() if name not in _LEFT_OUT}
+    return dict(islice(prepare_curves(shown, MAX_POINTS).items(), MAX_CURVES))
 
 
 def read_reports(path: Path) -> list[dict[str, Any]]:
@@ -120,15 +96,6 @@ def read_earlier_reports(step: Path) -> list[dict[str, Any]]:
     """The records of a step's attempts before the last, the oldest first."""
     folders = sorted(step.glob("logs/attempt-*"), key=lambda each: (len(each.name), each.name))
     return [report for each in folders[-MAX_ATTEMPTS:] for report in read_reports(each / "progress.jsonl")]
-
-
-def join_curves(reported: Mapping[str, Curve], tracked: Mapping[str, Curve]) -> dict[str, Curve]:
-    """MLflow's curves, begun by what was reported before: a killed process has not sent its last values."""
-    joined = {**reported, **tracked}
-    for name in reported.keys() & tracked.keys():
-        first = tracked[name][0][0]
-        joined[name] = [*(point for point in reported[name] if point[0] < first), *tracked[name]]
-    return joined
 
 
 def parse_reports(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

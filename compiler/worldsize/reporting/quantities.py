@@ -7,8 +7,9 @@ from typing import Any
 
 from worldsize.base.wording import format_duration, show_number
 from worldsize.reporting.measures import Trained, compare_measures
-from worldsize.reporting.model import Attempt, Curve, Quantity
+from worldsize.reporting.model import Attempt, Quantity
 from worldsize.resolving.measured_case import SPEED
+from worldsize.showing.curves import Curve
 
 _LABELS = {
     "batch_size_per_device": "batch per process",

@@ -15,7 +15,6 @@ from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.attempts import read_attempts, read_pauses
 from worldsize.reporting.curves import (
     find_tracked_steps,
-    join_curves,
     read_earlier_reports,
     read_rank_samples,
     read_reports,
@@ -29,19 +28,19 @@ from worldsize.reporting.environment import describe_environment
 from worldsize.reporting.measures import measure_training
 from worldsize.reporting.model import (
     Attempt,
-    Curve,
     Picture,
     Registered,
     RunFacts,
     StepFacts,
 )
-from worldsize.reporting.originals import find_original
 from worldsize.reporting.quantities import compare_with_plan
+from worldsize.reporting.run_metrics import find_original
 from worldsize.reporting.sweeps import read_sweeps
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import RECORD, StepRecord, load_run
 from worldsize.running.record.json_files import read_json
+from worldsize.showing.curves import Curve, is_finite, join_curves
 
 LAST_LINES = 20
 MAX_CURVE_STEPS = 60  # whose curves are read: trials of a large sweep beyond are in the table only
@@ -225,7 +224,7 @@ def _last_values(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {
         name: float(value)
         for name, value in reports[-1].items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+        if isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value)
     }
 
 

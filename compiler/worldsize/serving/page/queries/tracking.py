@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from worldsize.serving.home import Home
@@ -15,14 +14,12 @@ from worldsize.serving.tracking.reader import (
     read_params,
     read_tags,
 )
+from worldsize.showing.curves import Curve, prepare_curves
 
 MAX_POINTS, MOST_DRAWN = 1000, 20_000  # points of one curve that is drawn, and of one chart
-_HUGE = 1e300  # MLflow stores infinities as the largest numbers
 _INTERNAL = ("mlflow.", "worldsize.")  # tags of the tools themselves, which the page says in its own words
 _ALIASES = "SELECT version, alias FROM registered_model_aliases WHERE name = ? ORDER BY alias"
 _STAGES = "SELECT version, current_stage AS stage FROM model_versions WHERE name = ?"
-
-Curve = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +57,13 @@ def read_curves(home: Home, shown: Mapping[str, str], ids: Mapping[str, str]) ->
     most = max(50, MOST_DRAWN // max(1, len(shown)))
     curves: dict[str, dict[str, Curve]] = {}
     for job, text in shown.items():
-        for metric, values in read_metrics(home, ids[job]).items():
-            points = [(float(each.step), each.value) for each in values if is_finite(each.value)]
-            if len(points) > 1:
-                curves.setdefault(metric, {})[text] = thin(points, min(most, MAX_POINTS))
+        logged = {
+            metric: [(float(each.step), each.value) for each in values]
+            for metric, values in read_metrics(home, ids[job]).items()
+        }
+        for metric, points in prepare_curves(logged, min(most, MAX_POINTS)).items():
+            curves.setdefault(metric, {})[text] = points
     return curves
-
-
-def is_finite(value: float) -> bool:
-    """Whether a value can be drawn."""
-    return math.isfinite(value) and abs(value) < _HUGE
-
-
-def thin(points: Curve, most: int = MAX_POINTS) -> Curve:
-    """At most ``most`` of a curve's points, evenly spaced, with the first and the last."""
-    if len(points) <= most:
-        return points
-    stride = (len(points) - 1) / (most - 1)
-    return [points[round(index * stride)] for index in range(most)]
 
 
 def read_marks(home: Home, model: str) -> dict[str, list[str]]:

@@ -12,12 +12,13 @@ from worldsize.serving.home import Home
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.page.queries.jobs import jobs_below
 from worldsize.serving.page.queries.reuse import tracked_ids
-from worldsize.serving.page.queries.tracking import Curve, Tracked, read_curves, read_runs
+from worldsize.serving.page.queries.tracking import Tracked, read_curves, read_runs
 from worldsize.serving.page.queries.wording import number_words
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.charts import show_chart
 from worldsize.serving.page.views.tables import Column, Row, set_rows, show_table, text_cell
 from worldsize.serving.workspace import Workspace
+from worldsize.showing.curves import Curve
 
 MAX_CHARTS = 12  # of metrics that are plotted before one chooses others
 MAX_JOBS = 100  # whose metrics are read

@@ -1,0 +1,1 @@
+"""How output looks, whoever shows it: tables, curves, graphs."""

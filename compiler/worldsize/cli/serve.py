@@ -97,10 +97,10 @@ def command(
 
 
 def _serve(settings: Settings, words: tuple[str, ...], umask: int, *, keep_jobs: bool) -> int:
-    from worldsize.running.environments.mlflow_schema import SchemaError
     from worldsize.serving.front.server import open_workspace
     from worldsize.serving.front.tunnel import UpstreamError, find_upstream
     from worldsize.serving.home import HomeInUseError
+    from worldsize.tracking.database import SchemaError
 
     try:
         upstream = find_upstream(settings.environment) if settings.proxy else None
@@ -159,10 +159,10 @@ async def _finish(workspace: Workspace, *, keep_jobs: bool) -> None:
 
 
 def _print_environment(settings: Settings) -> None:
-    from worldsize.running.environments.mlflow_schema import SchemaError
     from worldsize.serving.front.environment import format_exports
     from worldsize.serving.front.server import describe_client
     from worldsize.serving.home import HomeInUseError
+    from worldsize.tracking.database import SchemaError
 
     try:
         variables, running = describe_client(settings)

@@ -14,13 +14,11 @@ from worldsize.documents.yaml.load import load, to_python
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.attempts import read_attempts, read_pauses
 from worldsize.reporting.curves import (
-    find_tracked_steps,
+    make_curves,
     read_earlier_reports,
     read_rank_samples,
     read_reports,
-    read_tracked_curves,
-    read_tracked_parameters,
-    read_tracked_tags,
+    read_tracked,
     read_tracked_values,
     reported_curves,
 )
@@ -41,6 +39,7 @@ from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import RECORD, StepRecord, load_run
 from worldsize.running.record.json_files import read_json
 from worldsize.showing.curves import Curve, is_finite, join_curves
+from worldsize.tracking import runs
 
 LAST_LINES = 20
 MAX_CURVE_STEPS = 60  # whose curves are read: trials of a large sweep beyond are in the table only
@@ -99,7 +98,9 @@ class _Reader:
             read_at=self.now,
             links=self.details.links(),
             outputs=self.details.outputs(),
-            environment=describe_environment(record, request, read_tracked_tags(self.home, record.id)),
+            environment=describe_environment(
+                record, request, read_tracked(runs.read_shared_tags, self.home, record.id)
+            ),
             registered=[each for step in steps.values() for each in read_registered(step)],
             sweeps=self.sweeps,
             pauses=read_pauses(self.events),
@@ -174,16 +175,16 @@ class _Reader:
         if self._curve_steps > MAX_CURVE_STEPS:
             return _Trained(reports, {}, logged, {})
         if run not in self._tracked:
-            self._tracked[run] = find_tracked_steps(self.home, run)
+            self._tracked[run] = read_tracked(runs.find_steps, self.home, run)
         tracked = self._tracked[run].get(name)
         curves = reported_curves([*read_earlier_reports(folder), *reports])
         if tracked is None:
             return _Trained(reports, curves, logged, {})
         return _Trained(
             reports,
-            join_curves(curves, read_tracked_curves(self.home, tracked)),
+            join_curves(curves, make_curves(read_tracked(runs.read_curves, self.home, tracked))),
             {**logged, **read_tracked_values(self.home, tracked)},
-            read_tracked_parameters(self.home, tracked),
+            read_tracked(runs.read_params, self.home, tracked),
         )
 
     def _pictures(self, outputs: Mapping[str, str]) -> list[Picture]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from worldsize.reporting.curves import find_tracked_steps, read_tracked_values
+from worldsize.reporting.curves import read_tracked, read_tracked_values
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import RunRecord
 from worldsize.running.record.json_files import is_file_name
 from worldsize.running.reuse.store import read_original
+from worldsize.tracking.runs import find_steps
 
 
 def read_run_metrics(run: RunRecord) -> dict[str, float]:
@@ -20,7 +21,9 @@ def read_run_metrics(run: RunRecord) -> dict[str, float]:
     """
     home = run.root.absolute().parent.parent
     originals = {name: find_original(run.root, name) for name in run.steps}
-    tracked = {each: find_tracked_steps(home, each) for each in {source for source, _ in originals.values()}}
+    tracked = {
+        each: read_tracked(find_steps, home, each) for each in {source for source, _ in originals.values()}
+    }
     logged = {
         name: read_tracked_values(home, tracked[source][step])
         for name, (source, step) in originals.items()

@@ -47,13 +47,13 @@ async def _show_comparison(workspace: Workspace, jobs: Sequence[JobRecord]) -> N
         for job in (top, *jobs_below(workspace.database, top)[:MAX_STEPS])
     ]
     ids = await asyncio.to_thread(tracked_ids, workspace, [job for _, job in runs])
-    tracked = await asyncio.to_thread(read_runs, workspace.home, ids)
+    tracked = await asyncio.to_thread(read_runs, workspace.home.root, ids)
     shown = {
         job.name: title if job in jobs else f"{title} · {job.step}"
         for title, job in runs
         if tracked[job.name].metrics
     }
-    await Charts(workspace.home).update(shown, ids)
+    await Charts(workspace.home.root).update(shown, ids)
     metrics = by_row((title, _prefix(job, jobs), tracked[job.name].metrics) for title, job in runs)
     numbers = {
         row: {title: number_words(value) for title, value in values.items()}

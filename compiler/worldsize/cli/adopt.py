@@ -317,7 +317,7 @@ def _show_outcome(
 ) -> None:
     from worldsize import api
     from worldsize.adopting.project.existing import place_project
-    from worldsize.cli import estimate_table, plan_table
+    from worldsize.cli import estimate_table
     from worldsize.errors import SpecError
     from worldsize.facts.prices import PriceFileError
 
@@ -326,7 +326,7 @@ def _show_outcome(
     if report.exit_code:
         click.echo(report.render(), nl=False)
     if planned is not None:
-        common.say(plan_table.render_plan(planned.plan), nl=False)
+        common.say(str(planned.plan), nl=False)
         try:
             common.say("\n" + estimate_table.render_forecasts(api.forecast_steps(planned)), nl=False)
         except (SpecError, PriceFileError) as error:

@@ -107,14 +107,14 @@ def test_a_plan_has_derivations_and_processes(tmp_path: Path) -> None:
     recorded = {"train": {"parameters": {"learning_rate": "0.4", "model": "cnn"}}}
     (tmp_path / "run.json").write_text(json.dumps({"steps": recorded}))
     train, other = read_plans(folder, ["train", "other"])
-    assert train.topology == {"world size": "8", "gpus per instance": "4"}
-    assert [(each.quantity, each.value) for each in train.derivations] == [("world_size", "8")]
+    assert train.topology == {"world size": "8", "GPUs per instance": "4"}
+    assert train.rows == (("world size", "8", "= 2 × 4", "W = n·p"),)
     assert [(each.name, each.rank, each.node, each.command) for each in train.processes] == [
         ("rank-0", "0", "–", "python train.py")
     ]
     assert train.attempts == 2
-    assert train.inputs == {"learning_rate": "0.4"}
-    assert (other.topology, other.derivations, other.processes) == ({}, (), ())
+    assert train.inputs == {"learning rate": "0.4"}
+    assert (other.topology, other.rows, other.processes) == ({}, (), ())
 
 
 BASE = "Handwritten digits, PyTorch DDP"

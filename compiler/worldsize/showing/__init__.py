@@ -1,1 +1,1 @@
-"""How output looks, whoever shows it: tables, curves, graphs."""
+"""How output looks, whoever shows it: curves and graphs."""

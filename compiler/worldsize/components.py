@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from worldsize import resources
+from worldsize.base import resources
 from worldsize.base.suggest import did_you_mean
 
 

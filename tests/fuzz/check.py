@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import worldsize
-from worldsize import fixing, resources
+from worldsize import fixing
+from worldsize.base import resources
 from worldsize.checking import Report
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from worldsize import resources
+from worldsize.base import resources
 from worldsize.cli import main
 from worldsize.emit import plan_file
 from worldsize.planning.model import Plan

@@ -88,7 +88,7 @@ def write_whole(file: Path, text: str) -> None:
 
 def add_shared_code() -> Path:
     """Let this process import what components share; return the folder of the components."""
-    from worldsize import resources
+    from worldsize.base import resources
 
     shared = str(resources.components() / "_shared")
     if shared not in sys.path:

@@ -13,7 +13,8 @@ import pytest
 # A module may import from its own layer and from any earlier one.
 ORDER = [
     {"base"},
-    {"documents", "facts", "resources"},
+    {"showing"},
+    {"documents", "facts", "tracking"},
     {"errors", "spec", "azureml"},
     {"scripts"},
     {"planning"},
@@ -25,9 +26,9 @@ ORDER = [
     {"api", "components"},
     {"running"},
     {"remote"},
+    {"reporting"},
     {"serving"},
     {"dsl"},
-    {"reporting"},
     {"adopting"},
     {"lsp"},
     {"cli", "__main__", "pytest_plugin"},
@@ -105,6 +106,15 @@ def test_light_verbs_import_nothing_heavy(statement: str) -> None:
         check=True,
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_only_tracking_touches_the_tables_of_mlflow() -> None:
+    """They change with MLflow: there is one reader to change with them."""
+    tables = "alembic_version|experiments|latest_metrics|logged_models|metrics|model_versions?_?[a-z]*|params"
+    tables += "|registered_model[a-z_]*|runs|tags"
+    touches = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE) (?:{tables})\b|mlflow[./][a-z_./]*dbmodels")
+    others = [module for module in architecture.modules() if module.package != "tracking"]
+    assert [module.name for module in others if touches.search(module.text)] == []
 
 
 def unbounded_reads() -> list[str]:

@@ -12,7 +12,8 @@ import pytest
 import yaml as pyyaml
 from jsonschema import Draft202012Validator
 
-from worldsize import resources, spec
+from worldsize import spec
+from worldsize.base import resources
 from worldsize.spec import reference, schedule, schema
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from worldsize import api, resources
+from worldsize import api
+from worldsize.base import resources
 from worldsize.cli.advice_apply import is_as_advised
 from worldsize.cli.advice_question import Request, make_question, read_asked
 from worldsize.cli.advice_table import _times

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 import worldsize
-from worldsize import resources
 from worldsize.azureml.component import read_component
+from worldsize.base import resources
 from worldsize.facts import built_in_components, table
 from worldsize.facts.built_in_components import find_facts
 from worldsize.planning.memory import built_in

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from worldsize import resources
 from worldsize.azureml import files
 from worldsize.azureml.component import load_component
 from worldsize.azureml.files import Files
-from worldsize.base import limits
+from worldsize.base import limits, resources
 
 
 @pytest.fixture

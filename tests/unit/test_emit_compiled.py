@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 import worldsize
-from worldsize import resources
 from worldsize.azureml.copying import CopyAccess
+from worldsize.base import resources
 from worldsize.base.span import Span
 from worldsize.emit.bundle import Bundle
 from worldsize.emit.shelf import Shelf, shelve

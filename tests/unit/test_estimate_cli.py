@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
-from worldsize import resources
+from worldsize.base import resources
 from worldsize.cli.main import main
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.resolving.estimate_case import resolve_case

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
-from worldsize import resources
+from worldsize.base import resources
 from worldsize.cli.main import main
 from worldsize.planning.memory import built_in
 from worldsize.planning.memory.estimate import SHARES

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import worldsize
-from worldsize.cli import plan_table
+from worldsize.planning.model import Derivation
+from worldsize.planning.plan_text import list_rows
 from worldsize.planning.resilience import DEDICATED_SECONDS, LOW_PRIORITY_SECONDS
 
 WANTED = "resilience: {mean_time_between_preemptions: 14400, checkpoint_seconds: 0.5}"
@@ -62,7 +63,7 @@ def test_restarts_are_planned(planner: Any) -> None:
 
 
 def test_a_duration_is_shown_with_its_unit(planner: Any) -> None:
-    table = plan_table.render_plan(planner.planned(planner.write(more=WANTED))[0])
+    table = str(planner.planned(planner.write(more=WANTED))[0])
     assert re.search(r"mean time between preemptions +14400 s +given", table)
     assert re.search(r"checkpoint interval seconds +1[12]\d\S* = ", table)
 
@@ -72,3 +73,14 @@ def test_early_stopping_is_said(written: Callable[[Path], Path]) -> None:
     found = rows(worldsize.plan(cases / "good.yml"))["early_stopping_patience"]
     assert (found.value, found.source) == (3, "given as train.with")
     assert found.formula == "stops after 3 validations in a row without a better validation_loss"
+
+
+def test_a_row_has_the_label_and_the_unit_of_its_quantity() -> None:
+    rows = [
+        Derivation("kappa", 4.0, "64 / 16", "given"),
+        Derivation("mean_time_between_preemptions", 60, "", ""),
+    ]
+    assert list(list_rows(rows)) == [
+        ("κ", "4", "= 64 / 16", "given"),
+        ("mean time between preemptions", "60 s", "", ""),
+    ]

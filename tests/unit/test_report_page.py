@@ -13,10 +13,9 @@ from run_folders import FolderOfRun, report_progress, track
 
 from worldsize.cli.main import main
 from worldsize.reporting import charts, page
-from worldsize.reporting.curves import MAX_POINTS, join_curves, make_curves, reported_curves, thin
 from worldsize.reporting.model import Period, RankSample
 from worldsize.reporting.read_run import read_run
-from worldsize.reporting.timeline import Axis, divide, render_ticks
+from worldsize.reporting.timeline import Axis, divide
 from worldsize.running.record.folder import hold_lock
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -258,117 +257,6 @@ def test_a_chain_of_a_thousand_steps_stays_usable(home: Path) -> None:
     assert len(text) < 600_000
     assert "1000 steps: 1000 succeeded." in text
     assert "The 60 of 1000 steps that took longest or failed." in text
-
-
-def test_a_hundred_thousand_metrics_stay_usable(home: Path) -> None:
-    run = FolderOfRun(home)
-    for number in range(300):
-        metrics = run.step(f"step-{number}") / "outputs" / "m"
-        metrics.mkdir(parents=True)
-        (metrics / "metrics.json").write_text(json.dumps({f"metric_{each}": each for each in range(300)}))
-    text = render(run.finish())
-    assert len(text) < 800_000
-    assert "Metrics of step-0: 300, the first 200" in text
-    assert "The metrics of 285 more steps are in their metrics.json and in MLflow." in text
-
-
-def test_a_step_of_one_training_step_has_a_table_only(home: Path) -> None:
-    run = FolderOfRun(home)
-    report_progress(run.step("train", processes=2), 1)
-    text = render(run.finish())
-    assert "No curve: fewer than two training steps were logged to MLflow or to the file" in text
-    assert "How long each rank waited for the others was not recorded." in text
-
-
-def test_the_trials_of_a_sweep_are_a_table_with_its_winner(home: Path) -> None:
-    run = FolderOfRun(home)
-    folder = run.step("train")
-    for number in range(3):
-        report_progress(run.step(f"train.trial-00{number}"), 5)
-    trials = [
-        {
-            "name": f"train.trial-00{number}",
-            "state": "succeeded",
-            "parameters": {"lr": number, "decay": 0.00018157068639993668},
-            "value": value,
-        }
-        for number, value in enumerate((0.5, 0.9, None))
-    ]
-    sweep = {"metric": "accuracy", "goal": "maximize", "best": "train.trial-001", "trials": trials}
-    (folder / "sweep.json").write_text(json.dumps(sweep))
-    root = run.finish()
-    text = render(root)
-    assert "3 trials to maximize accuracy. The winner, marked ★, is train.trial-001." in text
-    assert "Training: train.trial-001" in text
-    assert "Training: train.trial-000" not in text
-    assert '<th scope="row">trial-001 ★</th>' in text
-    assert ">0.000181571</td>" in text
-    timeline = re.findall(r'<li class="(\w*)"><span class="name" title="([^"]+)">([^<]+)<', text)
-    assert timeline[timeline.index(("", "train", "train")) + 1] == ("below", "train.trial-000", "trial-000")
-    shown = CliRunner().invoke(main, ["show"]).output
-    assert ["trial", "state", "accuracy", "lr", "decay"] in [line.split() for line in shown.splitlines()]
-    table = [line.split() for line in shown.splitlines() if "trial-" in line]
-    assert table[0][:4] == ["*", "trial-001", "succeeded", "0.9"]
-    assert [row[0] for row in table[1:]] == ["trial-000", "trial-002"]
-    found = json.loads(CliRunner().invoke(main, ["show", "--json"]).output)
-    assert found["sweeps"]["train"]["best"] == "train.trial-001"
-
-
-def test_a_curve_begins_with_the_attempts_before_a_restart(tmp_path: Path) -> None:
-    run = FolderOfRun(tmp_path)
-    folder = run.step("train")
-    report_progress(folder, 9)
-    root = run.finish()
-    whole = read_run(root).steps["train"].curves["loss"]
-    progress = folder / "progress.jsonl"
-    lines = progress.read_text().splitlines(keepends=True)
-    early = folder / "logs" / "attempt-1"
-    early.mkdir(parents=True)
-    (early / progress.name).write_text("".join(lines[:7]))
-    progress.write_text("".join(lines[5:]))
-    assert read_run(root).steps["train"].curves["loss"] == whole
-
-
-def test_what_mlflow_has_not_received_comes_from_the_reports() -> None:
-    reported = {"loss": [(1.0, 9.0), (2.0, 8.0), (3.0, 7.0)], "own": [(1.0, 0.0), (2.0, 1.0)]}
-    tracked = {"loss": [(3.0, 6.5), (4.0, 6.0)], "other": [(1.0, 0.0), (2.0, 1.0)]}
-    joined = join_curves(reported, tracked)
-    assert joined["loss"] == [(1.0, 9.0), (2.0, 8.0), (3.0, 6.5), (4.0, 6.0)]
-    assert joined.keys() == {"loss", "own", "other"}
-
-
-def test_steps_that_a_restart_has_not_reached_again_are_dropped() -> None:
-    steps = (1, 2, 3, 4, 2, 3)
-    reports = [{"step": step, "loss": float(number)} for number, step in enumerate(steps)]
-    assert reported_curves(reports)["loss"] == [(1.0, 0.0), (2.0, 4.0), (3.0, 5.0)]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (0.0, ["0"]),
-        (0.45, ["0", "0.1 s", "0.2 s", "0.3 s", "0.4 s"]),
-        (40.5, ["0", "10 s", "20 s", "30 s", "40 s"]),
-        (300.0, ["0", "1 min", "2 min", "3 min", "4 min", "5 min"]),
-        (7000.0, ["0", "30 min", "1 h", "1.5 h"]),
-        (900_000.0, ["0", "72 h", "144 h", "216 h"]),
-    ],
-)
-def test_the_timeline_has_an_axis_of_round_times(seconds: float, shown: list[str]) -> None:
-    text = render_ticks(Axis(Period(100.0, 100.0 + seconds), ()))
-    assert re.findall(r'%">([^<]+)</i>', text) == shown
-
-
-def test_a_hundred_thousand_points_are_thinned_with_their_peaks() -> None:
-    points = [(float(step), 1.0) for step in range(100_000)]
-    points[54_321] = (54_321.0, 99.0)
-    points[999] = (999.0, float("nan"))
-    curve = make_curves({"loss": points})["loss"]
-    assert len(curve) <= MAX_POINTS
-    assert (54_321.0, 99.0) in curve
-    assert curve[0] == (0.0, 1.0)
-    assert curve[-1] == (99_999.0, 1.0)
-    assert thin(points[:10], MAX_POINTS) == points[:10]
 
 
 def test_the_file_is_named_or_refused(home: Path, tmp_path: Path) -> None:

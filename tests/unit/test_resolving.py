@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from worldsize import resources
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.model import Binding, Literal
+from worldsize.base import resources
 from worldsize.base.span import Span
 from worldsize.checking.checker import check_files
 from worldsize.checking.choice import Choice

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worldsize import resources
 from worldsize.azureml.shape import CHECKED, check_shape, recognise
 from worldsize.azureml.shape.values import fits_shape, is_date_time
+from worldsize.base import resources
 from worldsize.documents.yaml import load
 
 FILES = sorted((resources.schemas() / "azureml").glob("*.schema.json"))

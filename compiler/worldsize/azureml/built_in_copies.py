@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from worldsize import resources
 from worldsize.azureml import snapshot
 from worldsize.azureml.component import load_component
 from worldsize.azureml.copying import CopyAccess, are_equal
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
+from worldsize.base import resources
 from worldsize.documents import yaml
 
 

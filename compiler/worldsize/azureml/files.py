@@ -7,10 +7,10 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from worldsize import resources
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Component
 from worldsize.azureml.real_paths import RealPaths
+from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.documents import yaml
 

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize import resources
 from worldsize.azureml import environment, fields, ignore, listing
 from worldsize.azureml.copying import Archive, CopyAccess, read_listed
 from worldsize.azureml.files import Files
@@ -23,6 +22,7 @@ from worldsize.azureml.ignore import Ignore
 from worldsize.azureml.listing import Listing
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import classify, describe_missing, exists, is_file, is_folder, local_path
+from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error, shorten

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 
-from worldsize import resources
 from worldsize.azureml.files import Files
-from worldsize.base import limits, untrusted
+from worldsize.base import limits, resources, untrusted
 from worldsize.base.limits import Budgets
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source

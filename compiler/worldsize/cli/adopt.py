@@ -27,7 +27,7 @@ from worldsize.adopting.proving.prove import Measured
 from worldsize.base import untrusted
 from worldsize.base.source import Source
 from worldsize.base.wording import describe_os_error
-from worldsize.cli import adopt_again, adopt_report, common, estimate_table, plan_table
+from worldsize.cli import adopt_again, adopt_report, common, estimate_table
 from worldsize.cli.adopt_data import choose_data_option, explain_missing, find_data
 from worldsize.cli.adopt_findings import name_own_files
 from worldsize.documents.diagnostics.text import wants_colour
@@ -300,7 +300,7 @@ def _show_outcome(
     if report.exit_code:
         click.echo(report.render(), nl=False)
     if planned is not None:
-        common.say(plan_table.render_plan(planned.plan), nl=False)
+        common.say(str(planned.plan), nl=False)
         try:
             common.say("\n" + estimate_table.render_forecasts(api.forecast_steps(planned)), nl=False)
         except (SpecError, PriceFileError) as error:

@@ -107,7 +107,7 @@ def command(
     if wants_colour(sys.stdout):
         plan_table.show_plan(planned.plan)
     else:
-        common.say(plan_table.render_plan(planned.plan), nl=False)
+        common.say(str(planned.plan), nl=False)
     if forecasts:
         common.say(f"\n{estimate_table.render_forecasts(forecasts)}", nl=False)
     if needs is not None:

@@ -9,19 +9,7 @@ from worldsize.base.wording import format_memory, plural
 from worldsize.planning.memory.estimate import SHARES
 from worldsize.planning.memory.step_memory import Need, explain_unknown
 from worldsize.planning.model import Plan
-from worldsize.planning.plan_text import (
-    describe_instances,
-    describe_sweep,
-    format_line,
-    group_steps,
-    has_table,
-    label_quantity,
-    render_plan,
-    show_formula,
-    show_value,
-)
-
-__all__ = ["render_memory", "render_plan", "renderables", "show_plan"]
+from worldsize.planning.plan_text import list_blocks
 
 
 def renderables(plan: Plan) -> Iterator[object]:
@@ -31,24 +19,23 @@ def renderables(plan: Plan) -> Iterator[object]:
     from rich.text import Text
 
     yield Text(plan.name, "bold")
-    for group in group_steps(plan):
-        step = group[0]
+    for block in list_blocks(plan):
         yield Text("")
-        if not has_table(step):
-            yield Text(format_line(group).rstrip("\n"), "dim")
+        if not block.has_table:
+            yield Text(block.line, "dim")
             continue
-        yield Text.assemble((step.step, "bold cyan"), f"  {describe_instances(step)}")
+        yield Text.assemble((block.steps[0], "bold cyan"), f"  {block.instances}")
         table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(style="bold green", justify="right", no_wrap=True)
         table.add_column(overflow="fold")
         table.add_column(style="dim", overflow="fold")
-        for row in step.derivations:
-            table.add_row(label_quantity(row), show_value(row), show_formula(row), row.source)
+        for row in block.rows:
+            table.add_row(*row)
         yield Padding(table, (0, 0, 0, 2))
-        for line in describe_sweep(step):
+        for line in block.sweep:
             yield Padding(Text(line), (0, 0, 0, 2))
-        for advice in step.advice:
+        for advice in block.advice:
             yield Padding(Text(f"advice: {advice}", "yellow"), (0, 0, 0, 2))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from worldsize import resources
+from worldsize.base import resources
 
 NAMES = ("spec", "worldsize", "estimate", "plan", "advice")
 

@@ -18,7 +18,6 @@ import click
 from worldsize.base.whole_file import NotAsWrittenError
 from worldsize.base.wording import plural
 from worldsize.cli import common
-from worldsize.running.environments.mlflow_schema import SchemaError
 
 if TYPE_CHECKING:
     from worldsize.serving.front.server import Opened, Settings
@@ -101,6 +100,7 @@ def _serve(settings: Settings, words: tuple[str, ...], umask: int, *, keep_jobs:
     from worldsize.serving.front.server import open_workspace
     from worldsize.serving.front.tunnel import UpstreamError, find_upstream
     from worldsize.serving.home import HomeInUseError
+    from worldsize.tracking.database import SchemaError
 
     try:
         upstream = find_upstream(settings.environment) if settings.proxy else None
@@ -162,6 +162,7 @@ def _print_environment(settings: Settings) -> None:
     from worldsize.serving.front.environment import format_exports
     from worldsize.serving.front.server import describe_client
     from worldsize.serving.home import HomeInUseError
+    from worldsize.tracking.database import SchemaError
 
     try:
         variables, running = describe_client(settings)

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from worldsize import api, resources
+from worldsize import api
 from worldsize.azureml.model import Literal, Step
-from worldsize.base import untrusted
+from worldsize.base import resources, untrusted
 from worldsize.checking import settings
 from worldsize.dsl.places import point_into_python
 from worldsize.dsl.write import PIPELINE, PLAN, PLANNED, find_folder, find_source, write_files, write_pipeline

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
-from worldsize import resources
 from worldsize.azureml.model import Port
+from worldsize.base import resources
 from worldsize.facts import curated, vm_sizes
 from worldsize.lsp import notes, path_completion
 from worldsize.lsp.buffers import Buffer

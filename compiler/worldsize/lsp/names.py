@@ -12,11 +12,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from worldsize import resources
 from worldsize.azureml.component import read_component
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Port
 from worldsize.azureml.references import is_file, local_path
+from worldsize.base import resources
 from worldsize.checking.discover import SETTINGS, recognise_kind
 from worldsize.documents import yaml
 from worldsize.lsp.buffers import Buffers

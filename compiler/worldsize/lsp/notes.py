@@ -11,6 +11,7 @@ from worldsize.facts import vm_sizes
 from worldsize.facts.prices import TIERS, PriceList
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.model import Derivation, StepPlan
+from worldsize.planning.plan_text import list_rows
 from worldsize.rules import pages
 from worldsize.rules.rule import Rule
 from worldsize.spec import cron
@@ -93,10 +94,7 @@ def describe_derivations(rows: Iterable[Derivation]) -> str:
 def describe_step(plan: StepPlan) -> str:
     """The table that ``worldsize plan`` prints for a step."""
     rows: list[tuple[str, ...]] = [("quantity", "value", "", "source")]
-    for row in plan.derivations:
-        formula = f"= {row.formula}" if row.formula else ""
-        cells = (row.quantity.replace("_", " "), show_number(row.value), formula, row.source)
-        rows.append(tuple(cell.replace("|", "\\|") for cell in cells))
+    rows += [tuple(cell.replace("|", "\\|") for cell in row) for row in list_rows(plan.derivations)]
     lines = [f"**{plan.step}**", "", *_align(rows)]
     lines += [f"\nadvice: {advice}" for advice in plan.advice]
     return "\n".join(lines)

@@ -1,10 +1,10 @@
-"""A plan as a table: plain text, and HTML for notebooks."""
+"""The rows of a plan, which all its tables have; and the table as plain text, and as HTML for notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from worldsize.base.wording import plural, show_number
 
@@ -21,28 +21,64 @@ _LABELS = {
 _UNITS = {"mean_time_between_preemptions": "s"}  # where the label does not name the unit
 
 
-def render_plan(plan: Plan) -> str:
-    """The table as plain text: a block for each training or distributed step, a line for the others."""
-    blocks = [f"{plan.name}\n"]
-    blocks += (
-        _step_block(group[0]) if has_table(group[0]) else format_line(group) for group in group_steps(plan)
-    )
-    return "\n".join(blocks)
+class PlanRow(NamedTuple):
+    """A quantity with its value, how it follows from others, and where it is from."""
+
+    label: str
+    value: str  # with its unit
+    formula: str  # behind an equals sign; empty where nothing was computed
+    source: str
 
 
-def group_steps(plan: Plan) -> list[list[StepPlan]]:
-    """Group neighbouring steps that have no table and the same kind of instance."""
+class PlanBlock(NamedTuple):
+    """A step that trains or is distributed, with its rows; or neighbours that are neither, without any."""
+
+    steps: tuple[str, ...]
+    instances: str
+    has_table: bool
+    rows: tuple[PlanRow, ...] = ()
+    sweep: tuple[str, ...] = ()  # sentences
+    advice: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """What stands for the block, or above its rows."""
+        line = f"{', '.join(self.steps)}  {self.instances}"
+        return line if self.has_table else f"{line}, one process{' each' * (len(self.steps) > 1)}"
+
+
+def list_blocks(plan: Plan) -> Iterator[PlanBlock]:
+    """The blocks of a plan in its order: neighbours of the same kind of instance share a line."""
     key = enumerate(plan.steps.values())
-    groups = groupby(key, lambda item: item[0] if has_table(item[1]) else (-1, describe_instances(item[1])))
-    return [[step for _, step in group] for _, group in groups]
+    for _, group in groupby(key, lambda item: item[0] if _has_table(item[1]) else (-1, _instances(item[1]))):
+        steps = [step for _, step in group]
+        names, first = tuple(step.step for step in steps), steps[0]
+        if _has_table(first):
+            rows, sweep = tuple(list_rows(first.derivations)), tuple(_describe_sweep(first))
+            yield PlanBlock(names, _instances(first), True, rows, sweep, first.advice)
+        else:
+            yield PlanBlock(names, _instances(first), False)
 
 
-def has_table(step: StepPlan) -> bool:
-    """Whether a step has numbers worth a table: it trains or is distributed."""
+def list_rows(derivations: Iterable[Derivation]) -> Iterator[PlanRow]:
+    """The rows of quantities."""
+    for row in derivations:
+        unit = _UNITS.get(row.quantity)
+        value = f"{show_number(row.value)} {unit}" if unit else show_number(row.value)
+        formula = f"= {row.formula}" if row.formula else ""
+        yield PlanRow(label_quantity(row.quantity), value, formula, row.source)
+
+
+def label_quantity(name: str) -> str:
+    """The name of a quantity as people say it."""
+    return _LABELS.get(name, name.replace("_", " "))
+
+
+def _has_table(step: StepPlan) -> bool:
     return step.training is not None or step.topology.is_distributed
 
 
-def describe_instances(step: StepPlan) -> str:
+def _instances(step: StepPlan) -> str:
     """The instances of a step and what starts its processes."""
     topology = step.topology
     parts = [plural(topology.instance_count, "instance")]
@@ -55,30 +91,11 @@ def describe_instances(step: StepPlan) -> str:
     return ", ".join(parts)
 
 
-def format_line(group: list[StepPlan]) -> str:
-    """The line for steps without a table."""
-    names = ", ".join(step.step for step in group)
-    suffix = " each" if len(group) > 1 else ""
-    return f"{names}  {describe_instances(group[0])}, one process{suffix}\n"
-
-
-def _step_block(step: StepPlan) -> str:
-    rows = [(label_quantity(row), show_value(row), show_formula(row), row.source) for row in step.derivations]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [f"{step.step}  {describe_instances(step)}"]
-    for name, value, formula, source in rows:
-        cells = f"{name:<{widths[0]}}  {value:>{widths[1]}} {formula:<{widths[2]}}  {source}"
-        lines.append(f"  {cells.rstrip()}")
-    lines += [f"  {line}" for line in describe_sweep(step)]
-    lines += [f"  advice: {advice}" for advice in step.advice]
-    return "\n".join(lines) + "\n"
-
-
 _OF_TRIALS = ("learning_rate", "global_batch_size", "batch_size_per_device", "gradient_accumulation_steps",
               "steps_per_epoch")  # fmt: skip
 
 
-def describe_sweep(step: StepPlan) -> Iterator[str]:
+def _describe_sweep(step: StepPlan) -> Iterator[str]:
     """What a sweep costs, and the numbers that differ between its trials."""
     sweep = step.sweep
     if sweep is None:
@@ -99,36 +116,29 @@ def describe_sweep(step: StepPlan) -> Iterator[str]:
         yield f"  learning rate = reference_learning_rate{factor}, κ {show_number(step.training.kappa)}"
 
 
-def label_quantity(row: Derivation) -> str:
-    """The name of a quantity as people say it."""
-    return _LABELS.get(row.quantity, row.quantity.replace("_", " "))
+def render_plan(plan: Plan) -> str:
+    """The table as plain text: a block for each training or distributed step, a line for the others."""
+    return "\n".join([f"{plan.name}\n", *map(_render_block, list_blocks(plan))])
 
 
-def show_value(row: Derivation) -> str:
-    """A value with its unit."""
-    unit = _UNITS.get(row.quantity)
-    return f"{show_number(row.value)} {unit}" if unit else show_number(row.value)
-
-
-def show_formula(row: Derivation) -> str:
-    """A formula behind its value."""
-    return f"= {row.formula}" if row.formula else ""
+def _render_block(block: PlanBlock) -> str:
+    widths = [max((len(row[column]) for row in block.rows), default=0) for column in range(3)]
+    lines = [block.line]
+    for label, value, formula, source in block.rows:
+        cells = f"{label:<{widths[0]}}  {value:>{widths[1]}} {formula:<{widths[2]}}  {source}"
+        lines.append(f"  {cells.rstrip()}")
+    lines += [f"  {line}" for line in block.sweep]
+    lines += [f"  advice: {advice}" for advice in block.advice]
+    return "\n".join(lines) + "\n"
 
 
 def render_html(plan: Plan) -> str:
     """The table as HTML, for a notebook."""
     from worldsize.documents.diagnostics.html_table import render_html_table  # only a notebook needs it
 
-    rows: list[tuple[str, str, str, str, str]] = []
-    for group in group_steps(plan):
-        step = group[0]
-        if not has_table(step):
-            rows.append((", ".join(each.step for each in group), "", "", "", describe_instances(step)))
-            continue
-        rows.append((step.step, "", "", "", describe_instances(step)))
-        rows += [
-            ("", label_quantity(row), show_value(row), show_formula(row), row.source)
-            for row in step.derivations
-        ]
-        rows += [("", "advice", "", "", advice) for advice in step.advice]
+    rows: list[tuple[str, ...]] = []
+    for block in list_blocks(plan):
+        rows.append((", ".join(block.steps), "", "", "", block.instances))
+        rows += [("", *row) for row in block.rows]
+        rows += [("", "advice", "", "", advice) for advice in block.advice]
     return render_html_table(f"Plan of {plan.name}", ("step", "quantity", "value", "formula", "source"), rows)

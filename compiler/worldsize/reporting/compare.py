@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from worldsize.base.wording import show_number
 from worldsize.planning.estimates import prediction
-from worldsize.reporting.curves import read_tracked_tags
-from worldsize.reporting.originals import find_original
-from worldsize.reporting.run_metrics import read_run_metrics
+from worldsize.reporting.curves import read_tracked
+from worldsize.reporting.run_metrics import find_original, read_run_metrics
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.history import RECORD, RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json
 from worldsize.running.reuse.output_record import NAME as MADE
+from worldsize.tracking.runs import read_shared_tags
 
 _TAGS = {
     "commit": "mlflow.source.git.commit",
@@ -123,7 +123,7 @@ def _compare_parts(
 
 def _environment(run: RunRecord) -> dict[str, str | float]:
     request = read_json(run.root / RECORD) or {}
-    tags = read_tracked_tags(run.root.absolute().parent.parent, run.id)
+    tags = read_tracked(read_shared_tags, run.root.absolute().parent.parent, run.id)
     options = request.get("options")
     rows: dict[str, str | float] = {
         f"--{name.replace('_', '-')}": str(value)

@@ -6,107 +6,44 @@ import contextlib
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from worldsize.base import untrusted
-from worldsize.reporting.model import Curve, RankSample
-from worldsize.serving.home import Home
-from worldsize.serving.tracking.reader import open_tracking
+from worldsize.reporting.model import RankSample
+from worldsize.showing.curves import Curve, is_finite, prepare_curves
+from worldsize.tracking.runs import read_latest_metrics
+
+Value = TypeVar("Value")
 
 MAX_POINTS = 500  # of one curve
 MAX_CURVES = 48  # of one step
-MAX_ROWS = 1_000_000  # of one query to MLflow's database
 MAX_LINES = 200_000  # of one file of reports
 MAX_ATTEMPTS = 20  # of one step
 MAX_SAMPLES = 200  # of the ranks' times
-LARGEST = 1e300  # MLflow stores infinities as the largest numbers
 _LEFT_OUT = frozenset({"epoch", "validation_seconds"})
 _NO_METRICS = frozenset({"step", "total_steps", "time", "trained_seconds", "slow_rank", "slow_ratio"})
-_RUNS = (
-    "SELECT steps.value AS step, runs.run_uuid AS id FROM runs"
-    " JOIN tags AS ours ON ours.run_uuid = runs.run_uuid AND ours.key = 'worldsize.run' AND ours.value = ?"
-    " JOIN tags AS steps ON steps.run_uuid = runs.run_uuid AND steps.key = 'worldsize.step'"
-    " ORDER BY runs.start_time"
-)
-_TAGS = (
-    "SELECT tags.key, tags.value FROM tags JOIN tags AS ours ON ours.run_uuid = tags.run_uuid"
-    " AND ours.key = 'worldsize.run' AND ours.value = ?"
-)
-_METRICS = (
-    "SELECT key, step, value FROM metrics WHERE run_uuid = ? AND is_nan = 0 ORDER BY key, step, timestamp"
-)
-_PARAMETERS = "SELECT key, value FROM params WHERE run_uuid = ?"
-_LATEST = "SELECT key, value FROM latest_metrics WHERE run_uuid = ? AND is_nan = 0 ORDER BY key"
 
 
-def find_tracked_steps(home: Path, run: str) -> dict[str, str]:
-    """The newest run in MLflow of each step of a run, by the name of the step."""
-    return {str(row["step"]): str(row["id"]) for row in _query(home, _RUNS, run)}
-
-
-def read_tracked_tags(home: Path, run: str) -> dict[str, str]:
-    """The tags that all MLflow runs of a run bear, such as the commit; empty if it is not tracked."""
-    return {str(row["key"]): str(row["value"]) for row in _query(home, _TAGS, run)}
-
-
-def read_tracked_curves(home: Path, run: str) -> dict[str, Curve]:
-    """The curves that an MLflow run has logged; what a restarted training logged again counts once."""
-    found: dict[str, dict[float, float]] = {}
-    for row in _query(home, _METRICS, run):
-        found.setdefault(str(row["key"]), {})[float(row["step"])] = float(row["value"])
-    return make_curves({name: sorted(points.items()) for name, points in found.items()})
+def read_tracked(read: Callable[[Path, str], dict[str, Value]], home: Path, run: str) -> dict[str, Value]:
+    """What a function of ``tracking.runs`` reads; nothing if the database is damaged or of another kind."""
+    with contextlib.suppress(sqlite3.Error):
+        return read(home, run)
+    return {}
 
 
 def read_tracked_values(home: Path, run: str) -> dict[str, float]:
     """The last value of each metric that an MLflow run has logged, if it is finite."""
-    rows = _query(home, _LATEST, run)
-    return {str(row["key"]): float(row["value"]) for row in rows if _is_finite(float(row["value"]))}
-
-
-def read_tracked_parameters(home: Path, run: str) -> dict[str, str]:
-    """The parameters that an MLflow run has logged."""
-    return {str(row["key"]): str(row["value"]) for row in _query(home, _PARAMETERS, run)}
-
-
-def _query(home: Path, query: str, value: str) -> list[sqlite3.Row]:
-    """The rows of a query with one value; none if the database is missing, damaged or of another kind."""
-    with contextlib.suppress(sqlite3.Error), open_tracking(Home(home)) as connection:
-        if connection is not None:
-            return connection.execute(query, (value,)).fetchmany(MAX_ROWS)
-    return []
+    values = read_tracked(read_latest_metrics, home, run)
+    return {name: value for name, value in values.items() if is_finite(value)}
 
 
 def make_curves(found: Mapping[str, Curve]) -> dict[str, Curve]:
-    """The curves that can be drawn: finite values at two steps or more, thinned to :data:`MAX_POINTS`."""
-    curves: dict[str, Curve] = {}
-    for name, points in found.items():
-        kept = [(step, value) for step, value in points if _is_finite(step) and _is_finite(value)]
-        if len(kept) > 1 and kept[0][0] < kept[-1][0] and name not in _LEFT_OUT and len(curves) < MAX_CURVES:
-            curves[name] = thin(kept, MAX_POINTS)
-    return curves
-
-
-def _is_finite(value: float) -> bool:
-    return math.isfinite(value) and abs(value) < LARGEST
-
-
-def thin(points: Curve, limit: int) -> Curve:
-    """At most ``limit`` points: the smallest and the largest value of equally many neighbours.
-
-    A peak of one step stays visible, which evenly spaced points would miss.
-    """
-    if len(points) <= limit:
-        return points
-    size = math.ceil(len(points) / (limit // 2 - 1))
-    kept = {0: points[0], len(points) - 1: points[-1]}
-    for start in range(0, len(points), size):
-        indices = range(start, min(start + size, len(points)))
-        for index in (min(indices, key=lambda at: points[at][1]), max(indices, key=lambda at: points[at][1])):
-            kept[index] = points[index]
-    return [kept[index] for index in sorted(kept)]
+    """The curves that can be drawn, without those that say nothing of the training."""
+    shown = {name: points for name, points in found.items() if name not in _LEFT_OUT}
+    return dict(islice(prepare_curves(shown, MAX_POINTS).items(), MAX_CURVES))
 
 
 def read_reports(path: Path) -> list[dict[str, Any]]:
@@ -120,15 +57,6 @@ def read_earlier_reports(step: Path) -> list[dict[str, Any]]:
     """The records of a step's attempts before the last, the oldest first."""
     folders = sorted(step.glob("logs/attempt-*"), key=lambda each: (len(each.name), each.name))
     return [report for each in folders[-MAX_ATTEMPTS:] for report in read_reports(each / "progress.jsonl")]
-
-
-def join_curves(reported: Mapping[str, Curve], tracked: Mapping[str, Curve]) -> dict[str, Curve]:
-    """MLflow's curves, begun by what was reported before: a killed process has not sent its last values."""
-    joined = {**reported, **tracked}
-    for name in reported.keys() & tracked.keys():
-        first = tracked[name][0][0]
-        joined[name] = [*(point for point in reported[name] if point[0] < first), *tracked[name]]
-    return joined
 
 
 def parse_reports(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ from worldsize.base.wording import format_duration
 from worldsize.documents.diagnostics.html_table import escape
 from worldsize.reporting.markup import WORDS
 from worldsize.reporting.model import RunFacts
-from worldsize.serving.page.queries.layout import HEIGHT, WIDTH, place_steps
+from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
 
 MAX_STEPS = 40  # a larger graph is a table only
 LONGEST_NAME = 22
@@ -19,7 +19,7 @@ def render_graph(facts: RunFacts) -> str:
         return ""
     layout = place_steps({name: step.record.needs for name, step in steps.items()})
     parts = [f'<path d="{path}"/>' for path in layout.paths]
-    parts += [f'<path class="tip" d="M {x} {y} l -4 -7 h 8 z"/>' for x, y in layout.ends]
+    parts += [f'<path class="tip" d="{path}"/>' for path in layout.tips]
     for name, (x, y) in layout.positions.items():
         step = steps[name].record
         state = WORDS.get(step.state, step.state)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from worldsize.running.record.history import RunRecord, StepRecord
-
-Curve = Sequence[tuple[float, float]]  # training steps and values
+from worldsize.showing.curves import Curve
 
 
 @dataclass(frozen=True, slots=True)

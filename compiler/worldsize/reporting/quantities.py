@@ -6,25 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from worldsize.base.wording import format_duration, show_number
+from worldsize.planning.plan_text import label_quantity
 from worldsize.reporting.measures import Trained, compare_measures
-from worldsize.reporting.model import Attempt, Curve, Quantity
+from worldsize.reporting.model import Attempt, Quantity
 from worldsize.resolving.measured_case import SPEED
+from worldsize.showing.curves import Curve
 
-_LABELS = {
-    "batch_size_per_device": "batch per process",
-    "gradient_accumulation_steps": "accumulation steps",
-    "global_batch_size": "global batch",
-    "learning_rate": "learning rate",
-    "optimizer": "optimizer",
-    "epochs": "epochs",
-    "warmup_epochs": "warm-up epochs",
-}
-_COUNTED = {
-    "rows": "rows",
-    "steps_per_epoch": "steps per epoch",
-    "total_steps": "steps",
-    "warmup_steps": "warm-up steps",
-}
+_SET = (
+    "batch_size_per_device",
+    "gradient_accumulation_steps",
+    "global_batch_size",
+    "learning_rate",
+    "optimizer",
+    "epochs",
+    "warmup_epochs",
+)
+_COUNTED = ("rows", "steps_per_epoch", "total_steps", "warmup_steps")
 
 
 def compare_with_plan(
@@ -62,10 +59,9 @@ def compare_with_plan(
         _show(topology[name]) for name in ("instance_count", "instance_type") if topology.get(name)
     )
     found.append(Quantity("instances", instances, machine if attempts else ""))
-    for name, label in _LABELS.items():
-        found.append(Quantity(label, _show(training.get(name)), _show(parameters.get(name))))
-    for name, label in _COUNTED.items():
-        found.append(Quantity(label, _show(training.get(name)), _count(name, parameters, curves)))
+    values = [(name, _show(parameters.get(name))) for name in _SET]
+    values += [(name, _count(name, parameters, curves)) for name in _COUNTED]
+    found += [Quantity(label_quantity(name), _show(training.get(name)), value) for name, value in values]
     found += compare_measures(parameters, topology, logged, curves, trained)
     seconds = sum(each.period.end - each.period.start for each in attempts)
     found.append(Quantity("time of the step", "", format_duration(seconds) if attempts else ""))

@@ -14,14 +14,11 @@ from worldsize.documents.yaml.load import load, to_python
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.attempts import read_attempts, read_pauses
 from worldsize.reporting.curves import (
-    find_tracked_steps,
-    join_curves,
+    make_curves,
     read_earlier_reports,
     read_rank_samples,
     read_reports,
-    read_tracked_curves,
-    read_tracked_parameters,
-    read_tracked_tags,
+    read_tracked,
     read_tracked_values,
     reported_curves,
 )
@@ -29,19 +26,20 @@ from worldsize.reporting.environment import describe_environment
 from worldsize.reporting.measures import measure_training
 from worldsize.reporting.model import (
     Attempt,
-    Curve,
     Picture,
     Registered,
     RunFacts,
     StepFacts,
 )
-from worldsize.reporting.originals import find_original
 from worldsize.reporting.quantities import compare_with_plan
+from worldsize.reporting.run_metrics import find_original
 from worldsize.reporting.sweeps import read_sweeps
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import RECORD, StepRecord, load_run
 from worldsize.running.record.json_files import read_json
+from worldsize.showing.curves import Curve, is_finite, join_curves
+from worldsize.tracking import runs
 
 LAST_LINES = 20
 MAX_CURVE_STEPS = 60  # whose curves are read: trials of a large sweep beyond are in the table only
@@ -100,7 +98,9 @@ class _Reader:
             read_at=self.now,
             links=self.details.links(),
             outputs=self.details.outputs(),
-            environment=describe_environment(record, request, read_tracked_tags(self.home, record.id)),
+            environment=describe_environment(
+                record, request, read_tracked(runs.read_shared_tags, self.home, record.id)
+            ),
             registered=[each for step in steps.values() for each in read_registered(step)],
             sweeps=self.sweeps,
             pauses=read_pauses(self.events),
@@ -175,16 +175,16 @@ class _Reader:
         if self._curve_steps > MAX_CURVE_STEPS:
             return _Trained(reports, {}, logged, {})
         if run not in self._tracked:
-            self._tracked[run] = find_tracked_steps(self.home, run)
+            self._tracked[run] = read_tracked(runs.find_steps, self.home, run)
         tracked = self._tracked[run].get(name)
         curves = reported_curves([*read_earlier_reports(folder), *reports])
         if tracked is None:
             return _Trained(reports, curves, logged, {})
         return _Trained(
             reports,
-            join_curves(curves, read_tracked_curves(self.home, tracked)),
+            join_curves(curves, make_curves(read_tracked(runs.read_curves, self.home, tracked))),
             {**logged, **read_tracked_values(self.home, tracked)},
-            read_tracked_parameters(self.home, tracked),
+            read_tracked(runs.read_params, self.home, tracked),
         )
 
     def _pictures(self, outputs: Mapping[str, str]) -> list[Picture]:
@@ -225,7 +225,7 @@ def _last_values(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {
         name: float(value)
         for name, value in reports[-1].items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+        if isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value)
     }
 
 

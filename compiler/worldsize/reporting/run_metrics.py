@@ -1,13 +1,17 @@
-"""The metrics of a run: what its steps have logged to MLflow, and what they have written."""
+"""The metrics of a run: what its steps, or those that they reuse, have logged to MLflow and have written."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
-from worldsize.reporting.curves import find_tracked_steps, read_tracked_values
-from worldsize.reporting.originals import find_original
+from worldsize.reporting.curves import read_tracked, read_tracked_values
+from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import RunRecord
+from worldsize.running.record.json_files import is_file_name
+from worldsize.running.reuse.store import read_original
+from worldsize.tracking.runs import find_steps
 
 
 def read_run_metrics(run: RunRecord) -> dict[str, float]:
@@ -17,7 +21,9 @@ def read_run_metrics(run: RunRecord) -> dict[str, float]:
     """
     home = run.root.absolute().parent.parent
     originals = {name: find_original(run.root, name) for name in run.steps}
-    tracked = {each: find_tracked_steps(home, each) for each in {source for source, _ in originals.values()}}
+    tracked = {
+        each: read_tracked(find_steps, home, each) for each in {source for source, _ in originals.values()}
+    }
     logged = {
         name: read_tracked_values(home, tracked[source][step])
         for name, (source, step) in originals.items()
@@ -32,3 +38,14 @@ def read_run_metrics(run: RunRecord) -> dict[str, float]:
                 if math.isfinite(value):
                     found[name] = found[f"{step}.{name}"] = value
     return found
+
+
+def find_original(root: Path, step: str) -> tuple[str, str]:
+    """The run and the step that did the work of a step: its own, unless it was reused.
+
+    Args:
+        root: The folder of the run.
+        step: The name of the step, which may contain anything.
+    """
+    original = read_original(RunFolder(root).step(step)) if is_file_name(step) else None
+    return (root.name, step) if original is None else (original.run, original.step)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from worldsize import resources
 from worldsize.azureml import component as reader
 from worldsize.azureml.fields import read_distribution, read_member
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, closest_path, is_file, local_path
-from worldsize.base import limits, untrusted
+from worldsize.base import limits, resources, untrusted
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from worldsize import resources
+from worldsize.base import resources
 from worldsize.base.wording import join_words, shorten
 from worldsize.resolving.plan_values import plan_expressions
 from worldsize.resolving.state import ResolveState

@@ -53,11 +53,6 @@ class Home:
         return self.root / "runs"
 
     @property
-    def tracking_database(self) -> Path:
-        """MLflow's database, which ``worldsize run`` writes too."""
-        return self.root / "mlflow.db"
-
-    @property
     def artifacts(self) -> Path:
         """The artifacts of MLflow's runs."""
         return self.root / "artifacts"

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from worldsize import resources
-from worldsize.base import limits
+from worldsize.base import limits, resources
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError

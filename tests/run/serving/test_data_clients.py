@@ -15,13 +15,7 @@ import pytest
 from serving import Served, serving, start
 
 from worldsize.serving.home import Home
-from worldsize.serving.tracking.reader import (
-    read_latest_metrics,
-    read_metrics,
-    read_params,
-    read_run,
-    read_tags,
-)
+from worldsize.tracking.runs import read_curves, read_latest_metrics, read_params, read_tags
 
 for module in ("azure.ai.ml", "azureml.mlflow", "mlflow"):
     pytest.importorskip(module, reason="pip install 'worldsize[serve,azure,test]'")
@@ -115,18 +109,12 @@ print(json.dumps([run.info.run_id, [each.path for each in client.list_artifacts(
 """
     run, artifacts = json.loads(served.python(code).splitlines()[-1])
     assert artifacts == ["d e", "plain"]
-    home = Home(served.home)
-    found = read_run(home, run)
-    assert found is not None
-    assert (found.name, found.experiment, found.status) == ("r", "first / é", "FINISHED")
-    assert [(point.step, str(point.value)) for point in read_metrics(home, run)["m"]] == [
-        (1, "1.5"),
-        (2, "nan"),
-    ]
+    home = served.home
+    assert read_curves(home, run)["m"] == [(1.0, 1.5)]
     assert str(read_latest_metrics(home, run)["m"]) == "nan"
     assert read_params(home, run) == {"a": "1"}
     assert read_tags(home, run)["t"] == "v"
-    assert read_metrics(home, "none") == {}
+    assert read_curves(home, "none") == {}
 
 
 def test_models_are_in_one_registry(served: Served) -> None:

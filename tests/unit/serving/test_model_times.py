@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from worldsize.serving.control import assets
-from worldsize.serving.tracking import models, versions
+from worldsize.serving.tracking import models
 from worldsize.serving.workspace import Workspace
+from worldsize.tracking import versions
+from worldsize.tracking.database import DATABASE, open_to_write
 
 # The columns of MLflow's tables that are read and written here.
 TABLES = """
@@ -29,7 +31,7 @@ ADD = (
 @pytest.fixture
 def registry(workspace: Workspace) -> Path:
     """MLflow's database, in which nine is older than ten."""
-    path = workspace.home.tracking_database
+    path = workspace.home.root / DATABASE
     path.parent.mkdir(parents=True, exist_ok=True)
     with sqlite3.connect(path) as connection:
         connection.executescript(TABLES)
@@ -86,7 +88,7 @@ def test_mlflow_has_the_times_of_the_workspace(workspace: Workspace, registry: P
         modified="2024-01-02T00:00:00Z",
     )
     models.sync_models(workspace)
-    with versions.open_registry(workspace.home) as connection:
+    with open_to_write(workspace.home.root) as connection:
         version = versions.read_versions(connection)["digits", "11"]
     assert (version.created, version.modified) == (1_704_067_200_250, 1_704_153_600_000)
     assert times(workspace, "11")[0] == made.created
@@ -96,5 +98,5 @@ def test_a_model_whose_address_names_a_model_is_registered(workspace: Workspace,
     properties = {"modelUri": "azureml:other:1"}
     assets.put_version(workspace.database, "models", "digits", "11", properties)
     models.sync_models(workspace)
-    with versions.open_registry(workspace.home) as connection:
+    with open_to_write(workspace.home.root) as connection:
         assert ("digits", "11") in versions.read_versions(connection)

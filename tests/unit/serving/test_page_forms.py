@@ -1,4 +1,4 @@
-"""The forms of components and jobs, the plan behind steps, and curves of metrics."""
+"""The forms of components and jobs, the plan behind steps, and the legends of charts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from worldsize.serving.page.queries.forms import (
     job_fields,
 )
 from worldsize.serving.page.queries.plan import read_plans
-from worldsize.serving.page.queries.tracking import MAX_POINTS, is_finite, thin
+from worldsize.serving.page.views.charts import LONGEST_NAME, fit_names
 
 SPEC: dict[str, Any] = {
     "inputs": {
@@ -107,25 +107,31 @@ def test_a_plan_has_derivations_and_processes(tmp_path: Path) -> None:
     recorded = {"train": {"parameters": {"learning_rate": "0.4", "model": "cnn"}}}
     (tmp_path / "run.json").write_text(json.dumps({"steps": recorded}))
     train, other = read_plans(folder, ["train", "other"])
-    assert train.topology == {"world size": "8", "gpus per instance": "4"}
-    assert [(each.quantity, each.value) for each in train.derivations] == [("world_size", "8")]
+    assert train.topology == {"world size": "8", "GPUs per instance": "4"}
+    assert train.rows == (("world size", "8", "= 2 × 4", "W = n·p"),)
     assert [(each.name, each.rank, each.node, each.command) for each in train.processes] == [
         ("rank-0", "0", "–", "python train.py")
     ]
     assert train.attempts == 2
-    assert train.inputs == {"learning_rate": "0.4"}
-    assert (other.topology, other.derivations, other.processes) == ({}, (), ())
+    assert train.inputs == {"learning rate": "0.4"}
+    assert (other.topology, other.rows, other.processes) == ({}, (), ())
 
 
-def test_curves_are_thinned() -> None:
-    points = [(float(step), 1.0) for step in range(12_345)]
-    thinned = thin(points)
-    assert len(thinned) == MAX_POINTS
-    assert (thinned[0], thinned[-1]) == (points[0], points[-1])
-    assert thin(points[:5]) == points[:5]
-    assert [is_finite(each) for each in (1.0, float("nan"), float("inf"), 1.7976931348623157e308)] == [
-        True,
-        False,
-        False,
-        False,
-    ]
+BASE = "Handwritten digits, PyTorch DDP"
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["train", "loss"], ["train", "loss"]),
+        (
+            [f"{BASE} · train", f"{BASE}, smaller learning rate · train"],
+            [f"{BASE} · train", "Handwritten digits,…earning rate · train"],
+        ),
+        ([f"{BASE}{number}{'x' * 30}" for number in range(2)], None),  # alike at both ends: left as they are
+    ],
+)
+def test_a_long_name_keeps_its_end(names: list[str], shown: list[str] | None) -> None:
+    fitted = fit_names({name: [(1.0, 2.0)] for name in names})
+    assert list(fitted) == (shown or names)
+    assert shown is None or all(len(name) <= LONGEST_NAME for name in fitted)

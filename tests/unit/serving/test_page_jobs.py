@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.serving.database import Database
@@ -24,7 +22,6 @@ from worldsize.serving.page.queries.jobs import (
     list_choices,
     read_filter,
 )
-from worldsize.serving.page.queries.layout import HEIGHT, WIDTH, place_steps
 from worldsize.serving.page.queries.triggers import trigger_words
 from worldsize.serving.page.routes import routes
 
@@ -164,42 +161,6 @@ def test_an_inner_pipeline_has_its_own_steps() -> None:
     }
     nodes = read_graph(job("i", type="Pipeline", parent="p", root="p", step="inner"), {}, run)
     assert [(node.label, node.needs) for node in nodes] == [("a", ()), ("b", ("inner.a",))]
-
-
-GRAPHS = st.integers(1, 12).flatmap(
-    lambda size: st.dictionaries(
-        st.integers(0, size).map(str), st.lists(st.integers(0, size).map(str), max_size=4), max_size=size
-    )
-)
-
-
-@given(GRAPHS)
-def test_steps_are_placed_apart_and_below_what_they_need(needs: dict[str, list[str]]) -> None:
-    layout = place_steps(needs)
-    assert layout.positions.keys() == needs.keys()
-    places = list(layout.positions.values())
-    for index, (x, y) in enumerate(places):
-        assert 0 <= x <= layout.width - WIDTH
-        assert 0 <= y <= layout.height - HEIGHT
-        assert all(abs(x - left) >= WIDTH or abs(y - top) >= HEIGHT for left, top in places[:index])
-
-
-@given(GRAPHS)
-def test_arrows_point_down(needs: dict[str, list[str]]) -> None:
-    order = list(needs)
-    forward = {
-        name: [each for each in wanted if each in order[: order.index(name)]]
-        for name, wanted in needs.items()
-    }
-    layout = place_steps(forward)
-    for name, wanted in forward.items():
-        assert all(layout.positions[each][1] < layout.positions[name][1] for each in wanted)
-    assert len(layout.paths) == sum(len(set(wanted)) for wanted in forward.values())
-
-
-def test_a_long_chain_is_placed() -> None:
-    chain = {str(number): [str(number + 1)] for number in range(5000)}
-    assert len(place_steps({**chain, "5000": []}).positions) == 5001
 
 
 @pytest.mark.parametrize(

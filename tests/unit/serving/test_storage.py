@@ -22,6 +22,7 @@ from worldsize.serving.errors import ServiceError
 from worldsize.serving.storage.routes import routes
 from worldsize.serving.storage.uploads import blocks_folder, prepare_folders, uploads_folder
 from worldsize.serving.tracking.routes import routes as tracking_routes
+from worldsize.tracking.database import DATABASE
 
 ACCOUNT = "/blob/worldsize.blob.core.windows.net"
 STORE = f"{ACCOUNT}/azureml-blobstore"
@@ -293,7 +294,7 @@ def test_mlflow_lists_no_artifacts_outside_of_the_home(management: Management, t
     (places["good"] / "model" / "MLmodel").write_text("x: y")
     (places["good"] / "all").symlink_to("/")
     (places["good"] / "secret").symlink_to(outside / "secret")
-    with contextlib.closing(sqlite3.connect(home.tracking_database)) as mlflow:
+    with contextlib.closing(sqlite3.connect(home.root / DATABASE)) as mlflow:
         mlflow.execute("CREATE TABLE runs (run_uuid TEXT, artifact_uri TEXT)")
         mlflow.execute("CREATE TABLE logged_models (model_id TEXT, artifact_location TEXT)")
         for name in ("good", "bad"):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from worldsize import resources
+from worldsize.base import resources
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping, Scalar
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from worldsize import resources
 from worldsize.azureml.model import Component, Field, Literal, Step
+from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, did_you_mean

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from worldsize import resources
 from worldsize.azureml import fields, snapshot
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.environment import is_file as names_a_file
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import exists, is_file, local_path
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.base import untrusted
+from worldsize.base import resources, untrusted
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten

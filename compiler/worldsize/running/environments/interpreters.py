@@ -26,7 +26,6 @@ from worldsize.running.environments.docker import (
     run_in_container,
 )
 from worldsize.running.environments.layers import layer_variables, make_layer, packages_folder
-from worldsize.running.environments.mlflow_schema import find_mlflow, list_migrations
 from worldsize.running.environments.store import BuildError, LayerStore, layer_key, run_program
 from worldsize.running.launch.logs import last_lines
 from worldsize.running.launch.supervisor import Supervisor
@@ -35,6 +34,7 @@ from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.process import Process, walk_processes
 from worldsize.running.model.source import File
 from worldsize.running.model.task import Task
+from worldsize.tracking.database import find_mlflow, list_migrations
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from worldsize import resources
 from worldsize.azureml import fields, literals
 from worldsize.azureml.model import Job
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import join_words

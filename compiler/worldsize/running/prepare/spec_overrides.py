@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from worldsize import resources
 from worldsize.azureml.component import load_component
 from worldsize.azureml.files import Files
+from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, did_you_mean

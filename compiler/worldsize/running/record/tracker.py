@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from worldsize.base.untrusted import UnreadableError
-from worldsize.running.environments.mlflow_schema import SchemaError
-from worldsize.running.record.mlflow_database import prepared_database
+from worldsize.tracking.database import SchemaError, prepared_database
+from worldsize.tracking.runs import create_run
 
 ANSWERS: TextIO = sys.stdout
 # Below the artifacts' folder: those of runs with chosen ids. No experiment's folder has this name.
@@ -57,14 +57,13 @@ class Record:
         from mlflow import MlflowClient  # takes seconds
 
         self._home = home
-        self._uri: str = begin["uri"]
         self._tags: Mapping[str, str] = begin["tags"]
         self._steps: dict[str, str] = {}  # those that are open
         self._runs: dict[str, str] = {}  # all, because metrics of ended ones are read too
         self._earlier_runs: dict[tuple[str, str], str] = {}  # of a resumed run, by step and key
         known = begin.get("known")
         with prepared_database(home):
-            self._client = MlflowClient(self._uri, self._uri)
+            self._client = MlflowClient(begin["uri"], begin["uri"])
             self.experiment = self._experiment(begin["experiment"], home / "artifacts")
         if known is not None:
             self.run_id: str = known["run_id"]
@@ -83,39 +82,13 @@ class Record:
         if run_id is None:
             run = self._client.create_run(self.experiment, time, tags=dict(tags), run_name=name)
             return str(run.info.run_id)
-        if not self._create_chosen(name, run_id, tags, time):
+        artifacts = chosen_artifacts(self._home / "artifacts", run_id).absolute().as_uri()
+        created = create_run(
+            self._home, run_id, name, tags, experiment=self.experiment, artifacts=artifacts, time=time
+        )
+        if not created:
             self._client.update_run(run_id, status="RUNNING")
         return run_id
-
-    def _create_chosen(self, name: str, run_id: str, tags: Mapping[str, str], time: int) -> bool:
-        """Create a run with an id that MLflow's own calls cannot give it; False if it exists."""
-        from mlflow.entities import RunStatus, SourceType
-        from mlflow.store.tracking.dbmodels.models import SqlRun, SqlTag
-        from sqlalchemy import create_engine
-        from sqlalchemy.exc import IntegrityError
-        from sqlalchemy.orm import Session
-
-        run = SqlRun(
-            run_uuid=run_id,
-            name=name,
-            artifact_uri=chosen_artifacts(self._home / "artifacts", run_id).absolute().as_uri(),
-            experiment_id=int(self.experiment),
-            source_type=SourceType.to_string(SourceType.UNKNOWN),
-            source_name="",
-            source_version="",
-            entry_point_name="",
-            user_id=tags.get("mlflow.user", "unknown"),
-            status=RunStatus.to_string(RunStatus.RUNNING),
-            start_time=time,
-            lifecycle_stage="active",
-        )
-        run.tags = [SqlTag(key=key, value=value) for key, value in {**tags, "mlflow.runName": name}.items()]
-        try:
-            with Session(create_engine(self._uri)) as session, session.begin():
-                session.add(run)
-        except IntegrityError:
-            return False
-        return True
 
     def _continued(self) -> str | None:
         """The id of a resumed run, whose open steps are closed; None if it has no record."""

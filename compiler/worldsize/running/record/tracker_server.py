@@ -17,7 +17,7 @@ from pathlib import Path
 
 from worldsize.running.record import tracker
 from worldsize.running.record.forked_tracker import ANSWER_SECONDS, LINK, describe_python
-from worldsize.running.record.mlflow_database import prepared_database
+from worldsize.tracking.database import prepared_database
 
 # What a tracker imports after MLflow itself.
 MODULES = (

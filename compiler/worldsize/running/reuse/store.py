@@ -191,7 +191,7 @@ def read_original(folder: StepFolder) -> Original | None:
     document = read_json(folder.root / LINK_FILE)
     if document is None:
         return None
-    run, step = str(document.get("run")), str(document.get("step"))
+    run, step = str(document.get("run", "")), str(document.get("step", ""))
     return Original(run, step) if is_file_name(run) and is_file_name(step) else None
 
 

@@ -17,8 +17,8 @@ from worldsize.running.record.tracker import chosen_artifacts
 from worldsize.serving.errors import ServiceError, bad_request
 from worldsize.serving.home import PRIVATE_FOLDER, Home
 from worldsize.serving.storage.files import is_inside, locate
-from worldsize.serving.tracking.reader import artifact_uri
 from worldsize.serving.workspace import ARTIFACT_STORE, CONTAINERS
+from worldsize.tracking.runs import artifact_uri
 
 CONTAINER = CONTAINERS[ARTIFACT_STORE]
 RUNS = "ExperimentRun"  # the origin of runs' artifacts
@@ -73,7 +73,7 @@ def find_run_folder(home: Home, run: str) -> Path | None:
 
 def local_folder_of(home: Home, run: str) -> Path | None:
     """The folder that MLflow's database names for a run or logged model, if it is in the home."""
-    uri = artifact_uri(home, run)
+    uri = artifact_uri(home.root, run)
     folder = None if uri is None else path_of_file_uri(uri)
     return folder if folder is not None and is_inside(home, folder) else None
 

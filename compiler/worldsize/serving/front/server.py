@@ -19,7 +19,6 @@ from pathlib import Path
 import uvicorn
 
 from worldsize.base.whole_file import remove_parts
-from worldsize.running.environments.mlflow_schema import check_schema
 from worldsize.running.record.json_files import read_json, write_json
 from worldsize.serving.app import make_app
 from worldsize.serving.database import Database
@@ -30,6 +29,7 @@ from worldsize.serving.front.peers import Peer, watch_peers
 from worldsize.serving.front.tunnel import Tunnel, Upstream
 from worldsize.serving.home import Home, HomeInUseError
 from worldsize.serving.workspace import Workspace
+from worldsize.tracking.database import DATABASE, check_schema
 
 LOG_BYTES = 1 << 20
 SHUTDOWN_SECONDS = 3
@@ -86,7 +86,7 @@ def open_workspace(settings: Settings) -> Iterator[Opened]:
     home = Home(settings.home.absolute())
     home.make()
     with home.lock(), _bind(home, settings.port) as listening:
-        check_schema(home.tracking_database)
+        check_schema(home.root / DATABASE)
         port = listening.getsockname()[1]
         page = f"http://127.0.0.1:{port}"
         endpoints = make_endpoints(page, port, proxy=settings.proxy)

@@ -24,11 +24,11 @@ from worldsize.serving.database import check_values
 from worldsize.serving.errors import ServiceError, bad_request
 from worldsize.serving.jobs import records
 from worldsize.serving.tracking.proxied import list_folder
-from worldsize.serving.tracking.reader import artifact_uri
 from worldsize.serving.tracking.registry import place_version
 from worldsize.serving.tracking.server import mlflow_session, sync_when_ready
 from worldsize.serving.tracking.uris import ArtifactUris
 from worldsize.serving.workspace import Workspace
+from worldsize.tracking.runs import artifact_uri
 
 MAX_BODY = 4 << 20  # bytes: four times MLflow's own batches
 LISTED = re.compile(r"artifacts/list|logged-models/([^/]+)/artifacts/directories")
@@ -170,7 +170,7 @@ def _list_artifacts(
     owner = str(model or given.get("run_id") or given.get("run_uuid") or "")
     folder = str(given.get("artifact_directory_path" if model else "path") or "")
     call = MlflowCall("GET", call.path, "" if model else urlencode({"run_id": owner}), b"", call.headers)
-    root = artifact_uri(workspace.home, owner)
+    root = artifact_uri(workspace.home.root, owner)
     if root is None:
         return call, None
     if local_folder_of(workspace.home, owner) is None:

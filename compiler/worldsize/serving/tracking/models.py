@@ -20,16 +20,15 @@ from worldsize.serving.control.uris import AssetName, StorePath
 from worldsize.serving.database import contained, milliseconds_of, time_of
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.tracking.mlmodel import read_flavors
-from worldsize.serving.tracking.versions import (
+from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Workspace
+from worldsize.tracking.database import DATABASE, open_to_write
+from worldsize.tracking.versions import (
     ModelVersion,
     change_version,
-    has_registry,
-    open_registry,
     read_versions,
     remove_version,
     write_version,
 )
-from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Workspace
 
 KIND = "models"
 NUMBER = re.compile(r"[1-9][0-9]{0,8}")  # as MLflow has versions
@@ -46,9 +45,9 @@ def find_asset(workspace: Workspace, kind: str, name: AssetName) -> assets.Asset
 
 def sync_models(workspace: Workspace) -> None:
     """Bring both registries to the same state."""
-    if not has_registry(workspace.home):
+    if not (workspace.home.root / DATABASE).exists():
         return
-    with workspace.database.transaction() as connection, open_registry(workspace.home) as registry:
+    with workspace.database.transaction() as connection, open_to_write(workspace.home.root) as registry:
         theirs = read_versions(registry)
         ours = _read_keys(connection)
         mirrored = _read_mirrored(connection)

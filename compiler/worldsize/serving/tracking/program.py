@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from worldsize.running.record.mlflow_database import DATABASE, prepared_database
+from worldsize.tracking.database import DATABASE, prepared_database
 
 
 def load_application(home: Path) -> Any:

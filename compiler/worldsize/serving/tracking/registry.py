@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from worldsize.serving.tracking.uris import ArtifactUris
-from worldsize.serving.tracking.versions import set_source
 from worldsize.serving.workspace import Workspace
+from worldsize.tracking.versions import set_source
 
 if TYPE_CHECKING:
     from worldsize.serving.tracking.gateway import MlflowCall
@@ -31,7 +31,9 @@ async def place_version(workspace: Workspace, uris: ArtifactUris, call: MlflowCa
         version: dict[str, Any] = json.loads(body)["model_version"]
         file = uris.to_store(str(version.get("source", "")))
         if file != version.get("source"):
-            await asyncio.to_thread(set_source, workspace.home, version["name"], version["version"], file)
+            await asyncio.to_thread(
+                set_source, workspace.home.root, version["name"], version["version"], file
+            )
             version["source"] = file
         body = json.dumps({"model_version": uris.rewrite(version)}).encode()
     return Response(body, status, media_type=kind)

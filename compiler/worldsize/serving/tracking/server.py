@@ -18,8 +18,8 @@ import aiohttp
 from worldsize.serving.errors import ServiceError, log_error
 from worldsize.serving.home import Home
 from worldsize.serving.tracking.models import sync_models
-from worldsize.serving.tracking.versions import has_registry
 from worldsize.serving.workspace import Workspace
+from worldsize.tracking.database import DATABASE
 
 LONGEST_SOCKET = 100  # bytes of a socket's path: 104 on macOS, 108 on Linux, with the final zero
 QUICK_SECONDS, MAX_QUICK_ENDS = 20.0, 3  # a server that ends soon after its start, so often, stays down
@@ -134,7 +134,7 @@ async def sync_when_ready(workspace: Workspace) -> None:
     Raises:
         ServiceError: 503, if MLflow's server does not run.
     """
-    while not has_registry(workspace.home):
+    while not (workspace.home.root / DATABASE).exists():
         mlflow_session(workspace)
         await asyncio.sleep(READY_SECONDS)
     await asyncio.to_thread(sync_models, workspace)

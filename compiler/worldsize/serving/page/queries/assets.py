@@ -13,10 +13,10 @@ from worldsize.serving.control.assets import Asset
 from worldsize.serving.control.paths import local_path
 from worldsize.serving.database import use_each
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.page.queries.tracking import read_marks
 from worldsize.serving.page.queries.wording import mapping_of, text_of
 from worldsize.serving.tracking.models import find_asset, sync_models
 from worldsize.serving.workspace import Workspace
+from worldsize.tracking.versions import read_marks
 
 KINDS = ("models", "data", "components", "environments")
 LIMIT = 500  # names of one kind, or versions of one name
@@ -66,7 +66,7 @@ def _read_listed(row: sqlite3.Row) -> Listed:
 def list_versions(workspace: Workspace, kind: str, name: str) -> list[Version]:
     """The versions of a name, the newest :data:`LIMIT` first."""
     _take_models(workspace, kind)
-    marks = read_marks(workspace.home, name) if kind == "models" else {}
+    marks = read_marks(workspace.home.root, name) if kind == "models" else {}
     found = stored.list_versions(workspace.database, kind, name, limit=LIMIT)
     described = use_each(
         stored.word(kind), found, lambda each: _read_version(each, tuple(marks.get(each.version, ())))

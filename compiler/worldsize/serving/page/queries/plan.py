@@ -7,22 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from worldsize.base.wording import show_number
+from worldsize.planning.model import Derivation
+from worldsize.planning.plan_text import PlanRow, label_quantity, list_rows
 from worldsize.resolving.quantities import MACHINE, PLANNED
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import load_run
 from worldsize.running.record.json_files import read_json
 from worldsize.serving.page.queries.wording import mapping_of, text_of
-
-
-@dataclass(frozen=True, slots=True)
-class Derivation:
-    """A planned quantity, and how it follows."""
-
-    quantity: str
-    value: str
-    formula: str
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +34,7 @@ class StepPlan:
     step: str
     topology: Mapping[str, str]
     inputs: Mapping[str, str]  # that the plan fills wherever a component declares them
-    derivations: tuple[Derivation, ...]
+    rows: tuple[PlanRow, ...]
     processes: tuple[Process, ...]
     attempts: int = 0
 
@@ -75,19 +67,23 @@ def _step_plan(
     derivations = plan.get("derivations")
     return StepPlan(
         step=step,
-        topology={
-            key.replace("_", " "): _show(value) for key, value in topology.items() if value is not None
+        topology={label_quantity(key): _show(value) for key, value in topology.items() if value is not None},
+        inputs={
+            label_quantity(name): value
+            for name, value in parameters.items()
+            if name in PLANNED or name in MACHINE
         },
-        inputs={name: value for name, value in parameters.items() if name in PLANNED or name in MACHINE},
-        derivations=tuple(
-            Derivation(
-                text_of(each, "quantity"),
-                _show(each.get("value")),
-                text_of(each, "formula"),
-                text_of(each, "source"),
+        rows=tuple(
+            list_rows(
+                Derivation(
+                    text_of(each, "quantity"),
+                    each.get("value", ""),
+                    text_of(each, "formula"),
+                    text_of(each, "source"),
+                )
+                for each in (derivations if isinstance(derivations, list) else [])
+                if isinstance(each, Mapping)
             )
-            for each in (derivations if isinstance(derivations, list) else [])
-            if isinstance(each, Mapping)
         ),
         processes=tuple(
             _process(each)

@@ -1,28 +1,16 @@
-"""What MLflow knows of the runs of jobs, which bear the jobs' names, and of the versions of models."""
+"""What MLflow knows of the runs of jobs, which bear the jobs' names."""
 
 from __future__ import annotations
 
-import math
-import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from worldsize.serving.home import Home
-from worldsize.serving.tracking.reader import (
-    open_tracking,
-    read_latest_metrics,
-    read_metrics,
-    read_params,
-    read_tags,
-)
+from worldsize.showing.curves import Curve, prepare_curves
+from worldsize.tracking import runs
 
 MAX_POINTS, MOST_DRAWN = 1000, 20_000  # points of one curve that is drawn, and of one chart
-_HUGE = 1e300  # MLflow stores infinities as the largest numbers
 _INTERNAL = ("mlflow.", "worldsize.")  # tags of the tools themselves, which the page says in its own words
-_ALIASES = "SELECT version, alias FROM registered_model_aliases WHERE name = ? ORDER BY alias"
-_STAGES = "SELECT version, current_stage AS stage FROM model_versions WHERE name = ?"
-
-Curve = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +22,24 @@ class Tracked:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_run(home: Home, run: str) -> Tracked:
+def read_run(home: Path, run: str) -> Tracked:
     """The parameters, last metrics and tags of a run; empty if MLflow does not know it."""
-    tags = {name: value for name, value in read_tags(home, run).items() if not name.startswith(_INTERNAL)}
-    return Tracked(read_params(home, run), read_latest_metrics(home, run), tags)
+    tags = {
+        name: value for name, value in runs.read_tags(home, run).items() if not name.startswith(_INTERNAL)
+    }
+    return Tracked(runs.read_params(home, run), runs.read_latest_metrics(home, run), tags)
 
 
-def read_runs(home: Home, ids: Mapping[str, str]) -> dict[str, Tracked]:
+def read_runs(home: Path, ids: Mapping[str, str]) -> dict[str, Tracked]:
     """What MLflow knows of several jobs, by their names; ``ids`` has the run of each."""
     return {job: read_run(home, run) for job, run in ids.items()}
 
 
-def read_curves(home: Home, shown: Mapping[str, str], ids: Mapping[str, str]) -> dict[str, dict[str, Curve]]:
+def read_curves(home: Path, shown: Mapping[str, str], ids: Mapping[str, str]) -> dict[str, dict[str, Curve]]:
     """The curves of all metrics of some jobs.
 
     Args:
-        home: The workspace's.
+        home: The root of the workspace's.
         shown: The text to show of each job, by its name.
         ids: The run of each in MLflow.
 
@@ -60,38 +50,7 @@ def read_curves(home: Home, shown: Mapping[str, str], ids: Mapping[str, str]) ->
     most = max(50, MOST_DRAWN // max(1, len(shown)))
     curves: dict[str, dict[str, Curve]] = {}
     for job, text in shown.items():
-        for metric, values in read_metrics(home, ids[job]).items():
-            points = [(float(each.step), each.value) for each in values if is_finite(each.value)]
-            if len(points) > 1:
-                curves.setdefault(metric, {})[text] = thin(points, min(most, MAX_POINTS))
+        logged = runs.read_curves(home, ids[job])
+        for metric, points in prepare_curves(logged, min(most, MAX_POINTS)).items():
+            curves.setdefault(metric, {})[text] = points
     return curves
-
-
-def is_finite(value: float) -> bool:
-    """Whether a value can be drawn."""
-    return math.isfinite(value) and abs(value) < _HUGE
-
-
-def thin(points: Curve, most: int = MAX_POINTS) -> Curve:
-    """At most ``most`` of a curve's points, evenly spaced, with the first and the last."""
-    if len(points) <= most:
-        return points
-    stride = (len(points) - 1) / (most - 1)
-    return [points[round(index * stride)] for index in range(most)]
-
-
-def read_marks(home: Home, model: str) -> dict[str, list[str]]:
-    """The aliases of a model's versions in MLflow's registry, as ``@alias``, and their stages."""
-    marks: dict[str, list[str]] = {}
-    with open_tracking(home) as connection:
-        if connection is None:
-            return {}
-        try:
-            for row in connection.execute(_ALIASES, (model,)):
-                marks.setdefault(str(row["version"]), []).append(f"@{row['alias']}")
-            for row in connection.execute(_STAGES, (model,)):
-                if row["stage"] not in (None, "None"):
-                    marks.setdefault(str(row["version"]), []).append(row["stage"])
-        except sqlite3.OperationalError:  # MLflow has not made its tables yet
-            return {}
-    return marks

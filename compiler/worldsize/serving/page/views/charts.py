@@ -7,8 +7,8 @@ from typing import Any
 
 from nicegui import ui
 
-from worldsize.serving.page.queries.tracking import Curve
 from worldsize.serving.page.views import frame
+from worldsize.showing.curves import Curve
 
 # Okabe and Ito's colours, which people with colour blindness tell apart, https://jfly.uni-koeln.de/color/,
 # in shades that can be seen on both grounds; and dashes, so that colour is not all.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from nicegui import ui
 
 from worldsize.serving.database import use_each
 from worldsize.serving.jobs.records import JobRecord, get_job
-from worldsize.serving.page.queries.comparison import by_row, differing
 from worldsize.serving.page.queries.jobs import jobs_below
 from worldsize.serving.page.queries.reuse import tracked_ids
 from worldsize.serving.page.queries.tracking import read_runs
@@ -19,6 +19,8 @@ from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.metrics import Charts, order_metrics
 from worldsize.serving.page.views.tables import Column, show_table, text_cell
 from worldsize.serving.workspace import Workspace
+
+Value = TypeVar("Value")
 
 MAX_JOBS, MAX_STEPS = 12, 50  # and of each
 
@@ -45,13 +47,13 @@ async def _show_comparison(workspace: Workspace, jobs: Sequence[JobRecord]) -> N
         for job in (top, *jobs_below(workspace.database, top)[:MAX_STEPS])
     ]
     ids = await asyncio.to_thread(tracked_ids, workspace, [job for _, job in runs])
-    tracked = await asyncio.to_thread(read_runs, workspace.home, ids)
+    tracked = await asyncio.to_thread(read_runs, workspace.home.root, ids)
     shown = {
         job.name: title if job in jobs else f"{title} · {job.step}"
         for title, job in runs
         if tracked[job.name].metrics
     }
-    await Charts(workspace.home).update(shown, ids)
+    await Charts(workspace.home.root).update(shown, ids)
     metrics = by_row((title, _prefix(job, jobs), tracked[job.name].metrics) for title, job in runs)
     numbers = {
         row: {title: number_words(value) for title, value in values.items()}
@@ -93,3 +95,22 @@ def _show_values(
     frame.heading(title)
     with ui.element("div").classes("ws-scroll"):
         show_table(title, columns, cells, empty="")
+
+
+def by_row(values: Iterable[tuple[str, str, Mapping[str, Value]]]) -> dict[str, dict[str, Value]]:
+    """Values by their names, with the step before the name, and by the titles of the jobs.
+
+    A pipeline says ``train.epochs`` for what its step ``train`` calls ``epochs``: it is one row, and what the
+    step says counts.
+    """
+    rows: dict[str, dict[str, Value]] = {}
+    for title, prefix, named in values:
+        for name, value in named.items():
+            rows.setdefault(prefix + name, {})[title] = value
+    return rows
+
+
+def differing(rows: Mapping[str, Mapping[str, Value]], titles: Sequence[str]) -> list[str]:
+    """The rows that do not have one value in all jobs that have any."""
+    filled = [title for title in titles if any(title in values for values in rows.values())]
+    return sorted(name for name, values in rows.items() if len({values.get(title) for title in filled}) > 1)

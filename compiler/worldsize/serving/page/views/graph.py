@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from nicegui import ui
 
 from worldsize.serving.page.queries.graph import Node
-from worldsize.serving.page.queries.layout import HEIGHT, WIDTH, place_steps
 from worldsize.serving.page.queries.wording import cut, status_tone, status_words
 from worldsize.serving.page.views import frame
+from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
 
 MOST_LINES = 1000
 
@@ -31,8 +31,8 @@ class Graph:
             with ui.element("svg").props(f'width={layout.width} height={layout.height} aria-hidden="true"'):
                 for path in layout.paths[:MOST_LINES]:
                     ui.element("path").props["d"] = path
-                for x, y in layout.ends:
-                    ui.element("path").classes("ws-tip").props["d"] = f"M {x} {y} l -4 -7 h 8 z"
+                for path in layout.tips:
+                    ui.element("path").classes("ws-tip").props["d"] = path
             for node in nodes:
                 self._draw(node, *layout.positions[node.name])
         self.update(nodes)

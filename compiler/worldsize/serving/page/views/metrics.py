@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from nicegui import ui
 
 from worldsize.base.wording import plural
-from worldsize.serving.home import Home
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.page.queries.jobs import jobs_below
 from worldsize.serving.page.queries.reuse import tracked_ids
-from worldsize.serving.page.queries.tracking import Curve, Tracked, read_curves, read_runs
+from worldsize.serving.page.queries.tracking import Tracked, read_curves, read_runs
 from worldsize.serving.page.queries.wording import number_words
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.charts import show_chart
 from worldsize.serving.page.views.tables import Column, Row, set_rows, show_table, text_cell
 from worldsize.serving.workspace import Workspace
+from worldsize.showing.curves import Curve
 
 MAX_CHARTS = 12  # of metrics that are plotted before one chooses others
 MAX_JOBS = 100  # whose metrics are read
@@ -41,7 +42,7 @@ def order_metrics(names: Sequence[str]) -> list[str]:
 class Charts:
     """The charts of chosen metrics of some runs; they are drawn again when there are new points."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Path) -> None:
         self._home = home
         self._shown: dict[str, dict[str, Curve]] = {}
         self._choice = ui.select([], label="Metrics", multiple=True, on_change=lambda _event: self._redraw())
@@ -79,7 +80,7 @@ class MetricsView:
     def __init__(self, workspace: Workspace, job: JobRecord) -> None:
         self._workspace, self._job = workspace, job
         self._last: dict[str, Mapping[str, float]] | None = None
-        self._charts = Charts(workspace.home)
+        self._charts = Charts(workspace.home.root)
         with frame.panel("Last values"):
             columns = (
                 Column("metric", "Metric"),
@@ -97,7 +98,7 @@ class MetricsView:
             self._job.name: self._job.step or "job"
         }
         ids = await asyncio.to_thread(tracked_ids, self._workspace, jobs)
-        tracked = await asyncio.to_thread(read_runs, self._workspace.home, ids)
+        tracked = await asyncio.to_thread(read_runs, self._workspace.home.root, ids)
         last = {job: each.metrics for job, each in tracked.items()}
         if last == self._last:
             return

@@ -125,7 +125,7 @@ class Overview:
     async def _show_tracked(self) -> None:
         home = self._workspace.home
         ids = await asyncio.to_thread(tracked_ids, self._workspace, [self._job])
-        tracked = await asyncio.to_thread(read_run, home, ids[self._job.name])
+        tracked = await asyncio.to_thread(read_run, home.root, ids[self._job.name])
         self._tracked.set_visibility(bool(tracked.params or tracked.tags))
         with self._tracked:
             frame.fact_panel("Parameters in MLflow", tracked.params)

@@ -30,7 +30,7 @@ async def draw_plan(workspace: Workspace, job: JobRecord) -> None:
     plans: list[StepPlan] = []
     if folder is not None:
         plans = await asyncio.to_thread(read_plans, folder, step_names(workspace.home, job))
-    plans = [plan for plan in plans if plan.processes or plan.derivations]
+    plans = [plan for plan in plans if plan.processes or plan.rows]
     if not plans:
         frame.empty("No step has started, so there is no plan to show.")
     for plan in plans:
@@ -41,19 +41,19 @@ async def draw_plan(workspace: Workspace, job: JobRecord) -> None:
 def _show_plan(plan: StepPlan) -> None:
     if plan.topology:
         frame.facts(plan.topology.items(), "ws-flow")
-    if plan.inputs and not plan.derivations:
+    if plan.inputs and not plan.rows:
         frame.heading("Planned inputs", 3)
-        frame.facts(((name.replace("_", " "), value) for name, value in plan.inputs.items()), "ws-flow")
-    if plan.derivations:
+        frame.facts(plan.inputs.items(), "ws-flow")
+    if plan.rows:
         rows = [
             {
                 "id": str(number),
-                "quantity": text_cell(each.quantity),
+                "quantity": text_cell(each.label),
                 "value": text_cell(each.value),
                 "formula": text_cell(each.formula),
                 "source": text_cell(each.source),
             }
-            for number, each in enumerate(plan.derivations)
+            for number, each in enumerate(plan.rows)
         ]
         show_table(f"Derivations of {plan.step}", _DERIVED, rows, empty="")
     if not plan.processes:

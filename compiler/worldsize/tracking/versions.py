@@ -1,19 +1,14 @@
-"""The model versions in MLflow's database, read and written without MLflow.
-
-The tables are those of MLflow 3 (``mlflow/store/model_registry/dbmodels/models.py``); a test holds them
-against the installed version.
-"""
+"""The model versions in MLflow's database, read and written without MLflow."""
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from worldsize.serving.home import Home
+from worldsize.tracking.database import open_to_write, query
 
-BUSY_SECONDS = 30.0  # how long a writer waits for another
 DELETED = "Deleted_Internal"  # the stage of a version that was deleted
 
 
@@ -29,20 +24,6 @@ class ModelVersion:
     tags: Mapping[str, str]
     created: int  # milliseconds since 1970, as MLflow counts them
     modified: int
-
-
-@contextlib.contextmanager
-def open_registry(home: Home) -> Iterator[sqlite3.Connection]:
-    """A transaction on MLflow's database, which exists."""
-    connection = sqlite3.connect(home.tracking_database, timeout=BUSY_SECONDS)
-    connection.row_factory = sqlite3.Row
-    with contextlib.closing(connection), connection:
-        yield connection
-
-
-def has_registry(home: Home) -> bool:
-    """Whether MLflow's database exists; it appears complete."""
-    return home.tracking_database.exists()
 
 
 def read_versions(registry: sqlite3.Connection) -> dict[tuple[str, str], ModelVersion]:
@@ -112,9 +93,9 @@ def remove_version(registry: sqlite3.Connection, name: str, version: str) -> Non
     registry.execute("DELETE FROM model_versions WHERE name = ? AND version = ?", which)
 
 
-def set_source(home: Home, name: str, version: str, source: str) -> None:
+def set_source(home: Path, name: str, version: str, source: str) -> None:
     """Change where a version's files are; clients cannot."""
-    with open_registry(home) as registry:
+    with open_to_write(home) as registry:
         registry.execute(
             "UPDATE model_versions SET source = ?, storage_location = ? WHERE name = ? AND version = ?",
             (source, source, name, int(version)),
@@ -128,3 +109,17 @@ def _write_tags(registry: sqlite3.Connection, version: ModelVersion) -> None:
         "INSERT INTO model_version_tags (name, version, key, value) VALUES (?, ?, ?, ?)",
         [(version.name, number, key, value) for key, value in version.tags.items()],
     )
+
+
+def read_marks(home: Path, model: str) -> dict[str, list[str]]:
+    """The aliases of a model's versions, as ``@alias``, and their stages."""
+    marks: dict[str, list[str]] = {}
+    aliases = "SELECT version, alias FROM registered_model_aliases WHERE name = ? ORDER BY alias"
+    for row in query(home, aliases, model):
+        marks.setdefault(str(row["version"]), []).append(f"@{row['alias']}")
+    for row in query(
+        home, "SELECT version, current_stage AS stage FROM model_versions WHERE name = ?", model
+    ):
+        if row["stage"] not in (None, "None"):
+            marks.setdefault(str(row["version"]), []).append(row["stage"])
+    return marks

@@ -8,7 +8,7 @@ https://doi.org/10.1109/TSMC.1981.4308636).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 WIDTH, HEIGHT = 184, 58  # of a step, in CSS pixels
 GAP_X, GAP_Y = 28, 44
@@ -16,13 +16,12 @@ MARGIN = 12
 SWEEPS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The upper left corner of each step, the lines between them as SVG paths, and the size of all."""
+class Layout(NamedTuple):
+    """The upper left corner of each step, the arrows between them as SVG paths, and the size of all."""
 
     positions: Mapping[str, tuple[int, int]]
     paths: Sequence[str]
-    ends: Sequence[tuple[int, int]]  # where the lines end, each once
+    tips: Sequence[str]  # of the arrows, each once
     width: int
     height: int
 
@@ -52,8 +51,8 @@ def place_steps(needs: Mapping[str, Iterable[str]]) -> Layout:
         if layers[source] < layers[name]
     ]
     paths = [_curve(*each) for each in drawn]
-    ends = list(dict.fromkeys((x + WIDTH // 2, y) for _, (x, y) in drawn))
-    return Layout(positions, paths, ends, max(width, 0), 2 * MARGIN + len(rows) * (HEIGHT + GAP_Y) - GAP_Y)
+    tips = list(dict.fromkeys(f"M {x + WIDTH // 2} {y} l -4 -7 h 8 z" for _, (x, y) in drawn))
+    return Layout(positions, paths, tips, max(width, 0), 2 * MARGIN + len(rows) * (HEIGHT + GAP_Y) - GAP_Y)
 
 
 def _layers(edges: Mapping[str, Sequence[str]]) -> dict[str, int]:

@@ -1,0 +1,1 @@
+"""MLflow's database in a home: its only reader and writer beside MLflow itself."""

@@ -134,11 +134,6 @@ class CheckpointSaver(ABC):
     blocked: float = field(default=0.0, init=False)  # total seconds that training waited
     _saved: int = field(default=-1, init=False)
 
-    def is_due(self, done: int) -> bool:
-        """Whether :meth:`step` has anything to do after ``done`` steps."""
-        group = self.group.status.group
-        return group.stop or group.failed or self.save_policy.is_due(done, group.pace)
-
     def step(self, done: int) -> None:
         """Save if a checkpoint is due, or if a rank was asked to stop.
 

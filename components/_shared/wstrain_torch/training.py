@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wsshards.errors import Interrupted, UserError
+from wsshards.errors import Interrupted, UserError, print_warning
 from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
 from wsshards.verify import verify_shards
@@ -321,11 +321,7 @@ def _watch_loader(group: Group, loader: BatchLoader, batches: Iterator[Batch]) -
     """The batches, with a warning if rank 0's GPU waits for them."""
     if group.device.type != "cuda" or not group.is_main:
         return batches
-
-    def warn(sentence: str) -> None:
-        print(f"warning: {sentence}", file=sys.stderr, flush=True)
-
-    return compute_clock.LoaderClock(batches, loader.workers, warn)
+    return compute_clock.LoaderClock(batches, loader.workers, print_warning)
 
 
 def _make_validator(

@@ -16,8 +16,7 @@ from division import Division
 from encoded_shards import make_writer
 from encoders import ColumnEncoders
 from labels import LabelEncoder, make_encoder
-from media_arguments import media_options
-from options import parse_options
+from options import media_options, parse_options
 from shards import Labels, clear, shard_sizes
 from sources import open_source
 from sources.common import Source, ahead

@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 INPUTS := pyproject.toml .ci/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all long fast check coverage mutants format horovod bench gpu-kit soak fuzz golden changelog picture recording docs browser clean
+.PHONY: help demo test test-all long fast check coverage mutants format horovod bench gpu-kit soak fuzz golden components changelog picture recording docs browser clean
 
 help: ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -83,6 +83,9 @@ mutants: $(VENV)/.all $(VENV)/.horovod ## put small faults into modules and coun
 
 golden: $(VENV)/.all ## rewrite the committed expectations; read the diff before you commit it
 	$(BIN)/pytest -m "not bench" -q --update-golden tests/golden tests/rules tests/repo
+
+components: $(VENV)/.all ## write the trainers' component.yml from their component.yml.in, and every version
+	$(BIN)/python tests/repo/component_files.py
 
 # An entry that is written by hand, `(unreleased)`, follows what is joined, below one heading.
 changelog: $(VENV)/.all ## at a release: join compiler/changelog.d, below the version and today's date

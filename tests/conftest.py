@@ -63,10 +63,10 @@ def has_memory_folder() -> bool:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Write the components' versions before anything that follows from them is written."""
+    """Write the components' files before anything that follows from them is written."""
     if session.config.option.update_golden and not hasattr(session.config, "workerinput"):
-        versions = Path(__file__).with_name("repo") / "component_versions.py"
-        runpy.run_path(str(versions))["write_versions"]()
+        files = Path(__file__).with_name("repo") / "component_files.py"
+        runpy.run_path(str(files))["write_components"]()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

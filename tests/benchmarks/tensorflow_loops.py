@@ -125,8 +125,7 @@ def our_loop(setting: Setting, tracker: Tracker | None) -> Callable[[int], None]
     def train(start: int) -> None:
         micro_batches = feed.stream(start, start + STRETCH)
         for number in range(start, start + STRETCH):
-            rate = schedule.rate(number)
-            recorder.step(number, trainer.step(micro_batches, rate), rate)
+            trainer.step(number, micro_batches, schedule.rate(number), recorder.step)
         recorder.finish()
 
     return train

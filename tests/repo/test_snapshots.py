@@ -162,7 +162,7 @@ def content_hash(folder: Path) -> tuple[dict[str, bytes], str]:
     return snapshot_files(folder), Digests().files(merged_snapshot(folder).files, folder).digest()
 
 
-VERSIONS = runpy.run_path(str(Path(__file__).with_name("component_versions.py")))
+FILES = runpy.run_path(str(Path(__file__).with_name("component_files.py")))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -170,7 +170,7 @@ def test_a_version_follows_from_the_content(name: str) -> None:
     described, _ = component.read_component(COMPONENTS / name / "component.yml")
     assert described is not None
     assert described.version is not None
-    assert described.version.value == VERSIONS["derive_version"](COMPONENTS / name), "run `make golden`"
+    assert described.version.value == FILES["derive_version"](COMPONENTS / name), "run `make components`"
 
 
 @pytest.mark.parametrize(
@@ -188,13 +188,65 @@ def test_a_version_changes_with_code_environment_and_interface(
 ) -> None:
     copy = tmp_path / "components"
     shutil.copytree(COMPONENTS, copy, ignore=shutil.ignore_patterns("__pycache__", "train_*", "shard_data"))
-    before = {name: VERSIONS["derive_version"](copy / name) for name in ("register", "evaluate")}
+    before = {name: FILES["derive_version"](copy / name) for name in ("register", "evaluate")}
     text = (copy / place).read_text()
     (copy / place).write_text(edit_text(text))
     assert (copy / place).read_text() != text
-    after = {name: VERSIONS["derive_version"](copy / name) for name in before}
+    after = {name: FILES["derive_version"](copy / name) for name in before}
     assert after["register"] != before["register"]
     assert (after["evaluate"] != before["evaluate"]) == place.startswith("_shared")
     semantic = re.sub(r"^(version: [\d.]+)-.*$", r"\1", (copy / place).read_text(), flags=re.MULTILINE)
     (copy / place).write_text(semantic)
-    assert VERSIONS["derive_version"](copy / "register") == after["register"]  # its own line does not count
+    assert FILES["derive_version"](copy / "register") == after["register"]  # its own line does not count
+
+
+@pytest.mark.parametrize("name", sorted(TRAINERS))
+def test_a_trainer_is_written_from_what_all_share_and_what_it_changes(name: str) -> None:
+    text = (COMPONENTS / name / "component.yml").read_text()
+    semantic = re.sub(r"^(version: [\d.]+)-.*$", r"\1", text, flags=re.MULTILINE)
+    assert semantic == FILES["make_trainer"](COMPONENTS / name), "run `make components`"
+
+
+def test_a_part_changes_adds_and_leaves_out_keys() -> None:
+    shared = """
+inputs:
+  kept:
+    type: string
+  gone:
+    type: string
+
+  changed:
+    type: string
+    default: a
+includes:
+  - one
+"""
+    own = """# Comments are not copied.
+inputs:
+  gone: null
+  kept:
+  new:
+    type: integer
+  changed:
+    default: b
+    enum: [a, b]
+includes:
+  - two
+"""
+    split, merge = FILES["_split"], FILES["_merge"]
+    assert (
+        "".join(merge(split(shared), split(own)).values())
+        == """inputs:
+  kept:
+    type: string
+  new:
+    type: integer
+  changed:
+    type: string
+    default: b
+    enum: [a, b]
+includes:
+  - one
+  - two
+"""
+    )

@@ -13,9 +13,8 @@ import pytest
 from wsshards.errors import UserError
 from wstrain.checkpoint import checkpoint_folder
 from wstrain.checkpoint.checkpoint_folder import Retention
-from wstrain_tensorflow.fine_tuning import freeze_weights, load_weights
+from wstrain_tensorflow.fine_tuning import freeze_weights, load_weights, read_weight_files
 from wstrain_tensorflow.model_weights import name_state, name_weights
-from wstrain_tensorflow.weight_files import read_weight_files
 
 
 class Variable:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, print_warning
 from wstrain.launch import gpus
 from wstrain.launch.environment import (
     Launch,
@@ -125,6 +125,11 @@ def test_a_user_error_is_one_line_and_status_2() -> None:
     )
     done = ended(code)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: no `rows`\nhelp: shard again\n")
+
+
+def test_a_warning_is_one_line_beside_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_warning("`rows` are few")
+    assert tuple(capsys.readouterr()) == ("", "warning: `rows` are few\n")
 
 
 def test_a_full_disk_is_one_line_wherever_it_is_met() -> None:

@@ -1,4 +1,4 @@
-"""How a component fails: one sentence about the user's error, never a traceback."""
+"""How a component fails or warns: one sentence about the user's error, never a traceback."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ class UserError(Exception):
         super().__init__(message)
         self.message = message
         self.help = help
+
+
+def print_warning(sentence: str) -> None:
+    """Print what the user should know although the work goes on."""
+    print(f"warning: {sentence}", file=sys.stderr, flush=True)
 
 
 def escape_controls(text: str) -> str:

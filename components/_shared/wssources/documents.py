@@ -22,7 +22,7 @@ from wssources.request import DROP, FILL, Request, unreadable
 from wssources.row_division import RowDivision, find_row_division
 from wssources.split_settings import UNDECIDED, find_parts
 from wssources.table_plan import HEAD_BYTES, LABEL_HELP, Head
-from wssources.tasks import AUTO, LabelValues, check_possible, decide_task
+from wssources.tasks import AUTO, LabelValues, check_possible, decide_task, name_class
 from wssources.unpack_limits import FREE_BYTES
 
 TABLES_OF_TEXT = ("csv", "jsonl", "parquet")
@@ -212,7 +212,7 @@ def _read_rows(request: Request, kind: str, *, labelled: bool) -> Iterator[Docum
             where, rest = f"row {row:,} of `{request.show(file)}`", others[: len(wanted) - 1]
             fault = _find_fault(request, text, rest)
             if fault is None:
-                label = _label(rest[0]) if rest else ""
+                label = name_class(rest[0]) if rest else ""
                 values = dict(zip(division.names, others[len(rest) :], strict=True))
                 part = parts.get(file, UNDECIDED) or division.find_part(values, where)
                 group = division.find_group(values, where)
@@ -262,10 +262,6 @@ def _leaves_out(request: Request, text: Any, rest: Sequence[Any]) -> bool:
 
 def _is_empty(*values: Any) -> bool:
     return any(value is None or (isinstance(value, str) and not value.strip()) for value in values)
-
-
-def _label(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _columns(request: Request, kind: str, file: Path) -> Sequence[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from wsshards.errors import UserError, describe_error
+from wsshards.errors import UserError, describe_error, print_warning
 from wstrain_deepspeed import config as deepspeed_config
 from wstrain_deepspeed import stale_locks
 from wstrain_torch import optimizers
@@ -176,7 +175,7 @@ def _read_user_config(path: Path, plan: deepspeed_config.Plan, group: Group) -> 
         raise UserError(f"`ds_config` cannot be used: {error}", "correct it, or leave it out") from error
     if group.is_main:
         for finding in warnings_:
-            print(f"warning: {path.name}: {finding}", file=sys.stderr, flush=True)
+            print_warning(f"{path.name}: {finding}")
     return config
 
 

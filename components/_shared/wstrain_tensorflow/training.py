@@ -1,4 +1,4 @@
-"""What both strategies of a TensorFlow training share: data, model, checkpoints, recorder, export."""
+"""What every strategy of a TensorFlow training needs: data, model, checkpoints, recorder, export."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wsshards.errors import Interrupted, UserError
+from wsshards.errors import Interrupted, UserError, print_warning
 from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
 from wsshards.verify import verify_shards
@@ -63,29 +63,38 @@ if TYPE_CHECKING:
 SAMPLE_ROWS = 2048  # training rows from which a model of numbers takes its input scale
 
 
-def train(settings: Settings, launch: Launch, mesh: Mesh, *, communication: str, strategy: str) -> None:
+class Modules(NamedTuple):
+    """Full names of the modules that a component chooses.
+
+    Attributes:
+        communication: connects the ranks.
+        strategy: distributes the model.
+    """
+
+    communication: str
+    strategy: str
+
+
+def train(settings: Settings, launch: Launch, mesh: Mesh, modules: Modules) -> None:
     """Train on this rank; rank 0 writes metrics, checkpoints and the model.
 
     Args:
         settings: the component's inputs.
         launch: which process this is.
         mesh: how ranks share the model and the data.
-        communication: full name of the module that connects the ranks.
-        strategy: full name of the strategy's module.
+        modules: what distributes the training.
     """
-    with watchdog.watch_process(launch, settings.hang_timeout, communication=communication) as heartbeat:
-        _train(settings, launch, mesh, heartbeat, modules=(communication, strategy))
+    timeout = settings.hang_timeout
+    with watchdog.watch_process(launch, timeout, communication=modules.communication) as heartbeat:
+        _train(settings, launch, mesh, modules, heartbeat)
 
 
-def _train(
-    settings: Settings, launch: Launch, mesh: Mesh, heartbeat: Heartbeat, *, modules: tuple[str, str]
-) -> None:
-    communication, strategy_module = modules
+def _train(settings: Settings, launch: Launch, mesh: Mesh, modules: Modules, heartbeat: Heartbeat) -> None:
     manifest = read_manifest(settings.shards)
     steps = run_facts.count_steps(settings, manifest)
     expect_options_fit(settings)
 
-    group = Group(launch, communication, mesh, planned_gpus(settings))
+    group = Group(launch, modules.communication, mesh, planned_gpus(settings))
     group.status.stop_on_sigterm()
     settings = _choose_by_device(settings, steps, group)
     facts = run_facts.collect_facts(settings, manifest, steps)
@@ -103,7 +112,7 @@ def _train(
         rates = layer_rates(model, settings.layer_learning_rate_decay)
     order = optimizers.parameter_order(model, rates)
     updates = _update_settings(settings, precision, rates)
-    strategy = strategies.build_strategy(strategy_module, model, updates, group)
+    strategy = strategies.build_strategy(modules.strategy, model, updates, group)
     saver = _make_saver(settings, steps, facts, group, strategy, order=order)
     saver.controller = controller if controller.schedule.intervals else None
     start = saver.resume(settings.resume_from)
@@ -115,9 +124,9 @@ def _train(
         tracking = _start_tracking(launch, {**facts, "device": group.device_name}, steps["total_steps"])
     with _leave_together(group), tracking as tracker:
         loader = _make_loader(settings, group, task, reader, sampler)
-        recorder = _make_recorder(settings, group, steps, tracker, watched=(strategy, heartbeat, saver))
+        recorder = _make_recorder(settings, steps, tracker, saver, heartbeat)
         saver.settle = recorder.settle
-        validator = _make_validator(settings, controller, loader, reports=(recorder, saver, heartbeat))
+        validator = _make_validator(settings, controller, loader, recorder, saver, heartbeat=heartbeat)
         done, final = loop.train_steps(
             _make_range(settings, start, stop, group.replica),
             strategy=strategy,
@@ -312,21 +321,18 @@ def _watch_loader(group: Group, loader: BatchLoader, batches: Iterator[Batch]) -
     """The batches, with a warning if rank 0's GPU waits for them."""
     if group.device.type != "cuda" or not group.is_main:
         return batches
-
-    def warn(sentence: str) -> None:
-        print(f"warning: {sentence}", file=sys.stderr, flush=True)
-
-    return compute_clock.LoaderClock(batches, loader.workers, warn)
+    return compute_clock.LoaderClock(batches, loader.workers, print_warning)
 
 
 def _make_validator(
     settings: Settings,
     controller: ValidationController,
     loader: BatchLoader,
+    recorder: StepRecorder,
+    saver: CheckpointSaver,
     *,
-    reports: tuple[StepRecorder, CheckpointSaver, Heartbeat],
+    heartbeat: Heartbeat,
 ) -> Validator:
-    recorder, saver, heartbeat = reports
     return Validator(
         controller=controller,
         reader=ShardReader(settings.shards, "validation", checksums=False),
@@ -344,13 +350,12 @@ def _make_validator(
 
 def _make_recorder(
     settings: Settings,
-    group: Group,
     steps: Mapping[str, int],
     tracker: Tracker | None,
-    *,
-    watched: tuple[Strategy, Heartbeat, CheckpointSaver],
+    saver: CheckpointSaver,
+    heartbeat: Heartbeat,
 ) -> StepRecorder:
-    strategy, heartbeat, saver = watched
+    group = saver.group
 
     def last_checkpoint() -> str | None:
         saver.background.wait()  # the newest may not be on the disk yet
@@ -359,7 +364,10 @@ def _make_recorder(
     def inspect(done: int) -> None:
         with group.together():
             non_finite.expect_finite(
-                strategy.model.parameters(), done, last_checkpoint, is_finite=non_finite.tensor_is_finite
+                saver.strategy.model.parameters(),
+                done,
+                last_checkpoint,
+                is_finite=non_finite.tensor_is_finite,
             )
 
     return StepRecorder(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 from spill import Rows, Spill
 
-from wsshards.errors import UserError
+from wsshards.errors import UserError, print_warning
 from wsshards.terms import SPLITS
 from wssources.groups import group_limits
 from wssources.planned_rows import held_out_rows
@@ -102,8 +101,7 @@ class Division:
         expect_held_out(self._split, rows, fixed=self._fixed, groups=len(self._groups))
         for part, wanted in zip((VALIDATION, TEST), self._wanted.tolist(), strict=True):
             if wanted and not rows[part]:
-                print(
-                    f"warning: rows that are equal stay together, and too few of {sum(rows):,} differ: none"
-                    f" is for {SPLITS[part]}",
-                    file=sys.stderr,
+                print_warning(
+                    f"rows that are equal stay together, and too few of {sum(rows):,} differ: none"
+                    f" is for {SPLITS[part]}"
                 )

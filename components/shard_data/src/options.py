@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
-
-from media_arguments import add_media_options
+from pathlib import Path
 
 from wsshards.errors import UserError
 from wsshards.manifest import MAX_SHARDS
+from wsshards.picture_decoding import RESIZES
 from wssources.find_files import FORMATS
+from wssources.media_options import (
+    IMAGE_MODES,
+    IMAGE_STORAGES,
+    MediaOptions,
+    check_vocabulary,
+    parse_image_size,
+)
 from wssources.planned_rows import default_source, first_of_files
 from wssources.request import MISSING, REFUSE
 from wssources.split_settings import HASH, METHODS, make_split
@@ -37,7 +44,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--test_after", default="")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--memory_limit_mib", type=int, default=512)
-    add_media_options(parser)
+    _add_media_options(parser)
     parser.add_argument("--shards", required=True)
     options = parser.parse_args()
     options.source = options.source or _choose_source(parser, options)
@@ -68,3 +75,28 @@ def _choose_source(parser: argparse.ArgumentParser, options: argparse.Namespace)
             "give the file or folder to read as `data`, or leave out the inputs that say how it is read",
         )
     return default_source(has_data=bool(options.data))
+
+
+def _add_media_options(parser: argparse.ArgumentParser) -> None:
+    """Add the inputs of `MediaOptions`."""
+    add = parser.add_argument
+    add("--image_size", default="auto")
+    add("--image_mode", choices=IMAGE_MODES, default="auto")
+    add("--image_resize", choices=RESIZES, default="crop")
+    add("--image_storage", choices=IMAGE_STORAGES, default="pixels")
+    add("--broken_images", choices=("error", "skip"), default="error")
+    add("--labels", default="")
+    add("--text", default="")
+    add("--tokenizer", default="bytes")
+    add("--vocabulary_size", type=int, default=0)
+
+
+def media_options(options: argparse.Namespace) -> MediaOptions:
+    """Return the inputs about pictures and text; raises UserError for one that is out of range."""
+    names = set(MediaOptions._fields) - {"folder"}
+    folder = Path(options.data) if options.data else None
+    given = {name: value for name, value in vars(options).items() if name in names}
+    media = MediaOptions(**given, folder=folder)
+    parse_image_size(media.image_size)
+    check_vocabulary(media.vocabulary_size)
+    return media

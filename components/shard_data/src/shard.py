@@ -16,8 +16,7 @@ from division import Division
 from encoded_shards import make_writer
 from encoders import ColumnEncoders
 from labels import LabelEncoder, make_encoder
-from media_arguments import media_options
-from options import parse_options
+from options import media_options, parse_options
 from shards import Labels, clear, shard_sizes
 from sources import open_source
 from sources.common import Source, ahead
@@ -29,6 +28,7 @@ from wsshards.errors import NO_ROOM, UserError, describe_error, run_main
 from wsshards.whole_file import write_whole
 from wssources.column_kinds import parse_column_types
 from wssources.name_lists import split_names
+from wssources.request import Request
 from wssources.source_urls import mask_address
 from wssources.split import hash_rows, shuffle_keys
 from wssources.split_settings import TEST, TRAIN, VALIDATION, make_split
@@ -55,10 +55,9 @@ def shard(options: argparse.Namespace) -> None:
 
 
 def _shard(options: argparse.Namespace, folder: Path, scratch: Path) -> None:
-    source = open_source(
-        options.source,
-        options.data,
-        kind=options.format,
+    request = Request(
+        root=Path(),
+        files=(),
         label=options.label,
         features=split_names(options.features),
         sequence_length=options.sequence_length,
@@ -69,8 +68,8 @@ def _shard(options: argparse.Namespace, folder: Path, scratch: Path) -> None:
         split=make_split(vars(options), options.seed),
         seed=options.seed,
         media=media_options(options),
-        scratch=scratch,
     )
+    source = open_source(options.source, options.data, options.format, request, scratch=scratch)
     if source.decision is not None:
         print(f"task: {source.task}, because {source.decision.reason}")
     labels = make_encoder(source)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wsshards.errors import UserError, describe_error
+from wsshards.errors import UserError, describe_error, print_warning
 from wsshards.verify import hash_file
 from wstrain.checkpoint import checkpoint_folder
 from wstrain.checkpoint.checkpoint_folder import CARD, Checkpoint
@@ -64,8 +63,7 @@ def find_latest_checkpoint(folders: Sequence[Path], share: ReadShare | None = No
                 "bind `checkpoints` to a folder that all instances share",
             )
         if share.rank == 0:
-            text = f"warning: checkpoint `{path.name}` is damaged ({faults[wrong]}), so it is not used"
-            print(text, file=sys.stderr, flush=True)
+            print_warning(f"checkpoint `{path.name}` is damaged ({faults[wrong]}), so it is not used")
     return None
 
 

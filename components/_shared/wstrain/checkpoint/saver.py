@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from wsshards.errors import Interrupted, UserError
+from wsshards.errors import Interrupted, UserError, print_warning
 from wstrain.checkpoint.checkpoint_folder import Checkpoint, Retention, checkpoint_name, copy_checkpoint
 from wstrain.checkpoint.latest_checkpoint import (
     ReadShare,
@@ -134,11 +133,6 @@ class CheckpointSaver(ABC):
     blocked: float = field(default=0.0, init=False)  # total seconds that training waited
     _saved: int = field(default=-1, init=False)
 
-    def is_due(self, done: int) -> bool:
-        """Whether :meth:`step` has anything to do after ``done`` steps."""
-        group = self.group.status.group
-        return group.stop or group.failed or self.save_policy.is_due(done, group.pace)
-
     def step(self, done: int) -> None:
         """Save if a checkpoint is due, or if a rank was asked to stop.
 
@@ -240,10 +234,10 @@ class CheckpointSaver(ABC):
         if found is None:
             controller.forget_best()
             if self.group.is_main:
-                text = (
-                    f"warning: the best checkpoint so far, `{checkpoint_name(best)}`, is missing or damaged"
+                print_warning(
+                    f"the best checkpoint so far, `{checkpoint_name(best)}`, is missing or damaged:"
+                    " the best is sought anew"
                 )
-                print(f"{text}: the best is sought anew", file=sys.stderr, flush=True)
             return
         with self.group.together():
             if self.group.is_main:

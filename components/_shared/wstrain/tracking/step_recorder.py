@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from wsshards.errors import print_warning
 from wstrain.health import non_finite
 from wstrain.health.heartbeat import Heartbeat
 from wstrain.health.straggler import SlowRank, StragglerDetector
@@ -186,9 +186,7 @@ class StepRecorder:
             return
         self._slow = slow
         if self.group.is_main:
-            print(
-                f"warning: {_describe_slow(slow, self.group.title(slow.rank))}", file=sys.stderr, flush=True
-            )
+            print_warning(_describe_slow(slow, self.group.title(slow.rank)))
 
     def _add_times(self, seconds: float, compute_seconds: Sequence[float]) -> None:
         """Add the steps held to the totals; what a rank did not compute, it waited, exchanged or updated."""

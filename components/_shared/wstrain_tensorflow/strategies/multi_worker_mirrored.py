@@ -13,12 +13,13 @@ from typing import Any
 import tensorflow as tf
 
 from wsshards.manifest import Manifest
-from wstrain import run_facts
-from wstrain.health.heartbeat import Heartbeat, Phase
+from wstrain.health.heartbeat import Heartbeat
 from wstrain.settings import Settings
+from wstrain_tensorflow.checkpoint import Named
 from wstrain_tensorflow.data import MicroBatch
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
+from wstrain_tensorflow.loop import Record, train_steps
 from wstrain_tensorflow.models.network import Network, local_copy, loss_and_gradients
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
 from wstrain_tensorflow.precision import LossScale
@@ -71,7 +72,8 @@ class Mirrored:
         accumulation: int,
         max_gradient_norm: float,
     ) -> None:
-        self._strategy, self._network, self._optimizer = strategy, network, optimizer
+        self.network = network
+        self._strategy, self._optimizer = strategy, optimizer
         self._samples = samples
         self._scale, self._max_norm, self._accumulation = scale, max_gradient_norm, accumulation
         self._parts = accumulation * strategy.num_replicas_in_sync
@@ -83,12 +85,23 @@ class Mirrored:
         self._add = tf.function(self._add_up)
         self._finish = tf.function(self._exchange_and_update)
 
-    def step(self, micro_batches: Iterator[list[MicroBatch]], learning_rate: float) -> Any:
-        """Take one optimizer step; returns the global batch's mean loss, 0-d."""
+    @property
+    def variables(self) -> Named:
+        """Return weights, optimizer and loss scale."""
+        network, slots = self.network, self._optimizer.slots
+        return {"model": network.trained, "kept": network.kept, "scale": self._scale.variables, **slots}
+
+    def step(
+        self, step: int, micro_batches: Iterator[list[MicroBatch]], learning_rate: float, record: Record
+    ) -> None:
+        """Take one optimizer step and record the global batch's mean loss."""
         for _ in range(self._accumulation - 1):
             self._add(*self._spread(next(micro_batches)))
         rate = tf.constant(learning_rate, tf.float32)
-        return self._finish(*self._spread(next(micro_batches)), rate)
+        record(step, self._finish(*self._spread(next(micro_batches)), rate), learning_rate)
+
+    def settle(self, record: Record) -> None:
+        """Do nothing: every step ends before the next."""
 
     def _spread(self, batches: Sequence[MicroBatch]) -> tuple[Any, ...]:
         if len(batches) == 1:
@@ -130,7 +143,7 @@ class Mirrored:
 
     def _gradients(self, inputs: Any, targets: Any, seed: Any) -> list[Any]:
         loss, gradients = loss_and_gradients(
-            self._network, self._samples, inputs, targets, seed, scale=self._scale.value()
+            self.network, self._samples, inputs, targets, seed, scale=self._scale.value()
         )
         return [*gradients, loss]
 
@@ -147,45 +160,15 @@ def train(
     expect_replicas(strategy, settings)
     job = Job(settings, cluster, rendezvous, manifest)
     network = job.network(strategy)
-    optimizer, scale = job.optimizer(network, strategy), job.scale(strategy)
-    trainer = Mirrored(
+    mirrored = Mirrored(
         strategy,
         network,
         job.samples,
-        optimizer,
-        scale,
+        job.optimizer(network, strategy),
+        job.scale(strategy),
         accumulation=settings.gradient_accumulation_steps,
         max_gradient_norm=settings.max_gradient_norm,
     )
-    saver = job.saver(
-        {"model": network.trained, "kept": network.kept, "scale": scale.variables, **optimizer.slots}
-    )
-    start = saver.resume(settings.resume_from)
     local = settings.world_size // cluster.worker_count
     loader = job.loader(range(cluster.index * local, (cluster.index + 1) * local), settings.world_size)
-    schedule = run_facts.make_schedule(settings, job.steps)
-    with job.recorder() as recorder:
-        saver.settle = recorder.settle
-        micro_batches = loader.stream(start, job.stop)
-        recorder.inspect = job.inspector(network)
-        validator = job.validator(network, recorder, saver, heartbeat)
-        heartbeat.note_start(start)
-        # A run that was interrupted may have saved this step before it was validated.
-        stops, done = validator.step(start), start
-        for step in range(start, start if stops else job.stop):
-            rate = schedule.rate(step)
-            loss = trainer.step(micro_batches, rate)
-            heartbeat.mark(Phase.REPORTING)
-            recorder.step(step, loss, rate)
-            done = step + 1
-            stops = validator.step(done)
-            heartbeat.mark(Phase.SAVING)
-            saver.step(done)
-            heartbeat.note_step(done)
-            if stops:
-                break
-        heartbeat.mark(Phase.EXPORTING)
-        final = recorder.finish()
-        saver.save(done)
-        saver.finish()
-        job.export(network, saver, final, done)
+    train_steps(job, mirrored, loader, heartbeat)

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from wsshards.manifest import Manifest
-from wstrain import run_facts
 from wstrain.health.heartbeat import Heartbeat, Phase
 from wstrain.settings import Settings
-from wstrain.tracking.step_recorder import StepRecorder
+from wstrain_tensorflow.checkpoint import Named
 from wstrain_tensorflow.data import MicroBatch
 from wstrain_tensorflow.launch.rendezvous import Rendezvous
 from wstrain_tensorflow.launch.tf_config import Cluster
+from wstrain_tensorflow.loop import Record, train_steps
 from wstrain_tensorflow.models.network import Network, loss_and_gradients
 from wstrain_tensorflow.optimizers import Optimizer, clip_gradients
 from wstrain_tensorflow.task import Task
@@ -90,109 +90,83 @@ def _coordinate(
     )  # the others only serve, so there is nothing to agree on
     job = Job(settings, cluster, alone, manifest)
     network = job.network(strategy)
-    optimizer = job.optimizer(network, strategy)
-    variables = {"model": network.trained, "kept": network.kept, **optimizer.slots}
-    saver = job.saver(variables)
-    start = saver.resume(settings.resume_from)
-    schedule = run_facts.make_schedule(settings, job.steps)
-    update = WorkerUpdate(strategy, network, job.samples, optimizer, settings)
-    with job.recorder() as recorder:
-        pending = PendingUpdates(coordinator, recorder, limit=_WAITING * cluster.worker_count)
-
-        saver.settle = partial(_settle, pending, recorder)
-        # The coordinator validates on its own: the workers have nothing to do meanwhile.
-        validator = job.validator(network, recorder, saver, heartbeat)
-        validator.settle = pending.join
-        batches = job.loader([0], 1).stream(start, job.stop)
-        recorder.inspect = job.inspector(network)
-        heartbeat.note_start(start)
-        stops, done = validator.step(start), start
-        for step in range(start, start if stops else job.stop):
-            parts = [next(batches)[0] for _ in range(settings.gradient_accumulation_steps)]
-            pending.schedule(step, update.arguments(parts, schedule.rate(step), step + 1), update.function)
-            done = step + 1
-            stops = validator.step(done)
-            if saver.is_due(done):
-                heartbeat.mark(Phase.SAVING)
-                saver.step(done)
-            heartbeat.note_step(done)
-            if stops:
-                break
-        pending.wait()
-        heartbeat.mark(Phase.EXPORTING)
-        final = recorder.finish()
-        saver.save(done)
-        saver.finish()
-        job.export(network, saver, final, done)
+    updates = WorkerUpdates(
+        coordinator,
+        network,
+        job.samples,
+        job.optimizer(network, strategy),
+        accumulation=settings.gradient_accumulation_steps,
+        max_gradient_norm=settings.max_gradient_norm,
+        limit=_WAITING * cluster.worker_count,
+    )
+    train_steps(job, updates, job.loader([0], 1), heartbeat)
 
 
-def _settle(pending: PendingUpdates, recorder: StepRecorder) -> None:
-    pending.join()
-    recorder.settle()
-
-
-class PendingUpdates:
-    """Updates that were scheduled and have not ended, in order.
+class WorkerUpdates:
+    """Updates of whichever worker is free: gradients of its micro-batches, applied to the servers' weights.
 
     Args:
         coordinator: schedules them.
-        recorder: records them when they have ended.
-        limit: largest number of pending updates; the next waits for the oldest.
+        network: whose variables are on the servers.
+        samples: inputs and outputs of the model.
+        optimizer: of these variables.
+        accumulation: micro-batches an update.
+        max_gradient_norm: longer gradients are scaled down to this length; 0 for never.
+        limit: largest number of updates that have not ended; the next waits for the oldest.
     """
-
-    def __init__(self, coordinator: Any, recorder: StepRecorder, limit: int) -> None:
-        self._coordinator, self._recorder, self._limit = coordinator, recorder, limit
-        self._waiting: deque[tuple[int, Any, float]] = deque()
-
-    def schedule(self, step: int, arguments: tuple[Any, ...], function: Any) -> None:
-        """Schedule an update on whichever worker is free."""
-        while len(self._waiting) >= self._limit:
-            self._wait_for_oldest()
-        loss = self._coordinator.schedule(function, args=arguments)
-        self._waiting.append((step, loss, float(arguments[3])))
-
-    def wait(self) -> None:
-        """Wait for all pending updates."""
-        while self._waiting:
-            self._wait_for_oldest()
-
-    def join(self) -> None:
-        """Wait until the weights have all updates."""
-        self.wait()
-        self._coordinator.join()
-
-    def _wait_for_oldest(self) -> None:
-        step, loss, rate = self._waiting.popleft()
-        self._recorder.step(step, loss.fetch(), rate)
-
-
-class WorkerUpdate:
-    """One worker's update: gradients of its micro-batches' mean loss, applied to the servers' weights."""
 
     def __init__(
         self,
-        strategy: Any,
+        coordinator: Any,
         network: Network,
         samples: Task,
         optimizer: Optimizer,
-        settings: Settings,
+        *,
+        accumulation: int,
+        max_gradient_norm: float,
+        limit: int,
     ) -> None:
-        self._samples = samples
-        self._strategy, self._network, self._optimizer = strategy, network, optimizer
-        self._max_norm, self._accumulation = settings.max_gradient_norm, settings.gradient_accumulation_steps
-        self.function = tf.function(self._update)
+        self.network = network
+        self._coordinator, self._samples, self._optimizer = coordinator, samples, optimizer
+        self._max_norm, self._accumulation, self._limit = max_gradient_norm, accumulation, limit
+        self._function = tf.function(self._update)
+        self._waiting: deque[tuple[int, Any, float]] = deque()
 
-    def arguments(self, parts: list[MicroBatch], rate: float, count: int) -> tuple[Any, ...]:
-        """Micro-batches and numbers as tensors: inputs ``[a, n, …]``, targets, seeds, rate, number from 1."""
+    @property
+    def variables(self) -> Named:
+        """Return weights and optimizer."""
+        return {"model": self.network.trained, "kept": self.network.kept, **self._optimizer.slots}
+
+    def step(
+        self, step: int, micro_batches: Iterator[list[MicroBatch]], learning_rate: float, record: Record
+    ) -> None:
+        """Schedule an update on whichever worker is free."""
+        parts = [next(micro_batches)[0] for _ in range(self._accumulation)]
+        # Micro-batches and numbers as tensors: inputs ``[a, n, …]``, targets, seeds, rate, number from 1.
         stacked = [tf.stack(part) for part in zip(*parts, strict=True)]
-        return (*stacked, tf.constant(rate, tf.float32), tf.constant(count, tf.float32))
+        rate = tf.constant(learning_rate, tf.float32)
+        count = tf.constant(step + 1, tf.float32)
+        self._wait(self._limit - 1, record)
+        loss = self._coordinator.schedule(self._function, args=(*stacked, rate, count))
+        self._waiting.append((step, loss, float(rate)))
+
+    def settle(self, record: Record) -> None:
+        """Wait until the weights have all updates, and record their steps."""
+        self._wait(0, record)
+        self._coordinator.join()
+
+    def _wait(self, count: int, record: Record) -> None:
+        """Wait until at most so many updates have not ended."""
+        while len(self._waiting) > count:
+            step, loss, rate = self._waiting.popleft()
+            record(step, loss.fetch(), rate)
 
     def _update(self, inputs: Any, targets: Any, seeds: Any, rate: Any, count: Any) -> Any:
         def replica(inputs: Any, targets: Any, seeds: Any) -> list[Any]:
             total: list[Any] = []
             for micro in range(self._accumulation):
                 loss, gradients = loss_and_gradients(
-                    self._network,
+                    self.network,
                     self._samples,
                     inputs[micro],
                     targets[micro],
@@ -204,6 +178,6 @@ class WorkerUpdate:
             *gradients, loss = [value / self._accumulation for value in total]
             return [*clip_gradients(gradients, self._max_norm), loss]
 
-        *gradients, loss = self._strategy.run(replica, args=(inputs, targets, seeds))
+        *gradients, loss = self._coordinator.strategy.run(replica, args=(inputs, targets, seeds))
         self._optimizer.apply(gradients, rate, count)
         return loss

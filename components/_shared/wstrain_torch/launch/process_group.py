@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import socket
-import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from wsshards.errors import describe_error
+from wsshards.errors import describe_error, print_warning
 from wstrain.health.rank_status import RankStatus, fail_together
 from wstrain.launch.environment import Launch
 from wstrain.launch.gpus import PlannedGpus, describe_idle_gpus, expect_gpus
@@ -54,7 +53,7 @@ class Group:
         if self.is_main and self.device.type == "cuda":
             idle = describe_idle_gpus(planned or PlannedGpus(), torch.cuda.device_count(), self.local_size)
             if idle is not None:
-                print(f"warning: {idle}", file=sys.stderr, flush=True)
+                print_warning(idle)
 
     @property
     def device_name(self) -> str:

@@ -45,10 +45,10 @@ def start_training(settings: Settings, launch: Launch, *, communication: str, st
     )
     gpus.expect_gpus_before_import(gpus.planned_gpus(settings), "torch", launch.local_rank)
     let_segments_grow(os.environ, metadata.version("torch"))
-    from wstrain_torch.training import train  # imports torch
+    from wstrain_torch.training import Modules, train  # imports torch
 
     with memory.explain_out_of_memory(settings):
-        train(settings, launch, mesh, communication=communication, strategy=strategy)
+        train(settings, launch, mesh, Modules(communication, strategy))
 
 
 def let_segments_grow(env: MutableMapping[str, str], version: str) -> None:

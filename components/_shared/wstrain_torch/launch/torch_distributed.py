@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 from collections import defaultdict
 from typing import TypeVar
 
@@ -14,7 +13,7 @@ import torch.distributed as dist
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
-from wsshards.errors import UserError, describe_error
+from wsshards.errors import UserError, describe_error, print_warning
 
 T = TypeVar("T")
 
@@ -86,11 +85,9 @@ def _choose_backend(store: Store, rank: int, ranks: int, device: torch.device) -
         return "cpu:gloo,cuda:nccl"
     if rank == 0:
         sharing = " and ".join(map(str, shared[:2])) + (f" and {len(shared) - 2} more" if shared[2:] else "")
-        print(
-            f"warning: ranks {sharing} share one GPU, which NCCL refuses: all ranks exchange by gloo, which"
-            " is slower; start one process for each GPU",
-            file=sys.stderr,
-            flush=True,
+        print_warning(
+            f"ranks {sharing} share one GPU, which NCCL refuses: all ranks exchange by gloo, which"
+            " is slower; start one process for each GPU"
         )
     return "gloo"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,32 +17,18 @@ from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wssources.documents import is_tokenized
 from wssources.find_files import check_content, choose_files, find_files, name_source
 from wssources.input_error import suggest
-from wssources.media_options import BYTES_TOKENIZER, MediaOptions
+from wssources.media_options import BYTES_TOKENIZER
 from wssources.picture_labels import find_label_file
 from wssources.planned_rows import DIGITS, SOURCES
-from wssources.request import REFUSE, Files, Request, check_row
+from wssources.request import Files, Request, check_row
 from wssources.source_urls import check_address, is_address, mask_address
-from wssources.split_settings import SplitSettings, check_built_in, check_without_columns
-from wssources.tasks import AUTO, check_possible
+from wssources.split_settings import check_built_in, check_without_columns
+from wssources.tasks import check_possible
 from wssources.unpack import is_described, unpack
 
 
 def open_source(
-    source: str,
-    data: str,
-    *,
-    kind: str,
-    label: str,
-    features: tuple[str, ...],
-    sequence_length: int,
-    memory: int,
-    task: str = AUTO,
-    missing: str = REFUSE,
-    column_types: Mapping[str, str] | None = None,
-    split: SplitSettings | None = None,
-    seed: int = 0,
-    media: MediaOptions | None = None,
-    scratch: Path | None = None,
+    source: str, data: str, kind: str, request: Request, *, scratch: Path | None = None
 ) -> Source:
     """Open the stream of rows of a source.
 
@@ -50,34 +36,12 @@ def open_source(
         source: `builtin:…`, or a path inside `data`; `.` means all of it.
         data: folder or file given as input, or empty.
         kind: one of `FORMATS`; `auto` detects it from the file names.
-        label: label column or array.
-        features: columns or array; empty means all except the label.
-        sequence_length: tokens a language model predicts per row.
-        memory: memory limit in bytes.
-        task: what is to be learned; `auto` decides by the label.
-        missing: what is done about rows without a value.
-        column_types: kinds of columns of a table that are not decided by their values.
-        split: what divides the rows.
-        seed: of the hash of a row.
-        media: how pictures and text are read.
+        request: what to read, still without root and files.
         scratch: empty folder for what is downloaded and unpacked, which the source needs until it is read.
 
     Raises:
         UserError: the source is unknown, missing, empty or in no known format, or its rows are too large.
     """
-    request = partial(
-        Request,
-        label=label,
-        features=features,
-        sequence_length=sequence_length,
-        memory=memory,
-        task=task,
-        missing=missing,
-        column_types=column_types or {},
-        split=split,
-        seed=seed,
-        media=media or MediaOptions(),
-    )
     if source.startswith("builtin:"):
         opened = _open_builtin(source, request)
     elif is_address(source):
@@ -85,13 +49,11 @@ def open_source(
     else:
         opened = _open_files(source, data, kind, request, scratch)
     width, dtype = opened.row_layout
-    check_row(f"a row of `{mask_address(source)}`", width * np.dtype(dtype).itemsize, memory)
+    check_row(f"a row of `{mask_address(source)}`", width * np.dtype(dtype).itemsize, request.memory)
     return opened
 
 
-def _open_address(
-    source: str, data: str, kind: str, request: partial[Request], scratch: Path | None
-) -> Source:
+def _open_address(source: str, data: str, kind: str, request: Request, scratch: Path | None) -> Source:
     check_address(source, data)
     return _open_files(".", str(download(source, _make_folder(scratch))), kind, request, scratch)
 
@@ -100,18 +62,17 @@ def _make_folder(scratch: Path | None) -> Path:
     return Path(tempfile.mkdtemp(dir=scratch))
 
 
-def _open_files(source: str, data: str, kind: str, request: partial[Request], scratch: Path | None) -> Source:
+def _open_files(source: str, data: str, kind: str, request: Request, scratch: Path | None) -> Source:
     root, names = find_files(source, data)
     if is_described(root, kind):
         unpacked = unpack(root, _make_folder(scratch), fetch=download)
-        kinds = unpacked.column_kinds(request.keywords["column_types"])
-        split = unpacked.divide(request.keywords["split"])
-        request = partial(request, column_types=kinds, split=split)
+        kinds = unpacked.column_kinds(request.column_types)
+        request = replace(request, column_types=kinds, split=unpacked.divide(request.split))
         source, (root, names) = ".", find_files(".", str(unpacked.root))
-    kind = "images" if kind == "auto" and request.keywords["media"].labels else kind
+    kind = "images" if kind == "auto" and request.media.labels else kind
     called = name_source(source, root)
     kind, wanted = choose_files(root, names, kind, called)
-    chosen = request(root, Files(root, wanted))
+    chosen = replace(request, root=root, files=Files(root, wanted))
     check_content(chosen, chosen.files[0], kind)
     tokenized = is_tokenized(kind, chosen.media, chosen.task)
     if kind == "text" or (kind == "images" and find_label_file(chosen) is None):
@@ -139,19 +100,18 @@ def _readers() -> dict[str, Callable[[Request], Source]]:
     }
 
 
-def _open_builtin(source: str, request: partial[Request]) -> Source:
+def _open_builtin(source: str, request: Request) -> Source:
     if source not in SOURCES:
         raise UserError(f"unknown source `{source}`", suggest(source, SOURCES))
-    asked = request(Path(), ())
-    check_built_in(asked.split, source, "images" if source == DIGITS else "text")
+    check_built_in(request.split, source, "images" if source == DIGITS else "text")
     if source == DIGITS:
-        check_possible(asked.task, CLASSIFICATION, source)
+        check_possible(request.task, CLASSIFICATION, source)
         return _digits()
-    check_possible(asked.task, LANGUAGE_MODEL, source)
+    check_possible(request.task, LANGUAGE_MODEL, source)
     from sources.text import find_python_files, read_python_source
 
-    if asked.media.tokenizer == BYTES_TOKENIZER:
-        return read_python_source(asked.sequence_length)
+    if request.media.tokenizer == BYTES_TOKENIZER:
+        return read_python_source(request)
     from sources.tokens import read_documents
 
     return read_documents(find_python_files(request), "text")

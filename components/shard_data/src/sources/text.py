@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -60,23 +60,19 @@ def read_text(request: Request) -> Source:
     return replace(sources[0][1], batches=batches, fixed=fixed_parts(None, parts.values()))
 
 
-def read_python_source(sequence_length: int) -> Source:
+def read_python_source(request: Request) -> Source:
     """Read the first 4 MiB of this Python's standard library, file by file in the order of names.
 
     Raises:
         UserError: this Python contains less text than that.
     """
-    request = find_python_files(
-        partial(Request, label="", features=(), sequence_length=sequence_length, memory=0)
-    )
-    return _windows(lambda: _first(_blocks(request, request.files), PYTHON_SOURCE_BYTES), sequence_length)
+    request = find_python_files(request)
+    blocks = partial(_blocks, request, request.files)
+    return _windows(lambda: _first(blocks(), PYTHON_SOURCE_BYTES), request.sequence_length)
 
 
-def find_python_files(request: Callable[[Path, Sequence[Path]], Request]) -> Request:
+def find_python_files(request: Request) -> Request:
     """Return the request for this Python's standard library, as files in the order of names.
-
-    Args:
-        request: makes one of a folder and its files.
 
     Raises:
         UserError: this Python contains less text than `builtin:python-source` has.
@@ -92,7 +88,7 @@ def find_python_files(request: Callable[[Path, Sequence[Path]], Request]) -> Req
             f"`{PYTHON_SOURCE}` takes {PYTHON_SOURCE_BYTES:,} bytes and this Python carries {available:,}",
             "use a Python that has its standard library as files",
         )
-    return request(root, _first_files(files))
+    return replace(request, root=root, files=_first_files(files))
 
 
 def _first_files(files: Iterable[Path]) -> tuple[Path, ...]:

@@ -14,6 +14,7 @@ from worldsize.base.wording import quoted_list
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.spec import keys, schema
 from worldsize.spec.locate import NodeLocation, locate
+from worldsize.spec.schedule import report_unknown_zone
 from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest
 from worldsize.spec.values import TYPE_WORDS, describe_type, number_with_dot, show_value, to_plain, write_flow
@@ -152,8 +153,6 @@ def _example(where: NodeLocation, error: Violation) -> str:
 
 def _not_allowed(where: NodeLocation, error: Violation) -> Problem:
     if where.path == ("schedule", "time_zone"):
-        from worldsize.spec.schedule import report_unknown_zone  # reads a table
-
         return report_unknown_zone(str(error.instance), where.value_span)
     allowed = [str(value) for value in error.argument]
     near = closest(str(error.instance), allowed)

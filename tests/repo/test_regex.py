@@ -54,7 +54,11 @@ BUILT: dict[str, tuple[str, ...]] = {
     ),
     "documents/secrecy/masking.py:_sought": (r"(?:abcdefgh|(?<![\w-])abcd(?![\w-]))",),
     "base/patterns.py:__getattr__": (),  # what is given to it is found where it is written
-    "spec/schema.py:_compile": (),
+    "azureml/ignore.py:parse_line": (
+        r"^(?=(?P<g0>[^/]*?a))(?P=g0)(?=(?P<g1>[^/]*?b(?=/)))(?P=g1)(?=(?P<g3>(?:/.+?)??/c(?=(?P<g2>[^/]*?d(?:/|$)))(?P=g2)))(?P=g3)",
+        r"^(?=(?P<g5>(?:.+?/)??(?=(?P<g0>[^/]*?a))(?P=g0)(?=(?P<g1>[^/]*?a))(?P=g1)(?=(?P<g2>[^/]*?a))(?P=g2)(?=(?P<g3>[^/]*?a))(?P=g3)(?=(?P<g4>[^/]*?b(?:/|$)))(?P=g4)))(?P=g5)",
+    ),
+    "documents/shape.py:compile_pattern": (),
     "documents/yaml/segments.py:trace_segments": (),
 }
 

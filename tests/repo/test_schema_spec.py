@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from worldsize import spec
 from worldsize.base import resources
+from worldsize.documents.shape import find_violations, inline_references
 from worldsize.spec import reference, schedule, schema
 
 ROOT = Path(__file__).parents[2]
@@ -138,20 +140,78 @@ def test_the_reference_page_is_the_generated_one(schema_name, page_name, update_
     assert page.read_text(encoding="utf-8") == text
 
 
-def spoil(value: Any) -> Iterator[Any]:
-    """The value with each part in turn replaced by another, its key misspelt, or left out."""
-    yield from (None, [], {}, "", "x: y", -1, 0.5, True)
-    for key in list(value) if isinstance(value, dict) else ():
-        rest = {name: part for name, part in value.items() if name != key}
-        yield from (rest, {**rest, f"{key} x": value[key]})
-        yield from ({**value, key: part} for part in spoil(value[key]))
+VALUES = [None, [], {}, "", "x: y", -1, 0, 7, 0.5, 2.0, True, 10**9, "a" * 300, {"a b": 1}, [1], ["monday"]]
+KEYS = sorted(set(re.findall(r'"(\w+)":', json.dumps(SCHEMA))) - {"$schema"})
 
 
-@pytest.mark.parametrize("name", ["digits_ddp.yml", "own_script.yml"])
-def test_faults_are_those_that_jsonschema_finds_by_the_published_schema(name):
-    path = ROOT / "pipelines" / name
-    judge = Draft202012Validator(SCHEMA)
-    for document in spoil(pyyaml.safe_load(path.read_text(encoding="utf-8"))):
+def spoil(value: Any, chance: random.Random) -> Any:
+    """The value with a part drawn at random replaced, left out, added, or its key misspelt."""
+    if not isinstance(value, dict | list) or not value or chance.random() < 0.1:
+        return chance.choice(VALUES)
+    if isinstance(value, list):
+        at = chance.randrange(len(value))
+        return [*value[:at], spoil(value[at], chance), *value[at + 1 :]]
+    key = chance.choice(list(value))
+    rest = {name: part for name, part in value.items() if name != key}
+    changes = [rest, {**rest, f"{key} x": value[key]}, {**value, chance.choice(KEYS): chance.choice(VALUES)}]
+    return chance.choice(changes) if chance.random() < 0.3 else {**value, key: spoil(value[key], chance)}
+
+
+def test_ten_thousand_documents_have_the_faults_that_jsonschema_finds_by_the_published_schema():
+    judge, chance = Draft202012Validator(SCHEMA), random.Random(7)
+    shipped = [pyyaml.safe_load(path.read_text(encoding="utf-8")) for path in PIPELINES]
+    right, keywords = 0, set()
+    for number in range(10_000):
+        document = spoil(shipped[number % len(shipped)], chance)
+        document = spoil(document, chance) if number % 3 == 0 else document
         expected = [(tuple(error.absolute_path), error.validator) for error in judge.iter_errors(document)]
         found = [(each.path, each.keyword) for each in schema.find_violations(document)]
         assert sorted(found, key=repr) == sorted(expected, key=repr), document
+        right += not found
+        keywords |= {keyword for _, keyword in found}
+    assert 500 < right < 5000
+    assert keywords >= {
+        "anyOf",
+        "not",
+        "required",
+        "dependentRequired",
+        "additionalProperties",
+        "pattern",
+        "enum",
+    }
+
+
+DEFINITIONS = {"name": {"type": "string", "pattern": "^[a-z]+$"}}
+SHAPE = {
+    "type": "object",
+    "properties": {"a": {"$ref": "#/$defs/name", "title": "A"}, "b": {"type": ["number", "null"]}},
+    "additionalProperties": {"items": {"enum": [1, True]}},
+    "propertyNames": {"maxLength": 2},
+    "if": {"required": ["a"]},
+    "then": {"required": ["b"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"a": "x", "b": 2.5}, []),
+        ({"a": "x", "b": float("nan")}, [("b", "type")]),  # JSON has no such number
+        ({"a": "x\n", "b": None}, [("a", "pattern")]),  # `$` is the end, as in ECMA 262
+        ({"a": "x"}, [("", "required")]),
+        ({"c": [1, True, 1.0, "1"]}, [("c.3", "enum")]),
+        ({"c": [1.0, False]}, [("c.1", "enum")]),
+        ({"abc": [], "b": True}, [("b", "type"), ("", "maxLength")]),
+        ([], [("", "type")]),
+    ],
+)
+def test_each_keyword_that_a_value_violates_is_found_at_its_path(value, expected):
+    for shape, definitions in ((SHAPE, DEFINITIONS), (inline_references(SHAPE, DEFINITIONS), {})):
+        found = list(find_violations(value, shape, definitions))
+        assert [(".".join(map(str, each.path)), each.keyword) for each in found] == expected
+        assert [each.about_name for each in found] == [keyword == "maxLength" for _, keyword in expected]
+
+
+def test_annotations_beside_a_reference_are_kept():
+    whole = inline_references(SHAPE, DEFINITIONS)
+    assert whole["properties"]["a"] == {"type": "string", "pattern": "^[a-z]+$", "title": "A"}

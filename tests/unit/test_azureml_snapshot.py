@@ -14,7 +14,7 @@ import pytest
 from worldsize.azureml import component as reader
 from worldsize.azureml import listing, snapshot
 from worldsize.azureml.copying import CHUNK, Archive, CopyAccess
-from worldsize.azureml.ignore_patterns import compile_lines, parse_line
+from worldsize.azureml.ignore import LONGEST, MOST, compile_lines
 from worldsize.azureml.model import Component
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base import limits
@@ -206,9 +206,14 @@ def test_the_digest_knows_names_and_bytes(tmp_path: Path) -> None:
 def test_lines_of_many_stars_take_no_time() -> None:
     # For hours as a regular expression.
     for line, parts in (("*a" * 60 + "b", ["a" * 255] * 20), ("**/a/" * 60 + "b", ["a"] * 1000)):
-        pattern = parse_line(line)
-        assert pattern is not None
-        assert not compile_lines([pattern]).exclude(parts)
+        assert compile_lines([line]).decide(parts) is None
+
+
+def test_ignore_files_have_bounds_beyond_any_real_one() -> None:
+    names = [f"n{number}" for number in range(3 * MOST)]
+    lines = compile_lines([*names, *(f"*x{number}" for number in range(3 * MOST)), "*" * 2 * LONGEST, "last"])
+    assert [lines.decide([name]) for name in ("n5999", "x1", "last", "other")] == [True, True, True, None]
+    assert len(lines.expressions) == MOST
 
 
 def test_a_listing_that_takes_too_long_ends_in_the_middle(

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from worldsize.azureml import ignore
 from worldsize.azureml.copying import read_listed
-from worldsize.azureml.ignore_patterns import ANY, Lines, compile_lines, parse_line, split_tokens
+from worldsize.azureml.ignore import Lines, compile_lines, parse_line
 from worldsize.base import untrusted
 
 _GIT = (
@@ -39,27 +39,19 @@ class Excluded(Struct, frozen=True):
     def covers(self, path: str, *, is_folder: bool = False) -> bool:
         """Whether a file, or everything in a folder, is excluded. The folders of the path are resolved."""
         parts = _parts_below(self.folder, path)
-        if not parts:
-            return False
-        last = self.lines.last_match(parts, below=is_folder)
-        return last >= 0 and self.lines.patterns[last].include
+        return bool(parts and self.lines.decide(parts, below=is_folder))
 
 
 def compile_globs(folder: str, globs: Sequence[str]) -> Excluded | None:
     """Compile patterns that are relative to a folder; None without any."""
     root = os.path.realpath(folder)
-    patterns = [parse_line(_relative(glob, root)) for glob in globs]
-    known = [pattern for pattern in patterns if pattern is not None]
-    return Excluded(root, compile_lines(known)) if known else None
+    lines = compile_lines(_relative(glob, root) for glob in globs)
+    return Excluded(root, lines) if lines.lines else None
 
 
 def is_glob(text: str) -> bool:
     """Whether a text is a pattern that can match a path."""
-    pattern = parse_line(text)
-    try:
-        return pattern is not None and all(name == ANY or list(split_tokens(name)) for name in pattern.names)
-    except ValueError:
-        return False
+    return parse_line(text) is not None
 
 
 def _relative(glob: str, root: str) -> str:
@@ -108,9 +100,9 @@ class GitIgnored(Struct):
             return True
         for folder, lines in reversed(self._files):
             parts = _parts_below(folder, path)
-            last = lines.last_match(parts, below=is_folder) if parts else -1
-            if last >= 0:
-                return lines.patterns[last].include
+            decision = lines.decide(parts, below=is_folder) if parts else None
+            if decision is not None:
+                return decision
         return False
 
     def _read(self, folder: str) -> None:

@@ -11,10 +11,10 @@ from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest_unambiguous, fix_word
 from worldsize.base.wording import quoted_list, shorten
+from worldsize.documents.shape import Violation
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.spec.locate import NodeLocation, Path, format_path
-from worldsize.spec.schema import Violation
 from worldsize.spec.suggest import closest
 from worldsize.spec.values import write_flow
 

@@ -1,6 +1,6 @@
-"""Turns the errors of jsonschema into one problem per cause, at its exact position.
+"""Turns the violations of a schema into one problem per cause, at its exact position.
 
-jsonschema reports every keyword that fails. Here the errors about one value are grouped, the most specific
+A value can violate several keywords. Here the violations of one value are grouped, the most specific
 keyword of a group is reported, and a misspelt key is not reported again as a missing key.
 """
 
@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest_unambiguous, fix_word
 from worldsize.base.wording import quoted_list
+from worldsize.documents.shape import Violation
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.spec import keys, schema
 from worldsize.spec.locate import NodeLocation, locate
-from worldsize.spec.schema import Violation
+from worldsize.spec.schedule import report_unknown_zone
 from worldsize.spec.suggest import closest
 from worldsize.spec.values import TYPE_WORDS, describe_type, number_with_dot, show_value, to_plain, write_flow
 
@@ -44,7 +45,7 @@ def check_schema(root: Node, name: str = schema.SPEC) -> list[Problem]:
 
 
 def _too_many_entries(root: Node) -> Iterator[Problem]:
-    """Report too many steps or profiles before jsonschema, which would take a minute to check them all."""
+    """Report too many steps or profiles before each of them is judged, which would take a minute."""
     for key in ("compute", "steps"):
         section = root.get(key) if isinstance(root, Mapping) else None
         maximum = schema.load_schema()["properties"][key]["maxProperties"]
@@ -152,8 +153,6 @@ def _example(where: NodeLocation, error: Violation) -> str:
 
 def _not_allowed(where: NodeLocation, error: Violation) -> Problem:
     if where.path == ("schedule", "time_zone"):
-        from worldsize.spec.schedule import report_unknown_zone  # reads a table
-
         return report_unknown_zone(str(error.instance), where.value_span)
     allowed = [str(value) for value in error.argument]
     near = closest(str(error.instance), allowed)

@@ -1,18 +1,18 @@
 """Whether a scalar has the shape it should have, by the SDK's reading: ``"4"`` is a whole number.
 
-JSON Schema reads otherwise, which is why specs are not judged here: see :mod:`worldsize.spec.accept`.
+JSON Schema reads otherwise, which is why specs are judged by :mod:`worldsize.documents.shape` alone.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import math
 import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from worldsize.azureml.shape.catalog import Shape
+from worldsize.documents.shape import has_type
 
 _DATE_TIME = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.\d{1,12})?)?"
@@ -50,16 +50,8 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _has_type(value: Any, types: str | list[str] | None) -> bool:
-    if types is None:
-        return True
     names = [types] if isinstance(types, str) else types
-    if isinstance(value, str):
-        return "string" in names
-    if isinstance(value, bool):
-        return "boolean" in names
-    if isinstance(value, int):
-        return "integer" in names or "number" in names
-    return isinstance(value, float) and math.isfinite(value) and "number" in names
+    return names is None or any(has_type(value, name) for name in names)
 
 
 def _keeps_rules(value: Any, shape: Shape) -> bool:
@@ -83,19 +75,10 @@ def _is_binding(value: Any, shape: Shape) -> bool:
     return isinstance(value, str) and compile_pattern(shape["pattern"]).search(value) is not None
 
 
-def _is_integer(value: Any, shape: Shape) -> bool:
+def _is_numeric(value: Any, shape: Shape) -> bool:
     if isinstance(value, str):
         return compile_pattern(shape["pattern"]).search(value) is not None
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return whole and not isinstance(value, bool)
-
-
-def _is_number(value: Any, shape: Shape) -> bool:
-    if isinstance(value, str):
-        return compile_pattern(shape["pattern"]).search(value) is not None
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, int) and not isinstance(value, bool)
+    return has_type(value, shape["x-kind"])
 
 
 def _is_boolean(value: Any, shape: Shape) -> bool:
@@ -108,8 +91,8 @@ def _is_version(value: Any, _: Shape) -> bool:
 
 _KINDS: dict[str, Callable[[Any, Shape], bool]] = {
     "binding": _is_binding,
-    "integer": _is_integer,
-    "number": _is_number,
+    "integer": _is_numeric,
+    "number": _is_numeric,
     "boolean": _is_boolean,
     "version": _is_version,
 }

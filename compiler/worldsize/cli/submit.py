@@ -229,14 +229,15 @@ def _report_schedule(rest: Rest, name: str, request: Request) -> None:
 def _find_next_fire(trigger: Mapping[str, Any]) -> datetime | None:
     """When a schedule that was just set fires next, on its own clock; None if that cannot be known."""
     from worldsize.serving.errors import ServiceError
-    from worldsize.serving.schedules import times, triggers
+    from worldsize.serving.schedules import triggers
+    from worldsize.spec import due_times
 
     now = datetime.now(timezone.utc)
     try:
         read = triggers.read_trigger(trigger, now)
     except ServiceError:  # a time zone of which this machine has no data
         return None
-    due = times.next_due(read, now)
+    due = due_times.next_due(read, now)
     return None if due is None else due.astimezone(read.zone)
 
 

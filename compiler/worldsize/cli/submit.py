@@ -19,6 +19,7 @@ import click
 from worldsize.base.wording import plural
 from worldsize.cli import common, speed_view, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.spec import due_times
 
 if TYPE_CHECKING:
     from worldsize.azureml.model import Job
@@ -230,7 +231,6 @@ def _find_next_fire(trigger: Mapping[str, Any]) -> datetime | None:
     """When a schedule that was just set fires next, on its own clock; None if that cannot be known."""
     from worldsize.serving.errors import ServiceError
     from worldsize.serving.schedules import triggers
-    from worldsize.spec import due_times
 
     now = datetime.now(timezone.utc)
     try:

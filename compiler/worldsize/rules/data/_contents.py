@@ -145,7 +145,7 @@ def _has_plain_header(settings: Node) -> bool:
     if not isinstance(settings, Mapping):
         return False
     texts = {key.text: value.text if isinstance(value, Scalar) else "" for key, value in settings.items()}
-    unusual = {"encoding", "support_multi_line"} & texts.keys()
+    unusual = {"encoding", "support_multi_line", "include_path_column"} & texts.keys()
     return not unusual and texts.get("delimiter", ",") == "," and texts.get("header", _HEADERS[0]) in _HEADERS
 
 

@@ -82,9 +82,8 @@ def plan(spec: str | os.PathLike[str]) -> Plan:
 def plan_spec(spec: str | os.PathLike[str], document: yaml.Document | None = None) -> Planned:
     """As :func:`plan`, with the warnings and the graph, for a spec that may be parsed already."""
     from worldsize import checking
-    from worldsize.azureml.files import allow_anything
 
-    checked = checking.check_spec(Path(spec), document, readable=allow_anything)
+    checked = checking.check_spec(Path(spec), document)
     resolved, derived = _require_plan(checked)
     return Planned(derived, checked.report.diagnostics, checked.report.sources, resolved)
 

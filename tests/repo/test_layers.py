@@ -15,7 +15,7 @@ ORDER = [
     {"base"},
     {"documents", "facts", "resources"},
     {"errors", "spec", "azureml"},
-    {"scripts"},
+    {"scripts", "data"},
     {"planning"},
     {"resolving"},
     {"rules"},

@@ -41,7 +41,7 @@ BUILT: dict[str, tuple[str, ...]] = {
         r"(?m)^cuda\b.*'",
         r"'is_cuda_build', True",
     ),
-    "rules/graph/_built_in.py:find_with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
+    "resolving/components.py:find_with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
     "running/environments/definition.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
     "running/environments/pins.py:_mentions": (r"(?<![\w-])(?:sklearn|scipy)(?![\w-])",),
     "components/_shared/wssources/mltable_steps.py:_read_partition_format": (r"(?:^|/)([^/]+?)/([^/]+?)$",),

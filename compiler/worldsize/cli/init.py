@@ -18,7 +18,7 @@ from worldsize.cli import common
 if TYPE_CHECKING:
     from worldsize.adopting.starting.project import Answers, Kind, NewProject
     from worldsize.adopting.starting.spec import Start
-    from worldsize.adopting.starting.table import Table
+    from worldsize.data.tables import Table
 
 EPILOG = """\b
 Examples:
@@ -207,11 +207,11 @@ def _choose_sizes(folder: Path, pipeline: Path, given: Given, *, asks: bool) -> 
 
 
 def _read_table(path: Path) -> Table:
-    from worldsize.adopting.starting import table
+    from worldsize.data import tables
     from wsshards.errors import UserError
 
     try:
-        return table.read_table(path)
+        return tables.read_table(path)
     except UserError as error:
         common.refuse(str(error.message), error.help)
 
@@ -259,7 +259,6 @@ def _make_start(kind: Kind, folder: Path, path: Path | None, table: Table | None
 
 def _check(folder: Path, made: NewProject) -> None:
     """Refuse to write a spec that has errors: they are those of the data, and shown without its places."""
-    from worldsize.azureml.files import allow_anything
     from worldsize.checking import check_spec
     from worldsize.documents import yaml
     from worldsize.errors import SpecError
@@ -267,7 +266,7 @@ def _check(folder: Path, made: NewProject) -> None:
     assert made.spec is not None
     path = folder / made.spec
     try:
-        check_spec(path, yaml.load(path, made.files[made.spec]), readable=allow_anything)
+        check_spec(path, yaml.load(path, made.files[made.spec]))
     except SpecError as error:
         if any(each.code == "WS000" for each in error.diagnostics):
             common.refuse_spec(error)

@@ -18,6 +18,6 @@ Examples:
 @click.argument("name", type=click.Choice(NAMES), default="spec", metavar="[NAME]")
 def command(name: str) -> None:
     """Print the JSON Schema of specs, or of one of: worldsize, estimate, plan, advice."""
-    from worldsize import resources
+    from worldsize.spec.schema import read_schema
 
-    click.echo((resources.schemas() / f"{name}.schema.json").read_text(encoding="utf-8"), nl=False)
+    click.echo(read_schema(name), nl=False)

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
@@ -22,7 +21,6 @@ from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.spec import due_times
 
 if TYPE_CHECKING:
-    from worldsize.azureml.model import Job
     from worldsize.remote.jobs import RemoteJob
     from worldsize.remote.names import WorkspaceNames
     from worldsize.remote.rest import Rest
@@ -110,12 +108,12 @@ def command(azure: WorkspaceChoice, *, dry_run: bool, **options: Any) -> None:
         workspace_options.exit_on_remote_error(),
         exit_on_refusal(),
     ):
-        from worldsize.remote import targets
+        from worldsize.remote import registered, targets
 
         out = request.output or Path(temporary) / "pipeline"
         settings = common.parse_settings(request.settings)
         names = _find_names(azure, dry_run=dry_run)
-        known: dict[str, Any] = {} if dry_run else {"fill": partial(_fill_components, names)}
+        known: dict[str, Any] = {} if dry_run else {"fill": registered.make_filler(names)}
         target = targets.load_target(request.spec, out, settings, schedule=request.schedule, **known)
         warnings = [each for each in target.warnings if each.severity != "info"]
         if warnings and not request.quiet:
@@ -141,16 +139,6 @@ def _find_names(azure: WorkspaceChoice, *, dry_run: bool) -> WorkspaceNames:
         azure.group or "<resource group>",
         azure.workspace or "<workspace>",
     )
-
-
-def _fill_components(names: WorkspaceNames, job: Job) -> Job:
-    """The job with the inputs of the registered components that it names, for `--set`."""
-    from worldsize.remote import registered
-    from worldsize.remote.errors import explain_errors
-    from worldsize.remote.rest import Rest
-
-    with explain_errors(names.shown):
-        return registered.fill_components(Rest(names), job)
 
 
 def _print_bodies(names: WorkspaceNames, target: Target, request: Request) -> None:

@@ -17,7 +17,6 @@ from msgspec import Struct, to_builtins
 
 from worldsize import checking
 from worldsize.azureml.copying import allow_everything
-from worldsize.azureml.files import allow_anything
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
@@ -95,7 +94,7 @@ def plan(spec: str | os.PathLike[str]) -> Plan:
 
 def plan_spec(spec: str | os.PathLike[str], document: yaml.Document | None = None) -> Planned:
     """As :func:`plan`, with the warnings and the graph, for a spec that may be parsed already."""
-    checked = checking.check_spec(Path(spec), document, readable=allow_anything)
+    checked = checking.check_spec(Path(spec), document)
     resolved, derived = _require_plan(checked)
     return Planned(derived, checked.report.diagnostics, checked.report.sources, resolved)
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ports import find_free_port
 
-from worldsize.resolving import row_counts
+from worldsize.data import counts
 from wsshards import manifest as contents
 from wsshards import terms
 from wsshards.errors import UserError
@@ -241,7 +241,7 @@ def test_splits_of_a_saved_data_set(shard: Run, tmp_path: Path) -> None:
     assert manifest.label.classes == ("no", "perhaps", "yes")
     assert [column.name for column in manifest.features.columns] == ["x", "kind"]
     values = {"source": ".", "format": "auto", "label": "label", "validation_fraction": 0.2}
-    counted = row_counts.count_split(data, values)
+    counted = counts.count_split(data, values)
     assert counted is not None
     assert (counted.rows, counted.task, counted.outputs) == (40, "classification", 3)
     (features, labels) = _gather(tmp_path / "out", 8)
@@ -276,7 +276,7 @@ def test_pictures_of_a_saved_data_set(shard: Run, tmp_path: Path) -> None:
     names = [manifest.label.classes[int(label)] for label in labels]
     assert dict(zip(levels.tolist(), names, strict=True)) == {n: _CLASSES["names"][n % 3] for n in range(6)}
     values = {"source": ".", "format": "auto", "label": "label", "validation_fraction": 0}
-    counted = row_counts.count_split(tmp_path / "d", values)
+    counted = counts.count_split(tmp_path / "d", values)
     assert counted is not None
     assert counted.rows == 12
 

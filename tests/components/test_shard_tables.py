@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from worldsize.resolving.row_counts import count_split
+from worldsize.data.counts import count_split
 from wsshards import manifest as contents
 from wsshards import terms
 from wsshards.verify import verify_shards

@@ -16,7 +16,7 @@ ORDER = [
     {"showing"},
     {"documents", "facts", "tracking"},
     {"errors", "spec", "azureml"},
-    {"scripts"},
+    {"scripts", "data"},
     {"planning"},
     {"resolving"},
     {"rules"},

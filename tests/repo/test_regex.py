@@ -41,10 +41,10 @@ BUILT: dict[str, tuple[str, ...]] = {
         r"(?m)^cuda\b.*'",
         r"'is_cuda_build', True",
     ),
-    "rules/graph/_built_in.py:find_with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
+    "resolving/components.py:find_with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
     "running/environments/definition.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
     "running/environments/pins.py:_mentions": (r"(?<![\w-])(?:sklearn|scipy)(?![\w-])",),
-    "running/prepare/worldsize_parallel/mltable.py:_extract": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
+    "components/_shared/wssources/mltable_steps.py:_read_partition_format": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
     "documents/secrecy/known_formats.py:_compile": (
         r"://[^\s:/@'\"{}$<>]*:((?!%\()[^\s:/@'\"{}$<>*]{4,})@(?!localhost|127\.)[\w.-]",
         r"://(\w{30,})@(?![\w.-]*sentry)[\w.-]",

@@ -110,6 +110,29 @@ RIGHT: dict[str, tuple[Files, dict[str, Any], list[int]]] = {
         [8, 2, 0],
     ),
     "Parquet of numbers": ({"a.parquet": _parquet([n / 3 for n in range(40)])}, {}, [32, 8, 0]),
+    "columns of the path": (
+        _table(
+            "[{read_delimited: {include_path_column: true}}, {extract_columns_from_partition_format:"
+            " {partition_format: '{label}/{file_name}.{extension}'}},"
+            " {drop_columns: [Path, file_name, extension]}]",
+            "[{pattern: '**/*.csv'}]",
+            a__x_csv="x,y\n" + "".join(f"{n},{n % 3}\n" for n in range(20)),
+            b__x_csv="x,y\n" + "".join(f"{n},{n % 4}\n" for n in range(20)),
+        ),
+        {"validation_fraction": 0.0, "task": "classification"},
+        [40, 0, 0],
+    ),
+    "columns of the path of Parquet": (
+        _table(
+            "[read_parquet, {extract_columns_from_partition_format:"
+            " {partition_format: '{kind}/{file_name}.parquet'}}, {drop_columns: file_name}]",
+            "[{folder: ./a}, {folder: ./b}]",
+            a__x_parquet=_parquet([n % 2 for n in range(20)]),
+            b__x_parquet=_parquet([n % 2 for n in range(20)]),
+        ),
+        {"validation_fraction": 0.0},
+        [40, 0, 0],
+    ),
     "folders of parts": (
         _table(
             COMMAS,
@@ -191,6 +214,24 @@ FAULTY: dict[str, tuple[Files, dict[str, Any], str, str]] = {
         {},
         "WS539",
         "`take` in `MLTable`",
+    ),
+    "partition format with a date": (
+        _table(
+            _steps("{extract_columns_from_partition_format: {partition_format: '{day:yyyy}.csv'}}"),
+            a_csv=PLAIN,
+        ),
+        {},
+        "WS539",
+        "`partition_format` in `MLTable` is `{day:yyyy}.csv`, and only plain names are read",
+    ),
+    "partition format that does not fit": (
+        _table(
+            _steps("{extract_columns_from_partition_format: {partition_format: '{a}/{b}.txt'}}"),
+            a_csv=PLAIN,
+        ),
+        {},
+        "WS539",
+        "`/a.csv` does not fit the `partition_format` in `MLTable`",
     ),
     "type unknown": (
         _table(_steps("{convert_column_types: [{columns: x, column_type: complex}]}"), a_csv=PLAIN),

@@ -14,8 +14,8 @@ import pytest
 from described_data import FAULTY, PLAIN, RIGHT
 
 import worldsize
+from worldsize.data import counts
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
-from worldsize.resolving import row_counts
 from wsshards import manifest as contents
 from wsshards import terms
 from wsshards.errors import UserError
@@ -94,7 +94,7 @@ def test_described_rows_are_planned_and_written(
     manifest = contents.read_manifest(root / name / "out")
     assert [manifest.split(part).rows for part in terms.SPLITS] == expected
     defaults = {"source": ".", "format": "auto", "label": "label", "sequence_length": 16}
-    counted = row_counts.count_split(root / name / "data", {"validation_fraction": 0.2, **defaults, **inputs})
+    counted = counts.count_split(root / name / "data", {"validation_fraction": 0.2, **defaults, **inputs})
     assert counted is not None
     assert (counted.rows, counted.task) == (expected[0], manifest.task)
 

@@ -15,7 +15,7 @@ from tests.fuzz import foreign_files
 
 from worldsize.base import limits, untrusted
 from worldsize.cli.main import main
-from worldsize.resolving import row_counts
+from worldsize.data import counts
 from wsmodels import mlmodel
 from wsshards import errors, manifest, regular_files, verify
 from wsshards.errors import UserError
@@ -85,18 +85,21 @@ def test_a_message_shows_what_a_terminal_would_obey(text: str, shown: str) -> No
     assert errors.escape_controls(text) == shown
 
 
+COUNTED = {"format": "auto", "label": "label", "validation_fraction": 0.0}
+
+
 @pytest.mark.parametrize("name", ["d.csv", "d.jsonl", "d.npz", "d.parquet", "d.txt"])
 def test_the_count_of_rows_leaves_out_what_is_not_a_file(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
-    assert row_counts.count_rows_per_class(tmp_path, "auto", "label", 8) is None
-    assert row_counts.count_rows_per_class(tmp_path / name, "auto", "label", 8) is None
+    assert counts.count_split(tmp_path, COUNTED) is None
+    assert counts.count_split(tmp_path / name, COUNTED) is None
 
 
 def test_the_count_of_rows_lists_no_folder_twice(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("x,label\n1,a\n2,b\n")
-    assert row_counts.count_rows_per_class(tmp_path, "auto", "label", 8) == [1, 1]
+    assert counts.count_split(tmp_path, COUNTED) is not None
     (tmp_path / "up").symlink_to(".")
-    assert row_counts.count_rows_per_class(tmp_path, "auto", "label", 8) is None
+    assert counts.count_split(tmp_path, COUNTED) is None
 
 
 def test_a_manifest_that_is_not_a_file_is_refused(tmp_path: Path) -> None:

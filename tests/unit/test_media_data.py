@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 import worldsize
+from worldsize.data import counts
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
-from worldsize.resolving import row_counts
 from wsshards import terms
 from wsshards.errors import UserError
 from wsshards.manifest import read_manifest
@@ -391,6 +391,6 @@ def test_rows_are_planned_as_they_are_divided(name: str, root: Path, run_step: C
     manifest = read_manifest(root / name / "out")
     assert [manifest.split(part).rows for part in terms.SPLITS] == expected
     defaults = {"source": ".", "format": "auto", "label": "label", "sequence_length": 16}
-    counted = row_counts.count_split(root / name / "data", {"validation_fraction": 0.2, **defaults, **inputs})
+    counted = counts.count_split(root / name / "data", {"validation_fraction": 0.2, **defaults, **inputs})
     assert counted is not None
     assert counted.rows == expected[0]

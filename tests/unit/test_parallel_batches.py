@@ -162,10 +162,13 @@ def test_an_mltable_without_a_reader_is_a_list_of_files(tmp_path: Path) -> None:
     [
         ("paths:\n  - file: ./missing.csv\n", "`./missing.csv` in `MLTable` does not exist"),
         ("paths:\n  - file: https://x/y.csv\n", "`https://x/y.csv` in `MLTable` is not on this machine"),
-        ("paths: []\n", "name no file that is there"),
+        ("paths: []\n", "`MLTable` has no `paths`"),
         ("paths: [\n", "is not YAML"),
         ("paths:\n  - file: ./a.csv\ntransformations:\n  - read_delta_lake: {}\n", "`read_delta_lake` in"),
-        ("paths:\n  - file: ./a.csv\ntransformations:\n  - take: 1\n", "`take` in `MLTable` has no table"),
+        (
+            "paths:\n  - file: ./a.csv\ntransformations:\n  - take: 1\n",
+            "`MLTable` begins with `take`",
+        ),
     ],
 )
 def test_what_an_mltable_cannot_mean_here_is_said(tmp_path: Path, definition: str, message: str) -> None:
@@ -189,7 +192,7 @@ transformations:
 def test_a_table_is_read_as_its_transformations_say(tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     folder = write(tmp_path, TABLE, **{"1__x__p_csv": "n,m\n1,2\n3,4\n", "2__x__p_csv": "n,m\n5,6\n"})
-    frame = mltable.table(mltable.definition(folder))
+    frame = mltable.read_frame(mltable.read_table(folder))
     assert frame.to_dict("list") == {
         "n": [1, 3, 5],
         "m": [2, 4, 6],
@@ -215,9 +218,51 @@ def test_columns_are_converted_kept_taken_and_skipped(tmp_path: Path) -> None:
         "  - keep_columns: [n, d]\n  - skip: 1\n  - take: 1\n"
     )
     folder = write(tmp_path, definition, a_csv="n,d,z\n1,01.02.2020,a\n2,03.04.2021,b\n3,05.06.2022,c\n")
-    frame = mltable.table(mltable.definition(folder))
+    frame = mltable.read_frame(mltable.read_table(folder))
     assert list(frame.columns) == ["n", "d"]
     assert (frame["n"].tolist(), str(frame["d"][0].date())) == ([2], "2021-04-03")
+
+
+JSON_LINES = "".join(f'{{"n": {n}, "zip": "00{n}", "old": "{("no", "yes")[n % 2]}"}}\n' for n in range(4))
+
+
+def test_lines_of_json_are_filtered_typed_and_named_by_their_folder(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    definition = (
+        "paths: [{folder: .}]\ntransformations:\n"
+        "  - read_json_lines: {invalid_lines: drop}\n"
+        "  - filter: 'col(\"n\") > 1'\n"
+        "  - extract_columns_from_partition_format: {partition_format: '{shop}/{file_name}.jsonl'}\n"
+        "  - convert_column_types: [{columns: zip, column_type: string},"
+        " {columns: old, column_type: {boolean: {true_values: ['yes'], false_values: ['no']}}}]\n"
+    )
+    folder = write(tmp_path, definition, **{"07__a.jsonl": JSON_LINES + "none\n", "8__a.jsonl": JSON_LINES})
+    frame = mltable.read_frame(mltable.read_table(folder))
+    assert frame.to_dict("list") == {
+        "n": [2, 3, 2, 3],
+        "zip": ["002", "003", "002", "003"],
+        "old": [False, True, False, True],
+        "shop": ["07", "07", "8", "8"],
+        "file_name": ["a"] * 4,
+    }
+
+
+def test_columns_with_gaps_keep_them_in_the_type_of_the_table(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    definition = (
+        "paths: [{file: a.csv}]\ntransformations:\n  - read_delimited: {}\n"
+        "  - convert_column_types: [{columns: i, column_type: int}, {columns: s, column_type: string},"
+        " {columns: b, column_type: boolean}, {columns: f, column_type: float}]\n"
+    )
+    folder = write(tmp_path, definition, a_csv="i,s,b,f\n1,01,true,1\n,,,\n3,03,False,2\n")
+    frame = mltable.read_frame(mltable.read_table(folder))
+    assert frame["s"].tolist()[::2] == ["01", "03"]
+    assert [str(frame[name].dtype) for name in "ibf"] == ["Int64", "boolean", "float64"]
+    assert frame.isna().sum().tolist() == [1, 1, 1, 1]
+    assert frame["b"].tolist()[::2] == [True, False]
+    (folder / "a.csv").write_text("i,s,b,f\n1,1,maybe,1\n")
+    with pytest.raises(DriverError, match="`read_delimited` of `MLTable` cannot be done"):
+        mltable.read_frame(mltable.read_table(folder))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +280,7 @@ def test_headers_are_where_the_reader_says(
     definition = "paths: [{file: x.csv}, {file: y.csv}]\ntransformations:\n"
     definition += f"  - read_delimited: {{header: {header}}}\n"
     folder = write(tmp_path, definition, x_csv="a,b\n1,2\n", y_csv="a,b\n3,4\n")
-    frame = mltable.table(mltable.definition(folder))
+    frame = mltable.read_frame(mltable.read_table(folder))
     assert (list(frame.columns), len(frame)) == (columns, rows)
 
 

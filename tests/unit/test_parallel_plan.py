@@ -108,6 +108,9 @@ def test_a_parallel_component_gives_what_the_step_does_not_say(folder: Path) -> 
     assert not problems
     lines = getattr(tasks["score"], "command", "").splitlines()
     assert {"workers=8", "mini_batch_size=4mb", "input_type=mltable"} <= set(lines)
+    found, problems = list_snapshots(tasks, CopyAccess())
+    assert not problems
+    assert {"wssources/mltable_files.py", "wsshards/errors.py"} <= set(found["score"].listing())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import struct
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from worldsize import spec as spec_layer
+from worldsize.data import counts
 from worldsize.documents import yaml
-from worldsize.resolving import row_counts
 from worldsize.resolving.resolve import resolve_spec
 from wssources import planned_rows
 
@@ -82,9 +83,26 @@ def test_csv(tmp_path: Path) -> None:
     assert rows(tmp_path, "data: ./data, label: species") is None
 
 
+def count(path: Path) -> int | None:
+    inputs = {"format": "auto", "label": "label", "validation_fraction": 0.0}
+    counted = counts.count_split(path, inputs)
+    return counted.rows if counted is not None else None
+
+
 def test_a_quoted_line_break_is_one_row(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('x,label\n1,"two\nlines"\n\n2,"two\nlines"\n')
-    assert row_counts.count_rows_per_class(tmp_path / "a.csv", "auto", "label", 128) == [2]
+    assert count(tmp_path / "a.csv") == 2
+
+
+def test_packed_tables_are_not_unpacked_for_a_count(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"x,label\n1,a\n2,b\n"))
+    assert count(tmp_path / "a.csv.gz") is None
+
+
+def test_sources_are_text_whatever_their_ending(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.py").write_bytes(b"x" * 650)
+    assert rows(tmp_path, "data: ./data, sequence_length: 64") == held_out([10])
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -104,7 +122,7 @@ def test_npz_without_numpy(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("x.npy", b"")
         archive.writestr("y.npy", array)
-    assert row_counts.count_rows_per_class(tmp_path / "a.npz", "auto", "label", 128) == [2, 3]
+    assert count(tmp_path / "a.npz") == 5
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint8", ">i2"])
@@ -112,7 +130,7 @@ def test_npz_of_numpy(tmp_path: Path, dtype: str) -> None:
     numpy = pytest.importorskip("numpy")
     labels = numpy.array([0] * 3 + [1] * 4, dtype=dtype)
     numpy.savez_compressed(tmp_path / "a.npz", x=numpy.zeros((7, 2)), label=labels)
-    assert row_counts.count_rows_per_class(tmp_path / "a.npz", "auto", "label", 128) == [3, 4]
+    assert count(tmp_path / "a.npz") == 7
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -121,7 +139,7 @@ def test_parquet(tmp_path: Path) -> None:
     parquet.write_table(
         pyarrow.table({"x": [1.0] * 9, "label": ["a"] * 4 + ["b"] * 5}), tmp_path / "a.parquet"
     )
-    assert row_counts.count_rows_per_class(tmp_path, "auto", "label", 128) == [4, 5]
+    assert count(tmp_path) == 9
 
 
 def test_pictures_in_class_folders(tmp_path: Path) -> None:
@@ -169,15 +187,15 @@ def test_text_is_one_stream(tmp_path: Path) -> None:
 def test_what_cannot_be_counted_is_left_to_the_step(tmp_path: Path, content: bytes) -> None:
     for suffix in ("csv", "jsonl", "npz", "parquet"):
         (tmp_path / f"a.{suffix}").write_bytes(content)
-        found = row_counts.count_rows_per_class(tmp_path / f"a.{suffix}", "auto", "label", 128)
+        found = count(tmp_path / f"a.{suffix}")
         assert found is None or suffix in ("csv", "jsonl")
-    assert row_counts.count_rows_per_class(tmp_path, "auto", "label", 128) is None  # several formats
+    assert count(tmp_path) is None  # several formats
 
 
 def test_large_data_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_csv(tmp_path / "a.csv", ["a"] * 10)
-    monkeypatch.setattr(row_counts, "MAX_BYTES", 20)
-    assert row_counts.count_rows_per_class(tmp_path, "auto", "label", 128) is None
+    monkeypatch.setattr(counts, "MAX_BYTES", 20)
+    assert count(tmp_path) is None
 
 
 def test_data_that_is_elsewhere_is_unknown(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import worldsize
+from worldsize.data import counts
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
-from worldsize.resolving import row_counts
 from wsshards.errors import UserError
 from wsshards.manifest import read_manifest
 
@@ -368,7 +368,7 @@ def test_training_rows_are_planned_as_the_step_writes_them(
             continue
         assert run_step(root / name, inputs) == ""
         manifest = read_manifest(root / name / "out")
-        counted = row_counts.count_split(root / name / "data", {**defaults, **inputs})
+        counted = counts.count_split(root / name / "data", {**defaults, **inputs})
         assert counted is not None, name
         task = counted.task or manifest.task  # unknown of text
         assert (name, counted.rows, task) == (name, manifest.train.rows, manifest.task)

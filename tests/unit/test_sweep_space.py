@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.azureml.search_space import SETTINGS
+from worldsize.azureml.sweep import SETTINGS, list_values
 from worldsize.running.model.sweep import Parameter
 
 positions = st.floats(0, 1, exclude_max=True)
@@ -79,3 +79,19 @@ def test_extremes_do_not_overflow() -> None:
     assert math.isfinite(number(Parameter("x", "loguniform", first=0, second=1e6), 0.999))
     low = number(Parameter("x", "normal", first=0, second=1), 0.0)
     assert low == NormalDist().inv_cdf(2.0**-53)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "values"),
+    [
+        ({"type": "choice", "values": [16, "a"]}, [16, "a"]),
+        ({"type": "randint", "upper": 3}, [0, 1, 2]),
+        ({"type": "quniform", "min_value": 10, "max_value": 30, "q": 10}, [10, 20, 30]),
+        ({"type": "quniform", "min_value": 0.1, "max_value": 0.3, "q": 0.1}, [0.1, 0.2, 0.3]),
+        ({"type": "randint", "upper": 10**9}, None),
+        ({"type": "quniform", "min_value": 1}, None),
+        ({"type": "uniform", "min_value": 0, "max_value": 1}, None),
+    ],
+)
+def test_values_are_listed_as_trials_draw_them(distribution: dict[str, object], values: object) -> None:
+    assert list_values(distribution) == values

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize.azureml.files import allow_anything
 from worldsize.base.limits import OVER_BUDGET, Budgets, OverBudgetError, report_over_budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -32,14 +33,14 @@ class CheckedSpec(Struct, frozen=True):
 
 
 def check_spec(
-    path: Path, document: Document | None = None, *, readable: Callable[[Path], bool]
+    path: Path, document: Document | None = None, *, readable: Callable[[Path], bool] = allow_anything
 ) -> CheckedSpec:
     """Check a spec that is to be planned, compiled or run.
 
     Args:
         path: The file.
         document: The file, if it is parsed already; its text is used instead of that on the disk.
-        readable: Which component files and data may be read, also outside of the tree.
+        readable: Which component files and data may be read, also outside of the tree; by default all.
 
     Raises:
         SpecError: The file has errors, is not a spec, or takes too long to check.

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from worldsize.adopting.project.files import ProjectRequest, find_existing, make_project, write_files
 from worldsize.adopting.project.spec import Target, choose_size
-from worldsize.adopting.starting import project, table
+from worldsize.adopting.starting import project
 from worldsize.adopting.starting.pipeline import UnknownSourceError, check_inside, find_clusters
 from worldsize.adopting.starting.table import find_labels
-from worldsize.azureml.files import allow_anything
 from worldsize.base import untrusted
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import describe_os_error, quoted_list
@@ -31,7 +30,7 @@ from worldsize.errors import SpecError
 if TYPE_CHECKING:
     from worldsize.adopting.starting.project import Answers, Kind, NewProject
     from worldsize.adopting.starting.spec import Start
-    from worldsize.adopting.starting.table import Table
+    from worldsize.data.tables import Table
 
 EPILOG = """\b
 Examples:
@@ -204,10 +203,11 @@ def _choose_sizes(folder: Path, pipeline: Path, given: Given, *, asks: bool) -> 
 
 
 def _read_table(path: Path) -> Table:
+    from worldsize.data import tables
     from wsshards.errors import UserError
 
     try:
-        return table.read_table(path)
+        return tables.read_table(path)
     except UserError as error:
         common.refuse(str(error.message), error.help)
 
@@ -255,7 +255,7 @@ def _check(folder: Path, made: NewProject) -> None:
     assert made.spec is not None
     path = folder / made.spec
     try:
-        check_spec(path, yaml.load(path, made.files[made.spec]), readable=allow_anything)
+        check_spec(path, yaml.load(path, made.files[made.spec]))
     except SpecError as error:
         if any(each.code == "WS000" for each in error.diagnostics):
             common.refuse_spec(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from worldsize.base import resources
+from worldsize.spec.schema import read_schema
 
 NAMES = ("spec", "worldsize", "estimate", "plan", "advice")
 
@@ -20,4 +20,4 @@ Examples:
 @click.argument("name", type=click.Choice(NAMES), default="spec", metavar="[NAME]")
 def command(name: str) -> None:
     """Print the JSON Schema of specs, or of one of: worldsize, estimate, plan, advice."""
-    click.echo((resources.schemas() / f"{name}.schema.json").read_text(encoding="utf-8"), nl=False)
+    click.echo(read_schema(name), nl=False)

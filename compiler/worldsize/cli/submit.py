@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
@@ -28,9 +27,9 @@ from worldsize.remote.jobs import find_studio
 from worldsize.remote.names import WorkspaceNames
 from worldsize.remote.rest import Rest
 from worldsize.remote.states import run_state
+from worldsize.spec import due_times
 
 if TYPE_CHECKING:
-    from worldsize.azureml.model import Job
     from worldsize.remote.jobs import RemoteJob
     from worldsize.remote.targets import Target
 
@@ -118,7 +117,7 @@ def command(azure: WorkspaceChoice, *, dry_run: bool, **options: Any) -> None:
         out = request.output or Path(temporary) / "pipeline"
         settings = common.parse_settings(request.settings)
         names = _find_names(azure, dry_run=dry_run)
-        known: dict[str, Any] = {} if dry_run else {"fill": partial(_fill_components, names)}
+        known: dict[str, Any] = {} if dry_run else {"fill": registered.make_filler(names)}
         target = targets.load_target(request.spec, out, settings, schedule=request.schedule, **known)
         warnings = [each for each in target.warnings if each.severity != "info"]
         if warnings and not request.quiet:
@@ -141,12 +140,6 @@ def _find_names(azure: WorkspaceChoice, *, dry_run: bool) -> WorkspaceNames:
         azure.group or "<resource group>",
         azure.workspace or "<workspace>",
     )
-
-
-def _fill_components(names: WorkspaceNames, job: Job) -> Job:
-    """The job with the inputs of the registered components that it names, for `--set`."""
-    with explain_errors(names.shown):
-        return registered.fill_components(Rest(names), job)
 
 
 def _print_bodies(names: WorkspaceNames, target: Target, request: Request) -> None:
@@ -219,14 +212,14 @@ def _report_schedule(rest: Rest, name: str, request: Request) -> None:
 def _find_next_fire(trigger: Mapping[str, Any]) -> datetime | None:
     """When a schedule that was just set fires next, on its own clock; None if that cannot be known."""
     from worldsize.serving.errors import ServiceError
-    from worldsize.serving.schedules import times, triggers
+    from worldsize.serving.schedules import triggers
 
     now = datetime.now(timezone.utc)
     try:
         read = triggers.read_trigger(trigger, now)
     except ServiceError:  # a time zone of which this machine has no data
         return None
-    due = times.next_due(read, now)
+    due = due_times.next_due(read, now)
     return None if due is None else due.astimezone(read.zone)
 
 

@@ -11,13 +11,14 @@ import yaml
 
 from worldsize import api
 from worldsize.azureml.model import Literal, Step
-from worldsize.base import resources, untrusted
+from worldsize.base import untrusted
 from worldsize.checking import settings
 from worldsize.dsl.places import point_into_python
 from worldsize.dsl.write import PIPELINE, PLAN, PLANNED, find_folder, find_source, write_files, write_pipeline
 from worldsize.emit import plan_file
 from worldsize.errors import PipelineError, SpecError
 from worldsize.planning.model import Plan, StepPlan
+from worldsize.resolving.components import built_in_files
 
 SPEC = "spec.yml"
 _INLINE = "{}.component.yml"
@@ -143,7 +144,8 @@ def _make_step(name: str, node: Any, written: Mapping[str, Any], inputs: Mapping
     """Return a node as a step."""
     source = find_source(node.component)
     uses = f"./{_INLINE.format(name)}" if source is None else str(written["component"])
-    if source is not None and source == resources.component_file(source.parent.name).resolve():
+    built_in = built_in_files().get(source.parent.name) if source is not None else None
+    if source is not None and built_in is not None and source == built_in.resolve():
         uses = source.parent.name
     step: dict[str, Any] = {"uses": uses}
     count = (written.get("resources") or {}).get("instance_count")

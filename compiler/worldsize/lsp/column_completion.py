@@ -9,8 +9,8 @@ from pathlib import Path
 
 from lsprotocol import types
 
-from worldsize.adopting.starting.table import read_table
 from worldsize.azureml.references import local_path
+from worldsize.data.tables import read_table
 from worldsize.lsp.analysis import Analysis
 from worldsize.lsp.cursor import Cursor
 from worldsize.lsp.names import Names

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from lsprotocol import types
 
 from worldsize.azureml.model import Port
-from worldsize.base import resources
 from worldsize.facts import curated, vm_sizes
 from worldsize.lsp import notes, path_completion
 from worldsize.lsp.buffers import Buffer
@@ -19,6 +18,7 @@ from worldsize.lsp.places import find_line
 from worldsize.lsp.schemas import SchemaView, open_schema
 from worldsize.lsp.session import Session
 from worldsize.resolving import quantities
+from worldsize.resolving.components import built_in_files
 from worldsize.rules import registry
 
 Kind = types.CompletionItemKind
@@ -183,7 +183,7 @@ def _complete_value(
     if key in _SIZE_KEYS:
         yield from _list_sizes(session, buffer)
     elif key == "uses" and names.is_spec:
-        for name in resources.component_names():
+        for name in built_in_files():
             yield types.CompletionItem(name, kind=Kind.Module, detail="built-in component")
     elif key == "compute" and names.is_spec:
         for name in names.outline.children(("compute",)):

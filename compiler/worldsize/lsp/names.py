@@ -16,13 +16,12 @@ from worldsize.azureml.component import read_component
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Port
 from worldsize.azureml.references import is_file, local_path
-from worldsize.base import resources
 from worldsize.checking.discover import SETTINGS, recognise_kind
 from worldsize.documents import yaml
 from worldsize.lsp.buffers import Buffers
 from worldsize.lsp.outline import Outline, read_outline
 from worldsize.lsp.outline import Path as KeyPath
-from worldsize.resolving.components import is_built_in
+from worldsize.resolving.components import built_in_files, is_built_in
 
 _NATIVE = re.compile(r"(?P<what>pipeline|command|sweep|spark|parallel)(?P<kind>Job|Component)\.schema\.json")
 
@@ -93,7 +92,7 @@ class Names(Struct, dict=True, eq=False):
     def find_component_file(self, text: str) -> Path | None:
         """The file of a component that a step names, if there is one here."""
         if self.is_spec and is_built_in(text):
-            return resources.component_file(text) if text in resources.component_names() else None
+            return built_in_files().get(text)
         path = local_path(text, Path(self.path).parent)
         return path if path is not None and is_file(path) else None
 

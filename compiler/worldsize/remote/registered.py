@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -13,6 +13,8 @@ from worldsize.azureml.model import Component, Field, Job, Port, Step
 from worldsize.base.problem import Problem
 from worldsize.documents.diagnostics.diagnostic import sort_unique
 from worldsize.errors import SpecError
+from worldsize.remote.errors import explain_errors
+from worldsize.remote.names import WorkspaceNames
 from worldsize.remote.rest import Rest
 from worldsize.remote.targets import Target
 from worldsize.rules import engine, registry
@@ -49,6 +51,16 @@ def _fill_jobs(rest: Rest, job: Job, known: _Components) -> Iterator[Job]:
     for step in job.steps.values():
         if step.component is not None and step.component.graph is not None:
             yield from _fill_jobs(rest, step.component.graph, known)
+
+
+def make_filler(names: WorkspaceNames) -> Callable[[Job], Job]:
+    """What gives a job the inputs of the registered components that it names, for ``--set``."""
+
+    def fill(job: Job) -> Job:
+        with explain_errors(names.shown):
+            return fill_components(Rest(names), job)
+
+    return fill
 
 
 def fill_components(rest: Rest, job: Job) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -63,6 +64,27 @@ def _interface(component: Component, files: Files) -> Interface:
     )
 
 
+def built_in_files() -> dict[str, Path]:
+    """The built-in components, by the name that ``uses:`` has for them, and their files."""
+    return {name: resources.component_file(name) for name in resources.component_names()}
+
+
+def find_with_input(name: str, word: str | None = None) -> list[str]:
+    """The built-in components that have an input, and ``word`` among its enumerated values.
+
+    For the help of a mistake: the files are searched as text, which is quicker than reading them.
+    """
+    declared = re.compile(rf"^  {re.escape(name)}:\n((?:    .*\n)*)", re.MULTILINE)
+    components = []
+    for built_in in resources.component_names():
+        text = resources.component_file(built_in).read_text(encoding="utf-8")
+        block = declared.search(text.partition("\noutputs:")[0])
+        words = re.search(r"enum: \[([^\[\]\n]*)\]", block[1]) if block is not None else None
+        if block is not None and (word is None or (words and word in words[1].split(", "))):
+            components.append(built_in)
+    return components
+
+
 def is_built_in(uses: str) -> bool:
     """Whether ``uses:`` is a bare name rather than a path or an asset."""
     return classify(uses) == "local" and "/" not in uses and not uses.endswith((".yml", ".yaml"))
@@ -74,10 +96,11 @@ def _component(step: Step, folder: Path, files: Files) -> Component | None:
         return own_command.build_component(step, folder) if step.command else None
     uses = step.uses.value
     if is_built_in(uses):
-        if uses not in resources.component_names():
+        file = built_in_files().get(uses)
+        if file is None:
             files.problems.append(_unknown(step.uses, folder))
             return None
-        return reader.load_component(resources.component_file(uses), files)
+        return reader.load_component(file, files)
     path = local_path(uses, folder)
     if path is None:
         return None

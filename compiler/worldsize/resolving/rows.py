@@ -12,9 +12,10 @@ from worldsize.azureml import literals
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Binding, Data, Step
 from worldsize.azureml.references import exists, is_folder, local_path
+from worldsize.data import TableCount
 from worldsize.planning.memory.workload import Samples, is_sharding, literal_inputs
 from worldsize.planning.model import Derivation, Plan
-from worldsize.resolving.state import ResolveState, TableCount
+from worldsize.resolving.state import ResolveState
 from wsshards.errors import UserError
 from wssources import planned_rows
 from wssources.media_options import BYTES_TOKENIZER
@@ -108,9 +109,9 @@ def _count(state: ResolveState, values: Mapping[str, Any], length: int) -> Table
     root = base / source if base is not None and is_folder(base) else base
     if root is None or not exists(root) or not state.files.readable_data(root):
         return None
-    from worldsize.resolving import row_counts  # its readers are for data that is no built-in set
+    from worldsize.data import counts  # its readers are for data that is no built-in set
 
-    return row_counts.count_split(root, {**values, **given, "sequence_length": length})
+    return counts.count_split(root, {**values, **given, "sequence_length": length})
 
 
 def _count_built_in(source: str, given: Mapping[str, Any], length: int) -> TableCount | None:
@@ -157,10 +158,10 @@ def read_table_samples(files: Files, folder: Path, sharding: Step) -> Samples | 
     base = _find_data(files, folder, data.path.value)
     if base is None or not exists(base) or not isinstance(values["source"], str) or values["text"]:
         return None
-    from worldsize.resolving import row_counts  # as above
+    from worldsize.data import counts  # as above
 
     root = base / values["source"] if is_folder(base) else base
-    counted = row_counts.count_split(root, values)
+    counted = counts.count_split(root, values)
     if counted is None or not counted.width or not counted.outputs:
         return None
     return Samples(counted.task, (counted.width,), counted.outputs)

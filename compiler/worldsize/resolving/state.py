@@ -151,16 +151,6 @@ class ResolvedSpec(Struct, frozen=True):
     vm_sizes: Learned = NOT_LEARNED  # those that the project describes
 
 
-class TableCount(Struct, frozen=True):
-    """What sharding makes of local data: training rows, the task and why, and the shape of a sample."""
-
-    rows: int
-    task: str = ""  # unknown where no label decides it
-    reason: str = ""
-    width: int = 0  # numbers that a model gets, 0 where they are not columns
-    outputs: int = 0
-
-
 def as_field(located: Located[Any] | None) -> Field[Any] | None:
     """A value of the spec as a field of the graph, with its place."""
     return Field(located.value, located.span, located.key_span, located.node) if located else None

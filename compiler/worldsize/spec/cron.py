@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, time, timedelta
+from datetime import datetime, timezone
+from itertools import islice
 
 from msgspec import Struct
+
+from worldsize.spec.due_times import Calendar, Trigger, due_times, times_of_day
 
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -144,23 +147,18 @@ def _describe_forms(field: CronField) -> str:
 
 
 def next_times(expression: str, after: datetime, count: int = 5) -> list[datetime]:
-    """The next times of an expression without faults, on the clock of the schedule's time zone."""
-    minutes, hours, days = read_cron(expression)
-    times: list[datetime] = []
-    day = after.date()
-    while len(times) < count:
-        if day.isoweekday() % 7 in days:
-            moments = (time(hour, minute, tzinfo=after.tzinfo) for hour in hours for minute in minutes)
-            times += [moment for clock in moments if (moment := datetime.combine(day, clock)) > after]
-        day += timedelta(days=1)
-    return times[:count]
+    """The next times of an expression without faults, on a clock without zone that is never changed."""
+    start = after.replace(tzinfo=timezone.utc)
+    trigger = Trigger(timezone.utc, read_cron(expression), start, start)
+    return [due.replace(tzinfo=None) for due in islice(due_times(trigger, start), count)]
 
 
-def read_cron(expression: str) -> tuple[list[int], list[int], list[int]]:
-    """The minutes, the hours and the days of the week (Sunday is 0) of an expression without faults."""
-    parts = expression.split()
-    minutes, hours = _allowed_numbers(parts[0], FIELDS[0]), _allowed_numbers(parts[1], FIELDS[1])
-    return minutes, hours, _allowed_numbers(parts[4], FIELDS[4])
+def read_cron(expression: str) -> Calendar:
+    """The times of day and the days of the week of an expression without faults."""
+    texts = expression.split()
+    minutes, hours, days = (_allowed_numbers(texts[place], FIELDS[place]) for place in (0, 1, 4))
+    weekdays = frozenset((day - 1) % 7 for day in days)  # cron's Sunday is 0, Python's Monday
+    return Calendar(lambda day: day.weekday() in weekdays, times_of_day(hours, minutes))
 
 
 def _allowed_numbers(text: str, field: CronField) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from worldsize.azureml.sweep import find_algorithm
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.spec.model import (
@@ -106,15 +107,14 @@ def _sweep(section: tuple[Mapping, Span] | None) -> Sweep | None:
     if section is None:
         return None
     node, span = section
-    algorithm = node.get("sampling_algorithm")
-    named = algorithm.get("type") if isinstance(algorithm, Mapping) else algorithm
+    algorithm = find_algorithm(node.get("sampling_algorithm"))
     objective, _ = _section(node, "objective") or (node, span)
     limits, _ = _section(node, "limits") or (node, span)
     return Sweep(
         span=span,
         node=node,
         search_space=_entries(node, "search_space"),
-        algorithm=named.text if isinstance(named, Scalar) else "random",
+        algorithm=algorithm.text if algorithm is not None else "random",
         primary_metric=_require(_text(objective, "primary_metric")),
         max_total_trials=_require(_integer(limits, "max_total_trials")),
         max_concurrent_trials=_integer(limits, "max_concurrent_trials"),

@@ -19,9 +19,13 @@ ESTIMATE = "estimate"  # refers to definitions of the spec's
 @cache
 def load_schema(name: str = SPEC) -> Mapping[str, Any]:
     """A schema as plain values."""
-    text = (resources.schemas() / f"{name}.schema.json").read_text(encoding="utf-8")
-    schema: Mapping[str, Any] = json.loads(text)
+    schema: Mapping[str, Any] = json.loads(read_schema(name))
     return schema
+
+
+def read_schema(name: str) -> str:
+    """The text of a published schema."""
+    return (resources.schemas() / f"{name}.schema.json").read_text(encoding="utf-8")
 
 
 @cache

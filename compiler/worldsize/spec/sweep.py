@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from worldsize.azureml import literals
-from worldsize.azureml.search_space import BAYESIAN, SETTINGS
+from worldsize.azureml import sweep as azureml_sweep
+from worldsize.azureml.sweep import BAYESIAN, POLICIES, SETTINGS
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import quoted_list
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
@@ -23,13 +24,7 @@ _EXAMPLES = {
     "mu": "0",
     "sigma": "1",
 }
-_POLICIES: Mapping[str, tuple[str, ...]] = {
-    "bandit": ("slack_factor", "slack_amount"),
-    "median_stopping": (),
-    "truncation_selection": ("truncation_percentage", "exclude_finished_jobs"),
-}
 _OF_EVERY_POLICY = ("type", "evaluation_interval", "delay_evaluation")
-_MOST_LISTED = 1000  # values of a distribution that are listed
 
 
 def check_sweep(step: Step) -> Iterator[Problem]:
@@ -53,30 +48,15 @@ def check_sweep(step: Step) -> Iterator[Problem]:
 
 
 def list_values(located: Located[Any]) -> list[Located[Any]] | None:
-    """The values of a distribution, where they can be listed: those of ``choice``, ``randint``, ``quniform``.
-
-    Each has the place where it is written, else that of the distribution. None for a continuous one.
-    """
-    block, node = located.value, located.node
-    kind = block.get("type")
-    if kind == "choice":
-        values = node.get("values") if isinstance(node, MappingNode) else None
-        items = values.items if isinstance(values, Sequence) else []
-        plain = block.get("values") or []
-        return [
-            Located(value, item.span, located.key_span, item)
-            for value, item in zip(plain, items, strict=True)
-        ]
-    numbers: list[float] = []
-    if kind == "randint":
-        numbers = list(range(min(int(block.get("upper", 0)), _MOST_LISTED + 1)))
-    elif kind == "quniform" and all(name in block for name in SETTINGS["quniform"]):
-        low, high, q = (block[name] for name in SETTINGS["quniform"])
-        first, last = round(low / q), round(high / q)
-        numbers = [step * q for step in range(first, min(last, first + _MOST_LISTED + 1) + 1)]
-    if not numbers or len(numbers) > _MOST_LISTED:
-        return None
-    return [Located(number, located.key_span, located.key_span) for number in numbers]
+    """The values of a distribution, each where it is written; None where they cannot be listed."""
+    values = azureml_sweep.list_values(located.value)
+    written = located.node.get("values") if isinstance(located.node, MappingNode) else None
+    if values is None or located.value["type"] != "choice" or not isinstance(written, Sequence):
+        return values and [Located(value, located.key_span, located.key_span) for value in values]
+    return [
+        Located(value, item.span, located.key_span, item)
+        for value, item in zip(values, written.items, strict=True)
+    ]
 
 
 def searched_type(located: Located[Any]) -> str:
@@ -115,8 +95,8 @@ def _check_policy(sweep: Sweep) -> Iterator[Problem]:
         return
     word = str(getattr(kind, "value", ""))
     for key, _ in block.entries:
-        if key.text not in (*_OF_EVERY_POLICY, *_POLICIES.get(word, ())):
-            owner = next((name for name, settings in _POLICIES.items() if key.text in settings), word)
+        if key.text not in (*_OF_EVERY_POLICY, *POLICIES.get(word, ())):
+            owner = next((name for name, settings in POLICIES.items() if key.text in settings), word)
             message = f"`{key.text}` is a setting of `{owner}`, not of `{word}`"
             yield Problem("spec-unknown-key", key.span, message, f"write `type: {owner}`, or remove it")
     needed = {"bandit": ("slack_factor", "slack_amount"), "truncation_selection": ("truncation_percentage",)}

@@ -18,12 +18,13 @@ from wssources.input_error import suggest
 from wssources.request import first_line, unreadable
 
 FILE = "MLTable"
+PATH_COLUMN = "Path"  # the file of a row
 MAX_BYTES = 1 << 20
 READERS = ("read_delimited", "read_parquet", "read_json_lines")
-CHANGES = ("keep_columns", "drop_columns", "convert_column_types", "take", "skip", "filter")
+EXTRACT = "extract_columns_from_partition_format"
+CHANGES = ("keep_columns", "drop_columns", "convert_column_types", "take", "skip", "filter", EXTRACT)
 ELSEWHERE = (  # that Azure ML knows, and which are not supported here
     "read_delta_lake",
-    "extract_columns_from_partition_format",
     "take_random_sample",
     "replace",
 )
@@ -75,6 +76,11 @@ class TableFile:
     paths: tuple[tuple[str, str], ...]
     reader: tuple[str, Mapping[str, Any]] | None
     changes: tuple[tuple[str, Any], ...]
+
+    @property
+    def has_path(self) -> bool:
+        """Whether a column has the file of each row."""
+        return self.reader is not None and bool(self.reader[1].get("include_path_column"))
 
 
 def read_table_file(folder: Path) -> TableFile:
@@ -255,10 +261,5 @@ def _check_settings(name: str, settings: Any) -> Mapping[str, Any]:
         raise UserError(
             f"`delimiter` of `{FILE}` is `{clip_text(str(delimiter))}`, not one character",
             "give one such as `,` or `;`",
-        )
-    if values.get("include_path_column"):
-        raise UserError(
-            f"`include_path_column` of `{name}` in `{FILE}` is not supported",
-            "leave it out: the path of a file is no feature",
         )
     return values

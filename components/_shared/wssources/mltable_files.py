@@ -8,12 +8,20 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from wsshards.errors import UserError, clip_text
 from wsshards.regular_files import open_regular
-from wssources.mltable import ENCODINGS, FILE, HEADERS, ElsewhereError, TableFile, list_table_files
-from wssources.mltable_steps import Row, TableSteps
+from wssources.mltable import (
+    ENCODINGS,
+    FILE,
+    HEADERS,
+    PATH_COLUMN,
+    ElsewhereError,
+    TableFile,
+    list_table_files,
+)
+from wssources.mltable_steps import KINDS, Row, TableSteps
 from wssources.parquet import check_footer, check_pages
 from wssources.request import BLOCK_BYTES, open_data, unreadable
 
@@ -25,13 +33,29 @@ _GROUP_BYTES = 16 << 20  # of a row group that is written
 _HELD_BYTES = 256 << 20  # of Parquet pages in memory at a time
 
 
-def unpack_table(
-    table: TableFile, target: Path, scratch: Path, fetch: Fetch | None, most_bytes: int | None
-) -> tuple[Mapping[str, str], bool]:
-    """Write the rows of a table below `target`.
+class Written(NamedTuple):
+    """The rows of a table as plain files.
 
-    Returns:
-        The kinds of columns that the table says, and whether all rows were written.
+    Attributes:
+        files: in the order of the table; one that needed no change is a link.
+        types: `string`, `int`, `float`, `boolean` or `datetime`, of the columns of which the table says it.
+        complete: whether all rows were written.
+    """
+
+    files: Sequence[Path]
+    types: Mapping[str, str]
+    complete: bool
+
+    @property
+    def column_kinds(self) -> dict[str, str]:
+        """The kinds of these columns in training."""
+        return {name: KINDS[word] for name, word in self.types.items()}
+
+
+def unpack_table(
+    table: TableFile, target: Path, scratch: Path, fetch: Fetch | None = None, most_bytes: int | None = None
+) -> Written:
+    """Write the rows of a table below `target`.
 
     Args:
         table: what the file `MLTable` says.
@@ -46,7 +70,9 @@ def unpack_table(
     """
     files = _find_files(table, scratch, fetch)
     reader = table.reader[0] if table.reader else ""
-    steps = TableSteps(table.changes, cells=reader == "read_delimited")
+    target.mkdir(exist_ok=True)
+    steps = TableSteps(table.changes, cells=reader == "read_delimited", has_path=table.has_path)
+    paths: list[Path] = []
     budget = _Budget(most_bytes)
     writer = _Writer(table, steps, budget)
     for number, (name, file) in enumerate(files):
@@ -54,8 +80,8 @@ def unpack_table(
             break
         path = target / _name_target(name, reader, number, [each for each, _ in files])
         path.parent.mkdir(parents=True, exist_ok=True)
-        writer.write(name, file, path, number)
-    return steps.column_types, not budget.spent
+        paths.append(writer.write(name, file, path, number))
+    return Written(paths, steps.column_types, not budget.spent)
 
 
 class _Budget:
@@ -74,14 +100,13 @@ class _Writer:
     def __init__(self, table: TableFile, steps: TableSteps, budget: _Budget) -> None:
         self._reader, self._settings = table.reader or ("", {})
         self._steps, self._budget = steps, budget
-        self._root = table.folder
         self._header: list[str] = []  # of the first file
 
-    def write(self, name: str, file: Path, path: Path, number: int) -> None:
-        """Write what a file becomes."""
+    def write(self, name: str, file: Path, path: Path, number: int) -> Path:
+        """Write what a file becomes, and return where."""
         if self._is_plain():
             path.symlink_to(file.resolve())
-            return
+            return path
         path = path.with_suffix("") if path.suffix.lower() == ".gz" else path
         try:
             if self._reader == "read_delimited":
@@ -89,14 +114,15 @@ class _Writer:
             elif self._reader == "read_json_lines":
                 self._write_json(name, file, path)
             else:
-                self._write_parquet(file, path)
+                self._write_parquet(name, file, path)
         except (OSError, ValueError, csv.Error) as error:  # pyarrow's own are such
             raise unreadable(name, error) from None
+        return path
 
     def _is_plain(self) -> bool:
         """Whether files can be read as they are."""
         settings = self._settings
-        if self._steps:
+        if self._steps or self._steps.needs_path:
             return False
         if self._reader == "read_json_lines":
             return settings.get("invalid_lines", "error") == "error" and self._encoding == "utf-8-sig"
@@ -128,7 +154,7 @@ class _Writer:
     def _write_cells(self, name: str, path: Path, header: list[str], rows: Iterator[list[str]]) -> None:
         with path.open("w", encoding="utf-8", newline="") as stream:
             target = csv.writer(stream, lineterminator="\n")
-            columns = self._steps.select_columns(header)
+            columns = self._select_columns(header)
             target.writerow(columns)
             for number, row in enumerate(rows, 1):
                 if not row:
@@ -138,7 +164,7 @@ class _Writer:
                         f"row {number} of `{name}` has {len(row)} values, and its header {len(header)}",
                         "give every row one value per column, and check `delimiter`",
                     )
-                made = self._steps.apply(dict(zip(header, row, strict=True)))
+                made = self._change(dict(zip(header, row, strict=True)), name)
                 if made is not None:
                     cells = [made[column] for column in columns]
                     target.writerow(cells)
@@ -160,9 +186,9 @@ class _Writer:
                         "write one JSON object a line, or say `invalid_lines: drop`",
                     )
                 if not checked:
-                    self._steps.select_columns(list(row))
+                    self._select_columns(list(row))
                     checked = True
-                made = self._steps.apply(row)
+                made = self._change(row, name)
                 if made is not None:
                     text = json.dumps(made) + "\n"
                     target.write(text)
@@ -170,7 +196,7 @@ class _Writer:
                 if self._steps.finished or self._budget.spent:
                     return
 
-    def _write_parquet(self, file: Path, path: Path) -> None:
+    def _write_parquet(self, name: str, file: Path, path: Path) -> None:
         import pyarrow as pa  # the checker may have none
         from pyarrow import parquet
 
@@ -181,16 +207,26 @@ class _Writer:
             unpacked = check_pages(stream, metadata, set(schema.names), ())
             if unpacked.held > _HELD_BYTES:
                 raise ValueError(f"its pages that are read together take {unpacked.held:,} bytes")
-            kept = pa.schema([schema.field(column) for column in self._steps.select_columns(schema.names)])
+            fields = {column: schema.field(column) for column in schema.names}
+            columns = self._select_columns(schema.names)
+            kept = pa.schema([fields.get(column) or pa.field(column, pa.string()) for column in columns])
             rows = max(1, min(1 << 14, (8 << 20) // max(1, unpacked.value, 8 * len(schema.names))))
             with parquet.ParquetWriter(path, kept) as target:
                 for batch in parquet.ParquetFile(stream, metadata=metadata).iter_batches(rows):
-                    made = [row for row in map(self._steps.apply, batch.to_pylist()) if row is not None]
+                    made = [self._change(row, name) for row in batch.to_pylist()]
+                    made = [row for row in made if row is not None]
                     if made:
                         target.write_batch(pa.RecordBatch.from_pylist(made, kept))
                         self._budget.take(batch.nbytes)
                     if self._steps.finished or self._budget.spent:
                         return
+
+    def _select_columns(self, columns: Sequence[str]) -> list[str]:
+        added = [PATH_COLUMN] if self._steps.needs_path and PATH_COLUMN not in columns else []
+        return self._steps.select_columns([*columns, *added])
+
+    def _change(self, row: Row, name: str) -> Row | None:
+        return self._steps.apply({**row, PATH_COLUMN: f"/{name}"} if self._steps.needs_path else row)
 
 
 def _find_files(table: TableFile, scratch: Path, fetch: Fetch | None) -> list[tuple[str, Path]]:

@@ -6,16 +6,19 @@ import ast
 import datetime as dt
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
 from wssources.input_error import suggest
-from wssources.mltable import FILE
+from wssources.mltable import EXTRACT, FILE, PATH_COLUMN
 
 Row = dict[str, Any]
-_KINDS = {"string": CATEGORY, "int": NUMBER, "float": NUMBER, "boolean": BOOLEAN, "datetime": DATE}
+# What each `column_type` is to training.
+KINDS = {"string": CATEGORY, "int": NUMBER, "float": NUMBER, "boolean": BOOLEAN, "datetime": DATE}
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -30,6 +33,7 @@ _JOIN: dict[type[ast.operator], Callable[[bool, bool], bool]] = {
 }
 _FILTER_HELP = 'write it as `col("x") > 1 and col("y") == "a"`'
 _LONGEST_FILTER = 2_000  # characters
+_PLACEHOLDER = re.compile(r"\{([^{}:]+)(:[^{}]*)?\}")  # `{Store}`, or a date `{day:yyyy/MM/dd}`
 
 
 class TableSteps:
@@ -38,14 +42,16 @@ class TableSteps:
     Args:
         changes: names and settings, in order.
         cells: whether values are cells of text, which may stand for numbers.
+        has_path: whether the column of paths is wanted, not only what is extracted from it.
 
     Raises:
         UserError: the settings of one make no sense.
     """
 
-    def __init__(self, changes: Sequence[tuple[str, Any]], *, cells: bool) -> None:
-        self._cells = cells
-        self.column_types: dict[str, str] = {}
+    def __init__(self, changes: Sequence[tuple[str, Any]], *, cells: bool, has_path: bool = False) -> None:
+        self._cells, self._has_path = cells, has_path
+        self.needs_path = has_path or any(name == EXTRACT for name, _ in changes)
+        self.column_types: dict[str, str] = {}  # by the word of the table, one of `KINDS`
         self.finished = False  # no further row can follow
         makers: dict[str, Callable[[Any], Callable[[Row], Row | None]]] = {
             "keep_columns": self._keep,
@@ -54,6 +60,7 @@ class TableSteps:
             "skip": self._skip,
             "filter": self._filter,
             "convert_column_types": self._convert,
+            EXTRACT: self._extract,
         }
         self._steps = [makers[name](settings) for name, settings in changes]
         self._named = [(name, names) for name, names in self._columns_of(changes)]
@@ -79,6 +86,8 @@ class TableSteps:
                 there = wanted
             elif name == "drop_columns":
                 there = [each for each in there if each not in wanted]
+            elif name == EXTRACT:
+                there = list(dict.fromkeys([*self._without_path(there), *self._extracted]))
         if not there:
             raise UserError(f"`drop_columns` in `{FILE}` leaves no column", "keep at least two")
         self.column_types = {name: kind for name, kind in self.column_types.items() if name in there}
@@ -130,9 +139,9 @@ class TableSteps:
     def _convert(self, settings: Any) -> Callable[[Row], Row | None]:
         changes: dict[str, Callable[[Any], Any]] = {}
         for entry in settings if isinstance(settings, list) else [settings]:
-            kind, change = _read_column_type(entry)
+            word, change = _read_column_type(entry)
             for name in _read_columns("convert_column_types", entry):
-                self.column_types[name] = kind
+                self.column_types[name] = word
                 if change is not None:
                     changes[name] = change
         if not changes:
@@ -142,13 +151,38 @@ class TableSteps:
             for name, value in row.items()
         }
 
+    def _extract(self, settings: Any) -> Callable[[Row], Row | None]:
+        expression, names = _read_partition_format(settings)
+        self._extracted = names
+        self.column_types |= dict.fromkeys(names, "string")
 
-_OF_COLUMNS = ("keep_columns", "drop_columns", "convert_column_types", "filter")
+        @lru_cache(maxsize=1)  # the rows of a file follow each other
+        def read_path(path: str) -> Row:
+            match = expression.search(path)
+            if match is None:
+                raise UserError(
+                    f"`{clip_text(path)}` does not fit the `partition_format` in `{FILE}`",
+                    "name its last folders and the file, such as `{year}/{file_name}.csv`",
+                )
+            return dict(zip(names, match.groups(), strict=True))
+
+        return lambda row: {
+            **{name: row[name] for name in self._without_path(row)},
+            **read_path(row[PATH_COLUMN]),
+        }
+
+    def _without_path(self, columns: Iterable[str]) -> list[str]:
+        return [name for name in columns if self._has_path or name != PATH_COLUMN]
+
+
+_OF_COLUMNS = ("keep_columns", "drop_columns", "convert_column_types", "filter", EXTRACT)
 
 
 def _read_columns(step: str, settings: Any) -> list[str]:
     if step == "filter":
         return find_filter_columns(settings)
+    if step == EXTRACT:
+        return [PATH_COLUMN]
     if step == "convert_column_types" and isinstance(settings, list):
         return [name for entry in settings for name in _read_columns(step, entry)]
     named = settings.get("columns") if isinstance(settings, dict) else settings
@@ -168,21 +202,34 @@ def _read_count(step: str, settings: Any) -> int:
     return count
 
 
+def _read_partition_format(settings: Any) -> tuple[re.Pattern[str], list[str]]:
+    """Return what finds columns in a path, such as `{Store}/{file_name}.csv`, and their names."""
+    text = settings.get("partition_format") if isinstance(settings, dict) else None
+    pieces = _PLACEHOLDER.split(text.lstrip("/")) if isinstance(text, str) else []  # text, name, date, text …
+    if len(pieces) < 2 or any(pieces[2::3]):
+        raise UserError(
+            f"`partition_format` in `{FILE}` is `{clip_text(str(text))}`, and only plain names are read",
+            "write it as `{Store}/{file_name}.{extension}`, without formats of dates",
+        )
+    parts = ["([^/]+?)" if at % 3 else re.escape(piece) for at, piece in enumerate(pieces) if at % 3 != 2]
+    return re.compile(rf"(?:^|/){''.join(parts)}$"), pieces[1::3]
+
+
 def _read_column_type(entry: Any) -> tuple[str, Callable[[Any], Any] | None]:
-    """Return the kind of column that `column_type` asks for, and how values become it."""
+    """Return the word of a `column_type`, and how values become it."""
     asked = entry.get("column_type") if isinstance(entry, dict) else None
     word, settings = next(iter(asked.items())) if isinstance(asked, dict) and asked else (asked, None)
-    if word not in _KINDS:
-        raise UserError(f"`column_type` in `{FILE}` is `{clip_text(str(word))}`", suggest(str(word), _KINDS))
+    if word not in KINDS:
+        raise UserError(f"`column_type` in `{FILE}` is `{clip_text(str(word))}`", suggest(str(word), KINDS))
     values = settings if isinstance(settings, dict) else {}
     if word == "datetime" and values.get("formats"):
         formats = [str(each) for each in _as_list(values["formats"])]
-        return DATE, lambda value: _to_iso(value, formats)
+        return word, lambda value: _to_iso(value, formats)
     if word == "boolean" and (values.get("true_values") or values.get("false_values")):
         words = dict.fromkeys(map(str, _as_list(values.get("true_values"))), "true")
         words |= dict.fromkeys(map(str, _as_list(values.get("false_values"))), "false")
-        return BOOLEAN, lambda value: words.get(str(value), value)
-    return _KINDS[str(word)], None
+        return word, lambda value: words.get(str(value), value)
+    return word, None
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -197,7 +244,8 @@ def _to_iso(value: Any, formats: Sequence[str]) -> Any:
 
 def _parse_date(text: str, form: str) -> str:
     try:
-        return dt.datetime.strptime(text, form).replace(tzinfo=dt.timezone.utc).isoformat()
+        moment = dt.datetime.strptime(text, form)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)).isoformat()
     except ValueError:
         return ""
 

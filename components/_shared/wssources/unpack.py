@@ -76,5 +76,5 @@ def unpack(
 
     with blame_input("mltable-path-missing"):
         table = mltable.read_table_file(root)
-        types, complete = unpack_table(table, target, folder, fetch, most_bytes)
-    return Unpacked(target, types, complete)
+        rows = unpack_table(table, target, folder, fetch, most_bytes)
+    return Unpacked(target, rows.column_kinds, rows.complete)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.schedules.times import Trigger, due_times, next_due
 from worldsize.serving.schedules.triggers import read_trigger
+from worldsize.spec.due_times import Trigger, due_times, next_due
 from worldsize.spec.schedule import load_time_zones
 
 CREATED = datetime(2026, 1, 1, tzinfo=timezone.utc)

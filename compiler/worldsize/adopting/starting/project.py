@@ -26,8 +26,9 @@ from worldsize.adopting.starting.spec import (
     start_pictures,
     start_table,
 )
-from worldsize.adopting.starting.table import Table, find_settings
+from worldsize.adopting.starting.table import find_settings
 from worldsize.azureml import yaml_dump
+from worldsize.data.tables import Table
 from wsshards.regular_files import list_files
 from wssources.formats import PICTURES, TABLES
 

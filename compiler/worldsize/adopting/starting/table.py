@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
 from worldsize.adopting.starting.features import Feature, is_empty, is_missing, judge_column
 from worldsize.azureml.model import Field
 from worldsize.base.wording import quoted_list
+from worldsize.data.tables import Table
 from wsshards.errors import UserError
-from wsshards.regular_files import open_regular
 from wsshards.terms import DATE, NUMBER
 from wssources.column_kinds import find_kind
-from wssources.formats import TABLES
 from wssources.name_lists import join_names
-from wssources.request import Request, unreadable
-from wssources.table_plan import HEAD_BYTES, Head
 from wssources.tasks import FEW_VALUES, LabelValues
 
 LABELS = ("label", "labels", "target", "targets", "y", "class", "classes", "outcome", "response")
-_FRACTION = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
-_MEMORY = 16 << 20
-
-
-class Table(Struct, frozen=True):
-    """A file of a table, and the names of its columns."""
-
-    path: Path
-    columns: tuple[str, ...]
-    head: Head
 
 
 class Settings(Struct, frozen=True):
@@ -46,46 +31,6 @@ class Label(Struct, frozen=True):
 
     name: str
     reason: str
-
-
-def read_table(path: Path) -> Table:
-    """Read the head of a table.
-
-    Raises:
-        UserError: It has no header, or cannot be read.
-        OSError: It cannot be opened.
-    """
-    from wssources import json_rows, row_faults
-
-    kind = TABLES.get(path.suffix.lower(), "csv")
-    request = Request(path, [path], "", (), 1, _MEMORY, called=path.name)
-    if kind == "parquet":
-        head = _read_parquet(path)
-    else:
-        read = row_faults.read_csv_head if kind == "csv" else json_rows.read_json_head
-        head = read(request, [path], HEAD_BYTES)
-    if head.complete and len(head.rows) < 2:
-        found = f"`{path.name}` has {'only 1 row' if head.rows else 'no rows'}"
-        raise UserError(found, "give it rows to train on, and some to validate with")
-    number = next((each for each in map(str, head.columns) if _FRACTION.fullmatch(each.strip())), None)
-    if kind == "csv" and number is not None:
-        found = f"`{path.name}` has no header: its first row has the number `{number}`"
-        raise UserError(found, "write the names of the columns into a first line")
-    return Table(path, tuple(str(each) for each in head.columns), head)
-
-
-def _read_parquet(path: Path) -> Head:
-    import pyarrow as pa  # only this format needs it
-    import pyarrow.parquet as pq
-
-    try:
-        with open_regular(path) as opened, pq.ParquetFile(opened) as file:
-            batch = next(file.iter_batches(1000), None)
-            columns = [str(each) for each in file.schema_arrow.names]
-    except pa.ArrowException as error:
-        raise unreadable(path.name, error) from None
-    rows = [] if batch is None else [[row[name] for name in columns] for row in batch.to_pylist()]
-    return Head(columns, rows=[*rows])
 
 
 def find_labels(table: Table) -> list[Label]:

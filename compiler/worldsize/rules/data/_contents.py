@@ -16,12 +16,10 @@ from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml import Mapping, Scalar, Sequence
 from worldsize.documents.yaml.nodes import Node
 from worldsize.rules.context import Context
-from wsshards.errors import UserError
 from wsshards.regular_files import list_files
 from wssources import mltable
 from wssources.find_files import is_lfs_pointer
 from wssources.formats import PICTURES, TABLES
-from wssources.request import Files, Request
 
 _OPENED = 20  # files of a folder whose first bytes are read
 _LISTED = 10_000  # files of a folder that a pattern is compared with
@@ -118,11 +116,13 @@ def _match(folder: Path, pattern: str) -> list[Path] | None:
 
 def _check_columns(root: Mapping, file: Path, span: Span) -> Iterator[Problem]:
     """Columns that the first transformations name, in a table of comma-separated text with a header."""
+    from worldsize.data import tables  # few checks find an `MLTable` with its file
+
     steps, columns = root.get("transformations"), list[str]()
     for step in steps.items if isinstance(steps, Sequence) else ():
         for key, value in step.items() if isinstance(step, Mapping) else ():
             if key.text == "read_delimited":
-                columns = _read_header(file) if _has_plain_header(value) else []
+                columns = tables.read_header(file) if _has_plain_header(value) else []
             elif key.text in _COLUMN_STEPS and columns:
                 items = value.items if isinstance(value, Sequence) else [value]
                 names = [item.value for item in items if isinstance(item, Scalar)]
@@ -145,15 +145,5 @@ def _has_plain_header(settings: Node) -> bool:
     if not isinstance(settings, Mapping):
         return False
     texts = {key.text: value.text if isinstance(value, Scalar) else "" for key, value in settings.items()}
-    unusual = {"encoding", "support_multi_line"} & texts.keys()
+    unusual = {"encoding", "support_multi_line", "include_path_column"} & texts.keys()
     return not unusual and texts.get("delimiter", ",") == "," and texts.get("header", _HEADERS[0]) in _HEADERS
-
-
-def _read_header(file: Path) -> list[str]:
-    """The columns of a table of text, or none where they cannot be read."""
-    from wssources.row_faults import csv_header  # few checks find an `MLTable` with its file
-
-    try:
-        return csv_header(Request(file, Files(file, [""]), "", (), 1, 0), file)
-    except UserError:
-        return []

@@ -15,14 +15,12 @@ from worldsize.azureml.model import Job, Literal, Step
 from worldsize.azureml.references import exists, is_folder
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.data.media import read_texts
+from worldsize.data.rows import read_sample
+from worldsize.data.sample import MAX_BYTES, MAX_OPENED, MAX_ROWS
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.rules.context import Context
 from worldsize.rules.data._data_path import MAX_FILES, find_data_path, find_local_data
-from worldsize.rules.data._doubtful_classes import describe_doubtful
-from worldsize.rules.data._media import read_media
-from worldsize.rules.data._sample import MAX_BYTES, MAX_OPENED, MAX_ROWS
-from worldsize.rules.data._sharded_media import read_texts
-from worldsize.rules.data._sharded_rows import read_sample
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import CLASSIFICATION
 from wssources import documents
@@ -37,9 +35,11 @@ from wssources.request import MISSING, Files, Request
 from wssources.row_faults import check_rows
 from wssources.source_urls import check_address, is_address
 from wssources.split_settings import make_split
-from wssources.tasks import TASK_CHOICES
+from wssources.tasks import FEW_VALUES, TASK_CHOICES
 from wssources.unpack import Unpacked, is_described, unpack
 
+_MANY_ROWS = 100  # of which each of a few classes should have more than one
+_MEDIA_NUMBERS = ("vocabulary_size",)
 _TEXTS = ("source", "label", "format", "task", "missing", "split")
 _OPTIONAL = ("features", "column_types", "split_by", "split_time", "validation_after", "test_after")
 _CHOICES = {"task": TASK_CHOICES, "missing": MISSING, "split": ("hash", "given")}
@@ -275,4 +275,55 @@ def _describe_labels(request: Request, labels: Mapping[str, int]) -> UserError |
     return UserError(
         f"label `{clip_text(request.label)}` of `{request.called}` has another value in each of {what}",
         "name a column of classes in `label`; what differs in every row is no class",
+    )
+
+
+def read_media(step: Step, folder: Path | None) -> MediaOptions | None:
+    """Return the inputs about pictures and text; None where one is only known when the pipeline runs.
+
+    Args:
+        step: A step of a component; inputs that its component does not have keep their defaults.
+        folder: Of the data.
+    """
+    declared = step.component.inputs if step.component is not None else {}
+    names = tuple(name for name in MediaOptions._fields if name in declared)
+    values: dict[str, Any] = {}
+    for name, value in dict(literal_inputs(step, names)).items():
+        if value is None and name not in step.inputs:
+            continue
+        if name not in _MEDIA_NUMBERS:
+            if isinstance(value, bool) or not isinstance(value, str | int) or "${{" in str(value):
+                return None
+            values[name] = str(value)
+        else:
+            number = parse_number(value)
+            values[name] = 0 if number is None else number
+    return MediaOptions(**values, folder=folder)
+
+
+def describe_doubtful(labels: Mapping[str, int], called: str, *, complete: bool) -> UserError | None:
+    """Describe the first doubtful class.
+
+    Args:
+        labels: rows by class.
+        called: what messages call the data.
+        complete: whether all rows were read.
+    """
+    alike: dict[str, str] = {}
+    for name in sorted(labels):
+        visible = "".join(sign if sign.isprintable() else " " for sign in name)
+        other = alike.setdefault(" ".join(visible.split()).casefold(), name)
+        if other != name:
+            return UserError(
+                f"`{clip_text(other)}` and `{clip_text(name)}` of `{called}` are two classes that differ in"
+                " capitals, blanks or invisible characters alone",
+                "write them alike, unless they are meant to be two",
+            )
+    rows = sum(labels.values())
+    single = next((name for name, count in sorted(labels.items()) if count == 1), None)
+    if single is None or not complete or rows < _MANY_ROWS or len(labels) > FEW_VALUES:
+        return None
+    return UserError(
+        f"class `{clip_text(single)}` of `{called}` has 1 of {rows:,} rows, so nothing validates it",
+        "correct it if it is misspelt, else give it more rows or leave it out",
     )

@@ -224,13 +224,8 @@ def _find_data(context: Context, launch: Launch, written: str, below: str) -> tu
 
 def _read_header(file: Path, called: str) -> list[str]:
     """The columns of a CSV file, or none where they cannot be told."""
-    from wsshards.errors import UserError  # few scripts read columns of a local table
-    from wssources.request import Files, Request
-    from wssources.row_faults import csv_header
+    from worldsize.data.tables import read_header  # few scripts read columns of a local table
 
-    try:
-        header = csv_header(Request(file, Files(file, [""]), "", (), 1, 0, called), file)
-    except UserError:
-        return []
+    header = read_header(file, called)
     unnamed = any(not name or name != name.strip() for name in header)
     return [] if unnamed or len(header) > _COLUMNS or len({*header}) < len(header) else header

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from worldsize.azureml.model import Component, Field, Literal, Step
-from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, did_you_mean
@@ -17,22 +15,6 @@ from worldsize.rules.context import Context
 from worldsize.rules.graph._common import span_of
 
 _PREFIX = "builtin:"
-
-
-def find_with_input(name: str, word: str | None = None) -> list[str]:
-    """The built-in components that have an input, and ``word`` among its enumerated values.
-
-    For the help of a mistake: the files are searched as text, which is quicker than reading them.
-    """
-    declared = re.compile(rf"^  {re.escape(name)}:\n((?:    .*\n)*)", re.MULTILINE)
-    components = []
-    for built_in in resources.component_names():
-        text = resources.component_file(built_in).read_text(encoding="utf-8")
-        block = declared.search(text.partition("\noutputs:")[0])
-        words = re.search(r"enum: \[([^\[\]\n]*)\]", block[1]) if block is not None else None
-        if block is not None and (word is None or (words and word in words[1].split(", "))):
-            components.append(built_in)
-    return components
 
 
 def check_function(step: Step, component: Component) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Step
 from worldsize.azureml.references import list_names, local_path
+from worldsize.azureml.sweep import find_algorithm
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Mapping, Scalar, Sequence
@@ -62,10 +63,8 @@ def _reads_variables(context: Context, component: Component) -> bool:
 
 
 def _samples_grid(step: Step) -> bool:
-    algorithm = step.raw.get("sampling_algorithm") if isinstance(step.raw, Mapping) else None
-    if isinstance(algorithm, Mapping):
-        algorithm = algorithm.get("type")
-    return isinstance(algorithm, Scalar) and algorithm.text.lower() == "grid"
+    name = find_algorithm(step.raw.get("sampling_algorithm")) if isinstance(step.raw, Mapping) else None
+    return name is not None and name.text.lower() == "grid"
 
 
 def _check_bounds(key: Scalar, entry: Mapping) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Port, Step
 from worldsize.base.problem import Problem, Related
+from worldsize.resolving import components
 from worldsize.rules.context import Context
 from worldsize.rules.graph import _built_in
 from worldsize.rules.graph._common import (
@@ -41,7 +42,7 @@ def _name_other(context: Context, step: Step, name: str, field: Field[Any], faul
     if not context.is_built_in(step.component):
         return _as_warning(fault)
     value = literals.render_literal(field.value.value) if isinstance(field.value, Literal) else ""
-    others = _built_in.find_with_input(name, value)
+    others = components.find_with_input(name, value)
     if not others or (fault.help or "").startswith("did"):
         return fault
     return replace(fault, help=f"{fault.help}, or use `{others[0]}`, which has `{value}`")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from worldsize.azureml.model import Job, Port, Step
 from worldsize.base.problem import Finding
 from worldsize.base.suggest import did_you_mean, find_meant
+from worldsize.resolving import components
 from worldsize.rules.context import Context
-from worldsize.rules.graph import _built_in
 from worldsize.rules.graph._common import declared_component, find_unknown_names, known_ports
 
 
@@ -26,7 +26,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 def _suggest(context: Context, step: Step, name: str, ports: Mapping[str, Port]) -> str:
     """The input that was meant; else the built-in component that has it."""
     if find_meant(name, ports) is None and context.is_built_in(step.component):
-        others = _built_in.find_with_input(name)
+        others = components.find_with_input(name)
         if others:
             return f"`{name}` is an input of {' or '.join(f'`{other}`' for other in others)}"
     return did_you_mean(name, ports) or (

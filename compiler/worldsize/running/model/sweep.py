@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
+from worldsize.azureml.sweep import multiply_step
+
 Value = str | int | float | bool
 
 SMALLEST = 2.0**-53  # keeps the inverse of the normal distribution finite
@@ -53,8 +55,7 @@ class Parameter:
             drawn = math.exp(min(drawn * math.log(self.base), LARGEST_EXPONENT))
         if self.q is None:
             return drawn
-        steps = round(drawn / self.q)
-        return steps * int(self.q) if self.whole else float(f"{steps * self.q:.12g}")
+        return multiply_step(round(drawn / self.q), self.q, whole=self.whole)
 
     def _plain(self, position: float) -> float:
         if "normal" not in self.kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from functools import cache
@@ -13,13 +14,13 @@ from msgspec import Meta
 
 from worldsize.serving.control.document import take_time
 from worldsize.serving.errors import bad_request
-from worldsize.serving.schedules import times
-from worldsize.spec import cron
+from worldsize.spec import cron, due_times
 from worldsize.spec.schedule import load_time_zones, normalise_time, windows_name
 
 # Windows zones that the Unicode CLDR maps to nothing: the offsets that they keep.
 _UNMAPPED = {"mid-atlantic standard time": "Etc/GMT+2", "kamchatka standard time": "Asia/Kamchatka"}
 _ELAPSED = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
+_WEEKDAYS = {name.lower(): number for number, name in enumerate(calendar.day_name)}  # Monday is 0
 _MAX_INTERVAL = 2**31 - 1  # a 32-bit number in Azure's interface
 
 
@@ -41,7 +42,7 @@ class _Body(msgspec.Struct, rename="camel"):
     time_zone: str | None = None
 
 
-def read_trigger(body: object, created: datetime) -> times.Trigger:
+def read_trigger(body: object, created: datetime) -> due_times.Trigger:
     """Read ``properties.trigger`` of a schedule.
 
     Args:
@@ -69,7 +70,7 @@ def read_trigger(body: object, created: datetime) -> times.Trigger:
         raise bad_request(f"`triggerType` is `{trigger.trigger_type}`, which is neither Cron nor Recurrence.")
     rhythm = _read_cron(trigger) if kind == "cron" else _read_recurrence(trigger, anchor)
     # Without a start time the first job starts with the schedule's creation, and what is due comes later.
-    return times.Trigger(zone, rhythm, anchor, start or anchor + timedelta(seconds=1), last)
+    return due_times.Trigger(zone, rhythm, anchor, start or anchor + timedelta(seconds=1), last)
 
 
 def has_start(body: dict[str, Any]) -> bool:
@@ -99,18 +100,16 @@ def _read_time(name: str, text: str | None, zone: ZoneInfo) -> datetime | None:
     return take_time(normalise_time(text) or text, name, zone).replace(tzinfo=zone)
 
 
-def _read_cron(trigger: _Body) -> times.Calendar:
+def _read_cron(trigger: _Body) -> due_times.Calendar:
     if trigger.expression is None:
         raise bad_request("The schedule's trigger has no `expression`.")
     faults = [fault for fault in cron.check_cron(trigger.expression) if not fault.ignored]
     if faults:
         raise bad_request("; ".join(f"{fault.message}: {fault.help}" for fault in faults) + ".")
-    minutes, hours, days = cron.read_cron(trigger.expression)
-    weekdays = frozenset((day - 1) % 7 for day in days)  # cron's Sunday is 0, Python's Monday
-    return times.Calendar(lambda day: day.weekday() in weekdays, times.times_of_day(hours, minutes))
+    return cron.read_cron(trigger.expression)
 
 
-def _read_recurrence(trigger: _Body, anchor: datetime) -> times.Calendar | timedelta:
+def _read_recurrence(trigger: _Body, anchor: datetime) -> due_times.Calendar | timedelta:
     frequency, interval = (trigger.frequency or "").lower(), trigger.interval
     if interval is None or not 1 <= interval <= _MAX_INTERVAL:
         raise bad_request(f"`interval` is {interval}; write a whole number of at least 1.")
@@ -123,20 +122,20 @@ def _read_recurrence(trigger: _Body, anchor: datetime) -> times.Calendar | timed
     hours = _read_numbers("hours", pattern.hours, 0, 23)
     minutes = _read_numbers("minutes", pattern.minutes, 0, 59)
     second = 0 if hours or minutes else anchor.second
-    moments = times.times_of_day(hours or [anchor.hour], minutes or [anchor.minute], second)
-    return times.Calendar(_read_days(frequency, interval, pattern, anchor.date()), moments)
+    moments = due_times.times_of_day(hours or [anchor.hour], minutes or [anchor.minute], second)
+    return due_times.Calendar(_read_days(frequency, interval, pattern, anchor.date()), moments)
 
 
 def _read_days(frequency: str, interval: int, pattern: _Pattern, anchor: date) -> Callable[[date], bool]:
     weekdays = frozenset(_read_weekday(name) for name in pattern.week_days or ())
     month_days = frozenset(_read_numbers("monthDays", pattern.month_days, 1, 31))
     if frequency == "day":
-        return times.every_days(anchor, interval)
+        return due_times.every_days(anchor, interval)
     if frequency == "week":
-        return times.every_weeks(anchor, interval, weekdays or frozenset({anchor.weekday()}))
+        return due_times.every_weeks(anchor, interval, weekdays or frozenset({anchor.weekday()}))
     if frequency == "month":
         days = month_days if month_days or weekdays else frozenset({anchor.day})
-        return times.every_months(anchor, interval, days, weekdays)
+        return due_times.every_months(anchor, interval, days, weekdays)
     raise bad_request(f"`frequency` is `{frequency}`; it is one of Minute, Hour, Day, Week and Month.")
 
 
@@ -149,6 +148,6 @@ def _read_numbers(name: str, numbers: list[int] | None, low: int, high: int) -> 
 
 def _read_weekday(name: str) -> int:
     try:
-        return times.WEEKDAYS[name.lower()]
+        return _WEEKDAYS[name.lower()]
     except KeyError:
         raise bad_request(f"`weekDays` has `{name}`, which is not a day of the week.") from None

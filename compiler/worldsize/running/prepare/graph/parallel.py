@@ -1,9 +1,9 @@
 """Reads a parallel step as a command step that runs our driver.
 
 The driver is the package ``worldsize_parallel``. It is added to the step's working folder like an include, so
-that it runs wherever the step does, in the step's own interpreter. The command passes its settings as
-``name=value`` lines on standard input, so that placeholders are filled in as in any command, and no shell
-interprets the values.
+that it runs wherever the step does, in the step's own interpreter; so are the packages that read an MLTable.
+The command passes its settings as ``name=value`` lines on standard input, so that placeholders are filled in
+as in any command, and no shell interprets the values.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+import wsshards
+import wssources
 from worldsize.azureml import binding, fields
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.problem import Problem
@@ -23,6 +25,7 @@ from worldsize.documents.yaml.nodes import Mapping as YamlMapping
 from worldsize.running.prepare.graph.refusals import SettingsReader
 
 DRIVER = Path(__file__).parents[1] / "worldsize_parallel"
+TABLE_READERS = tuple(Path(str(package.__file__)).parent for package in (wsshards, wssources))
 END = "WORLDSIZE_PARALLEL_END"  # closes the lines
 SIZE = re.compile(r"\s*(\d+)\s*(?:(b|kb|mb|gb)\s*)?", re.IGNORECASE)
 LEVELS = ("DEBUG", "INFO", "WARN", "WARNING")
@@ -62,6 +65,7 @@ class _ParallelReader(SettingsReader):
                 kind,
             )
         lines = {**self._settings(), **self._task(task)}
+        includes = [DRIVER, *(TABLE_READERS if lines["input_type"] == "mltable" else ())]
         return replace(
             component,
             type="command",
@@ -69,7 +73,7 @@ class _ParallelReader(SettingsReader):
             code=fields.read_member(task, "code"),
             environment=fields.read_member(task, "environment"),
             distribution=None,
-            additional_includes=Field([str(DRIVER)]),
+            additional_includes=Field([str(folder) for folder in includes]),
         )
 
     def _get(self, name: str) -> Field[Any] | None:

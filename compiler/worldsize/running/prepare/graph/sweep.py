@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from worldsize.azureml import fields, literals
 from worldsize.azureml.model import Field, Step
-from worldsize.azureml.search_space import BAYESIAN, SETTINGS
+from worldsize.azureml.sweep import ALGORITHMS, BAYESIAN, POLICIES, SETTINGS
 from worldsize.base.problem import Problem
 from worldsize.documents.yaml.nodes import Mapping as YamlMapping
 from worldsize.documents.yaml.nodes import Node
@@ -27,8 +27,6 @@ from worldsize.running.model.sweep import (
 )
 from worldsize.running.prepare.graph.refusals import SettingsReader
 
-ALGORITHMS = ("random", "grid", "bayesian")
-POLICIES = ("bandit", "median_stopping", "truncation_selection")
 LIBRARIES = {"bayesian": "optuna", "sobol": "scipy"}  # random and grid need none
 
 
@@ -40,39 +38,39 @@ def read_sweep(
     ``resolve`` replaces a setting that is bound to an input of the pipeline by its value.
     """
     reader = _SweepReader(step, resolve)
-    plan = reader.plan()
+    plan = reader.read()
     return (None if reader.problems else plan), reader.problems
 
 
 @dataclass(slots=True)
 class _SweepReader(SettingsReader):
-    def plan(self) -> SweepPlan:
-        algorithm, block = self._algorithm()
-        parameters = self._parameters(self._base(block))
-        self._suits(algorithm, parameters)
-        self._needs(algorithm)
-        objective = self._get("objective")
-        limits = self._get("limits")
-        total = self._whole(limits, "max_total_trials", None)
-        at_once = self._whole(limits, "max_concurrent_trials", total)
+    def read(self) -> SweepPlan:
+        algorithm, block = self._read_algorithm()
+        parameters = self._read_parameters(self._read_log_base(block))
+        self._check_distributions(algorithm, parameters)
+        self._check_library(algorithm)
+        objective = self._read_setting("objective")
+        limits = self._read_setting("limits")
+        total = self._read_whole(limits, "max_total_trials", None)
+        at_once = self._read_whole(limits, "max_concurrent_trials", total)
         return SweepPlan(
             parameters=tuple(parameters),
             algorithm=algorithm,
-            goal=cast("Goal", self._word(objective, "objective", "goal", ("minimize", "maximize"))),
-            primary_metric=self._metric(objective),
+            goal=cast("Goal", self._choose_word(objective, "objective", "goal", ("minimize", "maximize"))),
+            primary_metric=self._read_metric(objective),
             max_total_trials=total or 1,
             max_concurrent_trials=min(at_once or 1, total or 1),
-            seed=self._whole(block, "seed", 0, least=0) or 0,
-            timeout=self._whole(limits, "timeout", None, needed=False),
-            trial_timeout=self._whole(limits, "trial_timeout", None, needed=False),
-            policy=self._policy(),
+            seed=self._read_whole(block, "seed", 0, least=0) or 0,
+            timeout=self._read_whole(limits, "timeout", None, needed=False),
+            trial_timeout=self._read_whole(limits, "trial_timeout", None, needed=False),
+            policy=self._read_policy(),
         )
 
-    def _get(self, name: str) -> Field[Any] | None:
+    def _read_setting(self, name: str) -> Field[Any] | None:
         return fields.read_field(self.step.raw, name) if isinstance(self.step.raw, YamlMapping) else None
 
-    def _algorithm(self) -> tuple[Algorithm, Field[Any] | None]:
-        setting = self._get("sampling_algorithm")
+    def _read_algorithm(self) -> tuple[Algorithm, Field[Any] | None]:
+        setting = self._read_setting("sampling_algorithm")
         if setting is None:
             return "random", None
         block = setting if isinstance(setting.value, dict) else None
@@ -90,7 +88,7 @@ class _SweepReader(SettingsReader):
             return ("sobol" if chosen == "sobol" else "random"), block
         return cast("Algorithm", word), block
 
-    def _base(self, block: Field[Any] | None) -> float:
+    def _read_log_base(self, block: Field[Any] | None) -> float:
         """The base of the logarithmic kinds, as ``logbase`` of random sampling gives it."""
         setting = fields.read_member(block, "logbase")
         if setting is None or setting.value is None or setting.value == "e":
@@ -105,8 +103,8 @@ class _SweepReader(SettingsReader):
             return math.e
         return float(base)
 
-    def _parameters(self, base: float) -> list[Parameter]:
-        space = self._get("search_space")
+    def _read_parameters(self, base: float) -> list[Parameter]:
+        space = self._read_setting("search_space")
         if space is None or not isinstance(space.node, YamlMapping) or not space.value:
             self.refuse(
                 f"sweep `{self.step.name}` has no `search_space`",
@@ -114,10 +112,10 @@ class _SweepReader(SettingsReader):
                 space,
             )
             return []
-        parameters = (self._parameter(key.text, node, base) for key, node in space.node.items())
+        parameters = (self._read_parameter(key.text, node, base) for key, node in space.node.items())
         return [parameter for parameter in parameters if parameter is not None]
 
-    def _parameter(self, name: str, node: Node, base: float) -> Parameter | None:
+    def _read_parameter(self, name: str, node: Node, base: float) -> Parameter | None:
         block = fields.read_node(node)
         kind = fields.read_member(block, "type")
         word = str(kind.value).lower() if kind is not None else ""
@@ -128,14 +126,14 @@ class _SweepReader(SettingsReader):
             self.refuse(message, f"types are {', '.join(SETTINGS)}", kind or block)
             return None
         if word == "choice":
-            values = self._choices(name, block)
+            values = self._read_choices(name, block)
             return Parameter(name, word, values=values) if values else None
-        numbers = {setting: self._number(name, block, setting) for setting in SETTINGS[word]}
+        numbers = {setting: self._read_number(name, block, setting) for setting in SETTINGS[word]}
         if any(number is None for number in numbers.values()):
             return None
-        return self._numeric(name, word, cast("dict[str, float]", numbers), base, block)
+        return self._read_numeric(name, word, cast("dict[str, float]", numbers), base, block)
 
-    def _numeric(
+    def _read_numeric(
         self, name: str, kind: str, numbers: dict[str, float], base: float, block: Field[Any]
     ) -> Parameter | None:
         low = numbers.get("min_value", numbers.get("mu", 0.0))
@@ -155,7 +153,7 @@ class _SweepReader(SettingsReader):
         whole = all(isinstance(number, int) for number in numbers.values())
         return Parameter(name, kind, (), low, high, numbers.get("q"), base, whole)
 
-    def _number(self, name: str, block: Field[Any], setting: str) -> float | None:
+    def _read_number(self, name: str, block: Field[Any], setting: str) -> float | None:
         value = fields.read_member(block, setting)
         number = literals.parse_number(self.resolve(value.value)) if value is not None else None
         if number is None:
@@ -166,7 +164,7 @@ class _SweepReader(SettingsReader):
             )
         return number
 
-    def _choices(self, name: str, block: Field[Any]) -> tuple[Value, ...]:
+    def _read_choices(self, name: str, block: Field[Any]) -> tuple[Value, ...]:
         setting = fields.read_member(block, "values")
         if setting is None or not isinstance(setting.value, list) or not setting.value:
             message = f"choice `{name}` of `search_space` has no `values`"
@@ -183,11 +181,11 @@ class _SweepReader(SettingsReader):
                 return ()
         return tuple(setting.value)
 
-    def _suits(self, algorithm: Algorithm, parameters: list[Parameter]) -> None:
+    def _check_distributions(self, algorithm: Algorithm, parameters: list[Parameter]) -> None:
         allowed = {"grid": frozenset({"choice"}), "bayesian": frozenset(BAYESIAN)}.get(algorithm)
         if allowed is None:
             return
-        space = self._get("search_space")
+        space = self._read_setting("search_space")
         for parameter in parameters:
             if parameter.kind not in allowed:
                 self.refuse(
@@ -197,16 +195,16 @@ class _SweepReader(SettingsReader):
                     fields.read_member(fields.read_member(space, parameter.name), "type"),
                 )
 
-    def _needs(self, algorithm: Algorithm) -> None:
+    def _check_library(self, algorithm: Algorithm) -> None:
         library = LIBRARIES.get(algorithm)
         if library is not None and importlib.util.find_spec(library) is None:
             self.refuse(
                 f"`{algorithm}` sampling needs the library `{library}`, which is not installed here",
                 "run `pip install 'worldsize[sweep]'`, or use plain `sampling_algorithm: random`",
-                self._get("sampling_algorithm"),
+                self._read_setting("sampling_algorithm"),
             )
 
-    def _metric(self, objective: Field[Any] | None) -> str:
+    def _read_metric(self, objective: Field[Any] | None) -> str:
         setting = fields.read_member(objective, "primary_metric")
         if setting is None or not isinstance(setting.value, str) or not setting.value:
             self.refuse(
@@ -217,7 +215,7 @@ class _SweepReader(SettingsReader):
             return ""
         return setting.value
 
-    def _word(self, block: Field[Any] | None, where: str, name: str, words: tuple[str, ...]) -> str:
+    def _choose_word(self, block: Field[Any] | None, where: str, name: str, words: tuple[str, ...]) -> str:
         setting = fields.read_member(block, name)
         word = str(setting.value).lower() if setting is not None else None
         if word not in words:
@@ -226,19 +224,19 @@ class _SweepReader(SettingsReader):
             return words[0]
         return word
 
-    def _policy(self) -> EarlyTermination | None:
-        block = self._get("early_termination")
+    def _read_policy(self) -> EarlyTermination | None:
+        block = self._read_setting("early_termination")
         if block is None or block.value is None:
             return None
-        kind = self._word(block, "early_termination", "type", POLICIES)
-        slack = {name: self._slack(block, name) for name in ("slack_factor", "slack_amount")}
+        kind = self._choose_word(block, "early_termination", "type", tuple(POLICIES))
+        slack = {name: self._read_slack(block, name) for name in ("slack_factor", "slack_amount")}
         if kind == "bandit" and not any(slack.values()):
             self.refuse(
                 "a `bandit` policy needs a slack", "give `slack_factor: 0.1` or `slack_amount: 0.2`", block
             )
         percentage = 0
         if kind == "truncation_selection":
-            percentage = self._whole(block, "truncation_percentage", None) or 0
+            percentage = self._read_whole(block, "truncation_percentage", None) or 0
             if percentage > 99:
                 message = f"`truncation_percentage` is {percentage}"
                 self.refuse(message, "give a whole number from 1 to 99", block)
@@ -246,15 +244,15 @@ class _SweepReader(SettingsReader):
         return EarlyTermination(
             kind=cast("Literal['bandit']", kind),
             # The SDK sends 0 by default, which means every interval.
-            evaluation_interval=max(1, self._whole(block, "evaluation_interval", 1, least=0) or 1),
-            delay_evaluation=self._whole(block, "delay_evaluation", 0, least=0) or 0,
+            evaluation_interval=max(1, self._read_whole(block, "evaluation_interval", 1, least=0) or 1),
+            delay_evaluation=self._read_whole(block, "delay_evaluation", 0, least=0) or 0,
             slack_factor=slack["slack_factor"],
             slack_amount=slack["slack_amount"],
             truncation_percentage=percentage,
             exclude_finished_jobs=excluded is not None and excluded.value is True,
         )
 
-    def _slack(self, block: Field[Any], name: str) -> float | None:
+    def _read_slack(self, block: Field[Any], name: str) -> float | None:
         setting = fields.read_member(block, name)
         if setting is None or setting.value is None:
             return None
@@ -264,7 +262,7 @@ class _SweepReader(SettingsReader):
             return None
         return float(number)
 
-    def _whole(
+    def _read_whole(
         self, block: Field[Any] | None, name: str, default: int | None, *, least: int = 1, needed: bool = True
     ) -> int | None:
         """A whole number; without a default it is required, unless it is not ``needed``."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from . import mltable
 from .settings import DriverError, Settings
 
 Key = dict[str, Any]
+MAX_ENTRIES = 2_000_000  # circular links turn a few folders into millions of paths
 _NAMED = re.compile(r"([^=]+)=(.*)")  # a folder `Store=1000`
 
 
@@ -89,6 +89,36 @@ class Work:
         return self.frame.iloc[list(batch.positions)].reset_index(drop=True)
 
 
+def files_below(path: Path) -> list[str]:
+    """The files below a folder, sorted by their path, or a file itself.
+
+    Links are followed, except into a folder that contains them; pipes and broken links are omitted.
+
+    Raises:
+        DriverError: There are too many.
+    """
+    if path.is_file():
+        return [str(path)]
+    paths: list[str] = []
+    waiting: list[tuple[str, tuple[str, ...]]] = [(str(path), (os.path.realpath(path),))]
+    looked_at = 0
+    while waiting:
+        folder, above = waiting.pop()
+        with os.scandir(folder) as entries:
+            listed = list(entries)
+        looked_at += len(listed)
+        if looked_at > MAX_ENTRIES:
+            raise DriverError(
+                f"`{path.name}` holds more than {MAX_ENTRIES:,} files and folders, links followed"
+            )
+        for entry in listed:
+            if entry.is_file():
+                paths.append(entry.path)
+            elif entry.is_dir() and (real := os.path.realpath(entry.path)) not in above:
+                waiting.append((entry.path, (*above, real)))
+    return sorted(paths, key=lambda each: PurePosixPath(each).parts)
+
+
 def load(settings: Settings) -> Work:
     """Find the input and split it.
 
@@ -98,26 +128,26 @@ def load(settings: Settings) -> Work:
     path, keys = settings.input_data, settings.partition_keys
     if not path.exists():
         raise DriverError(f"`input_data` is `{path}`, which does not exist")
-    definition = mltable.definition(path) if settings.input_type == "mltable" else None
-    if definition is not None and definition.is_table:
-        return _rows(settings, definition)
-    if definition is not None and definition.steps:
-        raise DriverError(
-            f"`{definition.steps[0][0]}` in `{mltable.FILE}` has no table to work on: read one first"
-        )
-    files = list(definition.files) if definition is not None else mltable.files_below(path)
+    if settings.input_type == "mltable":
+        from . import mltable  # with packages that only a step which reads a table has
+
+        table = mltable.read_table(path)
+        files, root = mltable.list_files(table), table.folder
+        if table.reader is not None:
+            return _rows(settings, files, mltable.read_frame(table))
+    else:
+        files, root = files_below(path), path
     if not files:
         raise DriverError(f"there is nothing to do: `{path.name}` holds no file")
     if keys:
-        root = definition.folder if definition is not None else path
         parted = by_key(keys, (folder_key(file, root, keys) for file in files))
     else:
         parted = by_count(len(files), settings.file_count)
     return Work(tuple(parted), tuple(files))
 
 
-def _rows(settings: Settings, definition: mltable.Definition) -> Work:
-    frame, keys = mltable.table(definition), settings.partition_keys
+def _rows(settings: Settings, files: list[str], frame: Any) -> Work:
+    keys = settings.partition_keys
     if not len(frame):
         raise DriverError("there is nothing to do: the table has no row")
     missing = [key for key in keys if key not in frame.columns]
@@ -128,6 +158,6 @@ def _rows(settings: Settings, definition: mltable.Definition) -> Work:
         columns = [frame[key].tolist() for key in keys]
         parted = by_key(keys, zip(*columns, strict=True))
     else:
-        total = sum(Path(file).stat().st_size for file in definition.files)
+        total = sum(Path(file).stat().st_size for file in files)
         parted = by_count(len(frame), rows_of(settings.byte_count, len(frame), total))
     return Work(tuple(parted), frame=frame)

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from worldsize.azureml.search_space import SETTINGS
+from worldsize.azureml.sweep import POLICIES, SETTINGS
 from worldsize.serving.errors import bad_request
 from worldsize.serving.jobs.translate.body import Body, drop_empty
 
-POLICIES = {
-    "bandit": "bandit",
-    "medianstopping": "median_stopping",
-    "truncationselection": "truncation_selection",
-}
+_POLICIES = {name.replace("_", ""): name for name in POLICIES}
 
 
 def read_sweep(body: Body) -> dict[str, Any]:
@@ -93,7 +89,7 @@ def _read_policy(body: Body | None) -> dict[str, Any] | None:
     slack = {"slack_factor": body.number("slackFactor"), "slack_amount": body.number("slackAmount")}
     return drop_empty(
         {
-            "type": POLICIES.get(kind.replace("_", "").lower(), kind.lower()),
+            "type": _POLICIES.get(kind.replace("_", "").lower(), kind.lower()),
             "evaluation_interval": body.number("evaluationInterval"),
             "delay_evaluation": body.number("delayEvaluation"),
             **{name: value for name, value in slack.items() if value},  # the client sends 0 for none

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from worldsize.base import limits
-from worldsize.rules.data import _pictures
-from worldsize.rules.data._sample import MAX_BYTES, MAX_PICTURES, Sample, find_given_parts
+from worldsize.data.sample import MAX_BYTES, MAX_PICTURES, Sample, find_given_parts
 from wsshards.errors import UserError
-from wsshards.regular_files import check_regular
+from wsshards.regular_files import check_regular, open_regular
 from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wssources import documents, picture_folders, picture_labels, row_faults
 from wssources.input_error import InputError, blame_input
@@ -20,6 +22,13 @@ from wssources.tasks import LabelValues, check_possible
 from wssources.tokenizer_files import check_tokenizer_file
 
 _BLOCK = 1 << 19  # characters of a document that its first block has at least
+Shape = tuple[int, int, int]  # channels, or 0 where only the pixels tell; height; width
+_PNG, _JPEG, _GIF, _BMP = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", (b"GIF87a", b"GIF89a"), b"BM"
+_OTHERS = (b"II", b"MM", b"RIFF", b"P")  # TIFF, WebP and PPM, which are not read here
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 4, 6: 4}  # by colour type: with a palette RGB, grey with alpha RGBA
+_SEGMENTS = 200  # of a JPEG before its size; a picture of a camera has about ten
+_CHUNKS = 2_000  # of a PNG
+_CHECKSUMS = 8  # bytes behind the last pixel, which readers do without
 
 
 def read_pictures(request: Request, sample: Sample) -> None:
@@ -46,7 +55,7 @@ def read_pictures(request: Request, sample: Sample) -> None:
     for file in request.files[:: -(-len(request.files) // MAX_PICTURES)]:
         limits.check_time()
         try:
-            _pictures.read_shape(file)
+            read_shape(file)
         except ValueError as error:
             fault = unreadable(request.show(file), error)
             raise UserError(fault.message, f"{fault.help}, or say `broken_images: skip`") from None
@@ -143,3 +152,74 @@ def read_text_bytes(request: Request, sample: Sample) -> None:
     sample.task = LANGUAGE_MODEL
     sample.parts = count_windows(request, find_given_parts(request))
     sample.rows = sum([*sample.parts.rows, *sample.parts.classes.values()])
+
+
+def read_shape(path: Path) -> Shape | None:
+    """Return the shape of a PNG, JPEG, GIF or BMP; None for another format.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is no picture, or ends before its pixels.
+    """
+    with open_regular(path) as file:
+        head = file.read(64)
+        if head.startswith(_PNG):
+            return _read_png(file, head)
+        if head.startswith(_JPEG):
+            return _read_jpeg(file)
+        if head.startswith(_OTHERS):
+            return None
+        if not head.startswith((*_GIF, _BMP)):
+            raise ValueError("it is not a picture of a known format" if head else "it is empty")
+        if len(head) < 30:
+            raise ValueError("it ends before the picture begins")
+        if not head.startswith(_BMP):
+            return (0, *struct.unpack_from("<HH", head, 6)[::-1])
+        if struct.unpack_from("<I", head, 14)[0] < 40:  # of OS/2
+            return None
+        width, height, _, bits = struct.unpack_from("<iiHH", head, 18)
+        return 3 if bits == 24 else 0, abs(height), width
+
+
+def _read_png(file: IO[bytes], head: bytes) -> Shape:
+    if len(head) < 33 or head[12:16] != b"IHDR":
+        raise ValueError("it ends before the picture begins")
+    width, height, _, colours = struct.unpack_from(">IIBB", head, 16)
+    size, at, pixels = file.seek(0, 2), 8, False
+    for _ in range(_CHUNKS):
+        file.seek(at)
+        start = file.read(8)
+        if not pixels and (len(start) < 8 or start[4:] == b"IEND"):
+            raise ValueError("it ends before the picture begins")
+        if len(start) < 8 or start[4:] == b"IEND":
+            break
+        pixels = pixels or start[4:] == b"IDAT"
+        at += 12 + int.from_bytes(start[:4], "big")
+        if start[4:] == b"IDAT" and at > size + _CHECKSUMS:
+            raise ValueError(f"it has {size:,} bytes, and its pixels end at byte {at:,}")
+    return _PNG_CHANNELS.get(colours, 0), height, width
+
+
+def _read_jpeg(file: IO[bytes]) -> Shape:
+    for marker, content in _jpeg_segments(file):
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            if len(content) < 6:
+                break
+            _, height, width, channels = struct.unpack_from(">BHHB", content)
+            return (1 if channels == 1 else 3), height, width
+    raise ValueError("it ends before the picture begins")
+
+
+def _jpeg_segments(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    at = 2
+    for _ in range(_SEGMENTS):
+        file.seek(at)
+        head = file.read(4)
+        if len(head) < 4 or head[0] != 0xFF:
+            return
+        if head[1] == 0xFF:  # a byte that fills
+            at += 1
+            continue
+        length = int.from_bytes(head[2:], "big")
+        yield head[1], file.read(min(length - 2, 16)) if length > 2 else b""
+        at += 2 + length

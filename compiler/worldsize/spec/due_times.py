@@ -10,19 +10,17 @@ time.
 
 from __future__ import annotations
 
-import calendar
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, timezone
-from zoneinfo import ZoneInfo
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
+
+from msgspec import Struct
 
 HORIZON = 50 * 366  # days after which a trigger that was not due is never due
 _DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Calendar:
+class Calendar(Struct, frozen=True):
     """Times of day on certain days, on a time zone's clock."""
 
     on_day: Callable[[date], bool]
@@ -34,14 +32,13 @@ class Calendar:
         return len({moment.hour for moment in self.times}) == 24
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
+class Trigger(Struct, frozen=True):
     """A trigger that was read: what is due between its bounds.
 
     ``first`` is the earliest due time that is allowed, and ``last`` the latest; both are aware times.
     """
 
-    zone: ZoneInfo
+    zone: tzinfo
     rhythm: Calendar | timedelta  # a timedelta counts from `anchor`
     anchor: datetime  # the start time, or the schedule's creation
     first: datetime
@@ -60,10 +57,10 @@ def due_times(trigger: Trigger, after: datetime) -> Iterator[datetime]:
     """
     floor = max(after, trigger.first - timedelta(microseconds=1))
     if isinstance(trigger.rhythm, timedelta):
-        found = _elapsed(trigger.anchor, trigger.rhythm, floor)
+        moments = _elapsed(trigger.anchor, trigger.rhythm, floor)
     else:
-        found = _on_calendar(trigger.rhythm, trigger.zone, floor)
-    for moment in found:
+        moments = _on_calendar(trigger.rhythm, trigger.zone, floor)
+    for moment in moments:
         if trigger.last is not None and moment > trigger.last:
             return
         yield moment
@@ -85,7 +82,7 @@ def _elapsed(anchor: datetime, step: timedelta, after: datetime) -> Iterator[dat
         return
 
 
-def _on_calendar(rhythm: Calendar, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
+def _on_calendar(rhythm: Calendar, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     """Merge the days' times: a time that is skipped can come after some of the next day's."""
     pending: set[datetime] = set()
     first = max(after.astimezone(zone).date(), date(1, 1, 3)) - 2 * _DAY
@@ -105,7 +102,7 @@ def _on_calendar(rhythm: Calendar, zone: ZoneInfo, after: datetime) -> Iterator[
     yield from sorted(moment for moment in pending if moment > after)
 
 
-def _of_day(rhythm: Calendar, zone: ZoneInfo, day: date) -> Iterator[datetime]:
+def _of_day(rhythm: Calendar, zone: tzinfo, day: date) -> Iterator[datetime]:
     for moment in rhythm.times:
         clock = datetime.combine(day, moment, zone)
         instant = clock.astimezone(timezone.utc)
@@ -146,6 +143,3 @@ def times_of_day(hours: list[int], minutes: list[int], second: int = 0) -> tuple
     return tuple(
         time(hour, minute, second) for hour, minute in itertools.product(sorted(hours), sorted(minutes))
     )
-
-
-WEEKDAYS = {name.lower(): number for number, name in enumerate(calendar.day_name)}  # Monday is 0

@@ -6,13 +6,13 @@ import ast
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from worldsize.base import limits
-from worldsize.rules.data import _sharded_media
-from worldsize.rules.data._sample import (
+from worldsize.data import media
+from worldsize.data.sample import (
     MAX_BYTES,
     MAX_CELLS,
     MAX_OPENED,
@@ -108,7 +108,7 @@ def _read_parquet(request: Request, sample: Sample) -> None:
         same_columns(request, request.files[0], [*columns, *labels], file, names)
         sample.slug, sample.blamed = "data-row-invalid", ""
         for name in (*columns, *labels) if request.missing == REFUSE else ():
-            _check_parquet_column(request, sample, file, metadata, name)
+            _check_parquet_column(request, file, metadata, name)
         sample.rows += metadata.num_rows
     # How many rows each class has is not in the footers.
     sample.complete = sample.complete and (sample.rows == 0 or _tally_parquet(request, sample))
@@ -133,7 +133,7 @@ def _tally_parquet(request: Request, sample: Sample) -> bool:
     return sum(counted.values()) == tally.rows
 
 
-def _check_parquet_column(request: Request, sample: Sample, file: Path, metadata: Any, name: str) -> None:
+def _check_parquet_column(request: Request, file: Path, metadata: Any, name: str) -> None:
     paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
     if name not in paths:  # a list or a struct
         return
@@ -155,7 +155,7 @@ def _read_npz(request: Request, sample: Sample) -> None:
     for file in list_tables(request, sample):
         sample.slug = "data-format-wrong"
         try:
-            heads = _read_heads(file)
+            heads = _read_heads(file, list_arrays(file))
             shapes = {name: tuple(head["shape"]) for name, head in heads.items()}
         except _DAMAGED as error:
             raise unreadable(request.show(file), error) from None
@@ -172,35 +172,47 @@ def _read_npz(request: Request, sample: Sample) -> None:
         _add_labels(request, sample, file, label)
 
 
-def _read_header(archive: zipfile.ZipFile, name: str) -> tuple[dict[str, Any], bytes]:
-    """Return what the header of an array says, and the first values of it, as they are stored."""
-    with archive.open(name) as member:
-        version, header = read_npy_header(member)
-        text = header.read()[2 if version == (1, 0) else 4 :].decode("latin-1")
-        return ast.literal_eval(text), member.read(MAX_ROWS * 8)
-
-
-def _read_heads(file: Path) -> dict[str, dict[str, Any]]:
-    """What the headers of the arrays in an archive say, by the name of the array."""
+def list_arrays(file: Path) -> list[str]:
+    """The names of the arrays in an archive."""
     with open_regular(file) as stream, open_archive(stream) as archive:
         names = [name for name in archive.namelist() if name.endswith(".npy")][:MAX_OPENED]
-        return {name.removesuffix(".npy"): _read_header(archive, name)[0] for name in names}
+        return [name.removesuffix(".npy") for name in names]
+
+
+def read_numbers(file: Path, name: str, most: int) -> Sequence[int | float] | None:
+    """The numbers of an array in an archive; None if there are none, columns, or over ``most`` bytes."""
+    with open_regular(file) as stream, open_archive(stream) as archive:
+        header, values = _read_header(archive, name, most)
+    rows, code = header["shape"][0], str(header["descr"])
+    is_read = len(header["shape"]) == 1 and code[1:] in _NUMBERS
+    if not is_read or not 0 <= rows * int(code[2:]) <= len(values):
+        return None
+    return struct.unpack_from(f"{'>' if code[0] == '>' else '<'}{rows}{_NUMBERS[code[1:]]}", values)
+
+
+def _read_header(archive: zipfile.ZipFile, name: str, most: int = 0) -> tuple[dict[str, Any], bytes]:
+    """Return what the header of an array says, and the first bytes of it, as they are stored."""
+    with archive.open(f"{name}.npy") as member:
+        version, header = read_npy_header(member)
+        text = header.read()[2 if version == (1, 0) else 4 :].decode("latin-1")
+        return ast.literal_eval(text), member.read(most)
+
+
+def _read_heads(file: Path, names: list[str]) -> dict[str, dict[str, Any]]:
+    """What the headers of the arrays in an archive say, by the name of the array."""
+    with open_regular(file) as stream, open_archive(stream) as archive:
+        return {name: _read_header(archive, name)[0] for name in names}
 
 
 def _add_labels(request: Request, sample: Sample, file: Path, label: str) -> None:
     """Count the labels of an archive, if they are numbers; text is left to the step."""
-    with open_regular(file) as stream, open_archive(stream) as archive:
-        header, values = _read_header(archive, f"{label}.npy")
-    rows, code = header["shape"][0], str(header["descr"])
-    if len(header["shape"]) > 1 or (request.split is not None and request.split.given):
+    numbers = read_numbers(file, label, MAX_ROWS * 8)
+    given = request.split is not None and request.split.given
+    if numbers is None or given or len(numbers) > MAX_ROWS - sample.rows:
         sample.complete, sample.task = False, ""
         return
-    if code[1:] not in _NUMBERS or rows > MAX_ROWS - sample.rows:
-        sample.complete, sample.task = False, ""
-        return
-    order = ">" if code[0] == ">" else "<"
     found = LabelValues(label)
-    for value in struct.unpack_from(f"{order}{rows}{_NUMBERS[code[1:]]}", values):
+    for value in numbers:
         found.add(value)
         sample.add(value)
     sample.slug, sample.blamed = "label-not-a-class", "label"
@@ -233,9 +245,9 @@ _DAMAGED = (
 )
 _READERS: dict[str, Callable[[Request, Sample], None]] = {
     "csv": _read_csv,
-    "images": _sharded_media.read_pictures,
+    "images": media.read_pictures,
     "jsonl": _read_jsonl,
     "npz": _read_npz,
     "parquet": _read_parquet,
-    "text": _sharded_media.read_text_bytes,
+    "text": media.read_text_bytes,
 }

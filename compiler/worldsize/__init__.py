@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from worldsize import components
     from worldsize.api import Compiled, estimate
     from worldsize.checking import Report
+    from worldsize.documents.errors import OutputError, PipelineError, SpecError
     from worldsize.dsl.verbs import check, compile, plan, run  # noqa: A004 - the verbs, as users say them
-    from worldsize.errors import OutputError, PipelineError, SpecError
     from worldsize.resolving.forecasts import Estimated
     from worldsize.running import ResumeError, RunOptions, RunResult, resume
 
@@ -70,9 +70,9 @@ _HOMES = {
     "ResumeError": "worldsize.running",
     "RunOptions": "worldsize.running",
     "RunResult": "worldsize.running",
-    "OutputError": "worldsize.errors",
-    "PipelineError": "worldsize.errors",
-    "SpecError": "worldsize.errors",
+    "OutputError": "worldsize.documents.errors",
+    "PipelineError": "worldsize.documents.errors",
+    "SpecError": "worldsize.documents.errors",
 }
 
 

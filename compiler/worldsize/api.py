@@ -25,7 +25,7 @@ from worldsize.checking import boundary, check_spec, in_budget, settings
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
-from worldsize.errors import PipelineError, SpecError
+from worldsize.documents.errors import PipelineError, SpecError
 from worldsize.facts.prices import read_price_list
 from worldsize.planning.estimates.estimate import estimate as estimate_case
 from worldsize.planning.memory import step_memory

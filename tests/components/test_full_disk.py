@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.run, pytest.mark.timeout(300)]
 
 import worldsize  # noqa: E402
-from worldsize.errors import OutputError  # noqa: E402
+from worldsize.documents.errors import OutputError  # noqa: E402
 from wsshards import manifest, verify  # noqa: E402
 from wsshards.errors import UserError  # noqa: E402
 from wstrain.checkpoint import (  # noqa: E402

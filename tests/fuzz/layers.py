@@ -27,8 +27,8 @@ from types import ModuleType
 
 import worldsize
 from worldsize.base.source import Source
+from worldsize.documents.errors import OutputError, SpecError
 from worldsize.documents.yaml import json_text
-from worldsize.errors import OutputError, SpecError
 from worldsize.running.model.errors import RunError
 from worldsize.running.prepare import preparation
 

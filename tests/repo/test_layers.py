@@ -15,7 +15,7 @@ ORDER = [
     {"base"},
     {"showing"},
     {"documents", "facts", "tracking"},
-    {"errors", "spec", "azureml"},
+    {"spec", "azureml"},
     {"scripts", "data"},
     {"planning"},
     {"resolving"},

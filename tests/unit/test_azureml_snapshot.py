@@ -21,8 +21,8 @@ from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import boundary
+from worldsize.documents.errors import OutputError
 from worldsize.emit import output_folder
-from worldsize.errors import OutputError
 from worldsize.running.launch.step_folder import copy_snapshot
 from worldsize.running.reuse.digests import Digests
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import worldsize
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 from worldsize.running.model.errors import RunError
 from worldsize.running.prepare import preparation
 

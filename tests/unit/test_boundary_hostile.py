@@ -16,7 +16,7 @@ from worldsize.azureml import listing, snapshot
 from worldsize.azureml.copying import CopyAccess, copy_listed, open_listed
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.span import Span
-from worldsize.errors import OutputError, SpecError
+from worldsize.documents.errors import OutputError, SpecError
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import RunOptions
 from worldsize.running.prepare import preparation

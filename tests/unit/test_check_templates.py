@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import worldsize
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 
 JOB = """\
 $schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json

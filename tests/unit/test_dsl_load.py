@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 import worldsize
 from worldsize.cli.main import main
+from worldsize.documents.errors import PipelineError
 from worldsize.dsl import load
 from worldsize.dsl.load import suggest_functions, suggest_planning
-from worldsize.errors import PipelineError
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ FAULTS = {
     "def pipelin():\n    pass\n": ("`{file}` has no function `pipeline`", "did you mean `{file}:pipelin`?"),
     "def other():\n    pass\n": ("`{file}` has no function `pipeline`", "it has `other`"),
     "from os.path import join\nx = 1\n": ("`{file}` has no function `pipeline`", "it has none: write one"),
-    "from worldsize.errors import PipelineError\ndef pipeline():\n    raise PipelineError('no', 'do')\n": (
+    "from worldsize import PipelineError\ndef pipeline():\n    raise PipelineError('no', 'do')\n": (
         "no",
         "do (look at pipe.py, line 3)",
     ),

@@ -14,8 +14,8 @@ import pytest
 import yaml as pyyaml
 
 import worldsize
+from worldsize.documents.errors import OutputError, SpecError
 from worldsize.emit import output_folder, plan_file
-from worldsize.errors import OutputError, SpecError
 
 HEAD = """\
 name: s
@@ -281,7 +281,7 @@ def test_what_another_compile_is_writing_stays(tmp_path: Path) -> None:
 def test_compiles_at_once_leave_one_whole_output(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib; from worldsize.emit import output_folder\n"
-        "from worldsize.errors import OutputError\n"
+        "from worldsize.documents.errors import OutputError\n"
         "for _ in range(30):\n"
         "    files = {name: sys.argv[1].encode() for name in ('a', 'b', 'c')}\n"
         "    output_folder.write_folder(files, pathlib.Path('out'))\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 from worldsize.remote.registered import check_registered, fill_components
 from worldsize.remote.targets import Target, load_target
 from worldsize.running import RunError

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from worldsize.cli.main import main
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 from worldsize.remote.client import require_creatable
 from worldsize.remote.errors import RemoteError
 from worldsize.remote.targets import Target, load_target

@@ -11,8 +11,8 @@ import pytest
 from worldsize import api, checking
 from worldsize.azureml import job as jobs
 from worldsize.documents import yaml
+from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml.compose import Composer
-from worldsize.errors import SpecError
 from worldsize.running import RunError
 from worldsize.running.launch.call import make_call, resolve_inputs
 from worldsize.running.model.folder import RunFolder

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import worldsize
 from worldsize.cli import main
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 
 SCHEMA = "$schema: https://azuremlschemas.azureedge.net/latest/{}.schema.json\n"
 COMMAND = "command: echo\nenvironment: azureml:e:1\n"

@@ -17,7 +17,7 @@ from worldsize.base.span import Span
 from worldsize.checking.checker import Report, check_files
 from worldsize.checking.stages import CheckRun
 from worldsize.documents.diagnostics.snippet import Sources
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 
 if TYPE_CHECKING:
     from worldsize.documents.yaml import Document

@@ -31,7 +31,7 @@ from worldsize.cli import adopt_again, adopt_report, common, estimate_table
 from worldsize.cli.adopt_data import choose_data_option, explain_missing, find_data
 from worldsize.cli.adopt_findings import name_own_files
 from worldsize.documents.diagnostics.text import wants_colour
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 from worldsize.facts import vm_sizes
 from worldsize.facts.prices import PriceFileError
 from worldsize.resolving.workloads import explain_unknown_size

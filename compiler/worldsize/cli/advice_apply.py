@@ -10,7 +10,7 @@ from worldsize import api
 from worldsize.base import untrusted
 from worldsize.cli import advice_table, common
 from worldsize.documents import yaml
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 from worldsize.fixing import unified_diff
 from worldsize.fixing.apply import Change, replace_content
 from worldsize.fixing.settings import Setting, SettingError, set_values

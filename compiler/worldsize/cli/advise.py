@@ -17,7 +17,7 @@ from worldsize.cli import advice_document, advice_plot, advice_table, common, me
 from worldsize.cli.advice_apply import apply_advice
 from worldsize.cli.advice_question import Request, describe_present, make_question, read_asked
 from worldsize.cli.workspace_options import WorkspaceChoice
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 from worldsize.facts.prices import suggest_region
 from worldsize.planning.advising.clusters import make_cluster
 from worldsize.planning.advising.front import rank_by_money, rank_by_time

@@ -15,8 +15,8 @@ import click
 if TYPE_CHECKING:
     from worldsize.documents.diagnostics.diagnostic import Diagnostic
     from worldsize.documents.diagnostics.snippet import Sources
+    from worldsize.documents.errors import SpecError
     from worldsize.documents.yaml import Document
-    from worldsize.errors import SpecError
 
 
 def format_time(time: datetime | None) -> str:
@@ -104,7 +104,7 @@ def write_python_files(target: str) -> list[str]:
 @contextlib.contextmanager
 def exit_on_python_error() -> Iterator[None]:
     """Turn what is wrong with a pipeline in Python into a message and an exit status."""
-    from worldsize.errors import OutputError, PipelineError, SpecError
+    from worldsize.documents.errors import OutputError, PipelineError, SpecError
 
     try:
         yield

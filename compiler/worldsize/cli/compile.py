@@ -15,8 +15,8 @@ from worldsize.api import compile_document
 from worldsize.base.wording import plural
 from worldsize.cli import common, measured_runs
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.documents.errors import OutputError, SpecError
 from worldsize.dsl import verbs
-from worldsize.errors import OutputError, SpecError
 from worldsize.resolving.measured_case import UnusableRunError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import click
 from worldsize import api
 from worldsize.cli import common, estimate_plot, estimate_table, measured_runs, pictures, price_commands
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.documents.errors import SpecError
 from worldsize.emit.forecast import describe_estimated
-from worldsize.errors import SpecError
 from worldsize.facts.prices import PriceFileError
 from worldsize.resolving.measured_case import UnusableRunError
 

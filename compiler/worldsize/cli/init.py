@@ -25,7 +25,7 @@ from worldsize.cli.adopt import adopt_or_refuse, find_size
 from worldsize.cli.adopt_data import find_data
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.text import is_terminal
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 
 if TYPE_CHECKING:
     from worldsize.adopting.starting.project import Answers, Kind, NewProject

@@ -22,8 +22,8 @@ from worldsize.cli import (
 )
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.diagnostics.text import wants_colour
+from worldsize.documents.errors import SpecError
 from worldsize.dsl import load, verbs
-from worldsize.errors import SpecError
 from worldsize.facts.prices import PriceFileError
 from worldsize.resolving.imported_model import ModelImportError
 from worldsize.resolving.measured_case import UnusableRunError

@@ -16,7 +16,7 @@ import click
 from worldsize import running
 from worldsize.cli import common
 from worldsize.cli.show import document
-from worldsize.errors import OutputError, SpecError
+from worldsize.documents.errors import OutputError, SpecError
 from worldsize.reporting.write import write_report
 from worldsize.running.prepare.assets import parse_map_option
 from worldsize.running.record.details import LocalDetails

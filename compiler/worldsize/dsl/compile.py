@@ -10,10 +10,10 @@ from worldsize.api import Compiled, make_spec_error
 from worldsize.azureml.job import read_job
 from worldsize.base.span import Span
 from worldsize.checking import Report, boundary
+from worldsize.documents.errors import SpecError
 from worldsize.dsl.write import PLANNED
 from worldsize.emit import output_folder
 from worldsize.emit.portable import Portable, lay_out_pipeline
-from worldsize.errors import SpecError
 from worldsize.planning.model import Plan
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from worldsize.base import untrusted
 from worldsize.base.suggest import did_you_mean
-from worldsize.errors import PipelineError, SpecError
+from worldsize.documents.errors import PipelineError, SpecError
 
 _MODULE = "worldsize_pipeline"
 INSTALL = "pip install 'worldsize[azure]'"

@@ -13,10 +13,10 @@ from worldsize import api
 from worldsize.azureml.model import Literal, Step
 from worldsize.base import untrusted
 from worldsize.checking import settings
+from worldsize.documents.errors import PipelineError, SpecError
 from worldsize.dsl.places import point_into_python
 from worldsize.dsl.write import PIPELINE, PLAN, PLANNED, find_folder, find_source, write_files, write_pipeline
 from worldsize.emit import plan_file
-from worldsize.errors import PipelineError, SpecError
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.resolving.components import built_in_files
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from worldsize.errors import PipelineError
+from worldsize.documents.errors import PipelineError
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled, Planned

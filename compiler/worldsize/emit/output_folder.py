@@ -19,8 +19,8 @@ from typing import IO
 
 from worldsize.azureml.copying import Archive, copy_listed
 from worldsize.base.wording import describe_os_error
+from worldsize.documents.errors import OutputError
 from worldsize.emit import plan_file
-from worldsize.errors import OutputError
 
 _SHOWN = 3
 _TRIES = 100  # of a swap that others are in the middle of

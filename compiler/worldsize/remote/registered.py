@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from worldsize.azureml.model import Component, Field, Job, Port, Step
 from worldsize.base.problem import Problem
 from worldsize.documents.diagnostics.diagnostic import sort_unique
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 from worldsize.remote.errors import explain_errors
 from worldsize.remote.names import WorkspaceNames
 from worldsize.remote.rest import Rest

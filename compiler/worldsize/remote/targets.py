@@ -19,7 +19,7 @@ from worldsize.checking import boundary, checker, discover, refuse_incomplete
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 from worldsize.remote.errors import RemoteError
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.folder import show_path

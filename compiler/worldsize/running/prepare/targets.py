@@ -16,10 +16,10 @@ from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import boundary, discover
+from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml import Mapping as YamlMapping
 from worldsize.documents.yaml import Scalar, load
 from worldsize.emit import plan_file
-from worldsize.errors import SpecError
 from worldsize.planning.model import Plan
 from worldsize.running.model.errors import RunError
 from worldsize.running.prepare.graph import refusals

@@ -12,7 +12,7 @@ from typing import cast
 from worldsize import running
 from worldsize.base.problem import Problem
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
-from worldsize.errors import SpecError
+from worldsize.documents.errors import SpecError
 from worldsize.running import RunError, RunOptions, RunResult
 from worldsize.running.model.options import EnvironmentMode
 from worldsize.running.model.results import Failure, StepResult
